@@ -13,6 +13,7 @@ use upstream::{Server, ServerId, ServerProfile};
 
 use crate::classify::Kill;
 use crate::control::{Control, Waiting};
+use crate::engine::ask;
 use crate::error::{SessionError, kill_failed, not_owner};
 use crate::forward;
 use crate::guesses::Guesses;
@@ -24,7 +25,6 @@ use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::registry::{Place, is_ours};
 use crate::relay::{Exchanged, RelayError, Streams};
 use crate::session::{CommandHead, Session, error_bytes};
-use crate::split::ask;
 use crate::user_name::shown_user;
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.

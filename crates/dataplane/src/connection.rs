@@ -19,6 +19,7 @@ use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile,
 
 use crate::clock::ticks;
 use crate::control::{Control, IdleLimits, Signal, Waiting};
+use crate::engine::{self, Introduction, Split};
 use crate::error::SessionError;
 use crate::extension;
 use crate::flow::Flow;
@@ -30,7 +31,6 @@ use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{self, Streams, Traffic};
 use crate::session::{Session, signal_as_error};
-use crate::split::{self, Introduction, Split};
 use crate::user_name::shown_user;
 use crate::worker::Worker;
 
@@ -73,7 +73,7 @@ pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Listen
         }
         config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
         config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),
-        config::Mode::Split => spawn_local(run(worker, accepted, listener, split::serve)),
+        config::Mode::Split => spawn_local(run(worker, accepted, listener, engine::serve)),
     };
 }
 
@@ -350,7 +350,7 @@ enum LogIn {
 
 async fn serve_understood(mut session: Box<Split>, summary: &mut SessionSummary) -> SessionError {
     let _on_server = OnServer::new(&session.streams.traffic.server);
-    split::serve_to_the_end(&mut session, summary).await
+    engine::serve_to_the_end(&mut session, summary).await
 }
 
 /// Everything up to the first command. An error has been told to the client when this returns it.
@@ -407,13 +407,13 @@ async fn log_in(
             let streams = connect(worker, control, client, &mut logged_in, listener, series)?;
             match introduction {
                 Some(introduction) => {
-                    let arrived = split::Arrived {
+                    let arrived = engine::Arrived {
                         streams,
                         peer,
                         introduction,
                         logged_in,
                     };
-                    let understood = split::adopt(worker, control, arrived, listener).await;
+                    let understood = engine::adopt(worker, control, arrived, listener).await;
                     understood.map(LogIn::Understood)
                 }
                 None => {

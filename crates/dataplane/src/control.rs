@@ -15,9 +15,9 @@ use session::{Pin, PortableState};
 use upstream::ServerId;
 
 use crate::clock::Clock;
+use crate::engine::{Answered, AtPrimary};
 use crate::record::Record;
 use crate::shown::Shown;
-use crate::split::{Answered, AtPrimary};
 use crate::status::{PinStatus, SessionStatus};
 
 /// What a session is asked to do. Of several the strongest counts.

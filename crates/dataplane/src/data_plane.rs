@@ -10,10 +10,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::accounts::Accounts;
 use crate::control::Signal;
+use crate::engine::SeriesOfWorker;
 use crate::lookups::LookupSeries;
 use crate::message::Message;
 use crate::registry::Registry;
-use crate::split::SeriesOfWorker;
 
 /// What all threads of the data plane share.
 pub(crate) struct Shared {

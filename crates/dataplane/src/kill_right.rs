@@ -2,7 +2,7 @@
 //! when it says `KILL`: rights of the gateway's account are not its rights, and what was read before may have
 //! been revoked.
 
-use crate::split::ask::{Reply, values};
+use crate::engine::ask::{Reply, values};
 
 /// The statement whose answer [`allowed_by`] reads: the grants of the account and of its active roles.
 pub(crate) const QUESTION: &str = "SHOW GRANTS";

@@ -6,7 +6,7 @@
 //! the columns are to this client, and that this user may read them, nobody else knows. From then on the
 //! answer is made of memory, byte for byte as the server would.
 //!
-//! Here is what both sides have in common; `split::lookup` is where sessions ask.
+//! Here is what both sides have in common; `engine::lookup` is where sessions ask.
 
 use std::any::Any;
 use std::future::Future;

@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 use upstream::Cluster;
 
 use crate::control::{ServerKey, Signal};
+use crate::engine::ConfiguredRules;
 use crate::extension::Extension;
 use crate::listener_state::ListenerState;
-use crate::split::ConfiguredRules;
 use crate::status::SessionStatus;
 
 /// What a worker is told. The queue has no bound of its own: it holds at most one message a client

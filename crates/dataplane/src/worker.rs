@@ -12,9 +12,9 @@ use sql_class::FactsCache;
 use crate::clock::{Clock, TICK};
 use crate::control::{Sessions, Signal};
 use crate::data_plane::Shared;
+use crate::engine::{Mirrors, Pools, WorkerRules};
 use crate::extension::WorkerExtension;
 use crate::finished::Observers;
-use crate::split::{Mirrors, Pools, WorkerRules};
 
 /// What the sessions of a worker share.
 pub(crate) struct Worker {

@@ -1,0 +1,55 @@
+//! Accounts that a replica refuses, and others let in: it may have yet to learn of one, or somebody has
+//! forgotten to tell it. Reads go elsewhere, and do not ask that replica each time.
+
+use upstream::{LeaseError, Role, Server, Topology};
+
+use crate::engine::state::Split;
+use crate::error::SessionError;
+
+/// Access denied, with and without a password; the account is locked, on MySQL, for a while, on MariaDB.
+const OF_THE_ACCOUNT: [u16; 5] = [1045, 1698, 3118, 3955, 4151];
+
+/// Whether a server refuses the account, or is of no use to it.
+pub(crate) fn is_refused(error: &SessionError) -> bool {
+    matches!(
+        error,
+        SessionError::NoServer(LeaseError::Refused { .. } | LeaseError::Unusable { .. })
+    )
+}
+
+/// A replica has refused the session's account.
+pub(crate) fn note(split: &Split, server: &Server, error: &SessionError) {
+    let SessionError::NoServer(LeaseError::Refused { packet, .. }) = error else {
+        return;
+    };
+    if !OF_THE_ACCOUNT.contains(&packet.code) {
+        return;
+    }
+    let credential = &split.client.account.credential;
+    let words = String::from_utf8_lossy(&packet.message);
+    let Some(pause) = split.pool().note_denied(server, credential, &words) else {
+        return;
+    };
+    tracing::warn!(
+        cluster = split.context.listener.cluster.name(),
+        server = server.name(),
+        user = &*credential.user,
+        reason = &*words,
+        pause_seconds = pause.as_secs(),
+        "account is refused by a replica, and has no reads there for a while"
+    );
+}
+
+/// Whether this server is not asked.
+pub(crate) fn is_denied(split: &Split, server: &Server) -> bool {
+    split.pool().is_denied(server, &split.client.account.credential)
+}
+
+/// Whether there are replicas that are not asked.
+pub(crate) fn are_there(split: &Split, topology: &Topology) -> bool {
+    let mut replicas = topology
+        .members
+        .iter()
+        .filter(|member| member.role == Role::Replica);
+    replicas.any(|member| is_denied(split, &member.server))
+}

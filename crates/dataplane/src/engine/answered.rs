@@ -1,0 +1,73 @@
+//! `FOREBAY SHOW LAST`: which server answered the session's last statement, or what else did.
+//!
+//! Noted with each statement, in a few bytes; put into words when it is asked for.
+
+use crate::engine::series::{AT_PRIMARY, AtPrimary};
+use crate::engine::state::Split;
+
+/// The columns of the answer.
+pub(crate) const COLUMNS: [&str; 4] = ["server", "address", "role", "why"];
+
+/// Who answered a statement. Statements for the gateway itself (`FOREBAY …`) do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Answered {
+    /// There was no statement yet.
+    #[default]
+    Nobody,
+    /// The session's last server.
+    Server { is_primary: bool, why: Why },
+    /// Rows in memory: a point lookup.
+    Memory,
+    /// A rule, a refusal, a `KILL`.
+    Gateway,
+}
+
+/// Why a statement was answered there, as far as that is known without looking for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It went where statements of its kind go.
+    Usual,
+    /// The session was bound to the connection.
+    Held,
+    /// A read that could have gone to a replica.
+    AtPrimary(AtPrimary),
+}
+
+/// A statement is about to be sent over the connection that is leased.
+pub(crate) fn note_sent(split: &Split) {
+    let why = match split.control.of_split.at_primary.take() {
+        Some(why) => Why::AtPrimary(why),
+        None if split.statement.was_pinned => Why::Held,
+        None => Why::Usual,
+    };
+    if let Some(leased) = &split.lease {
+        let is_primary = leased.is_primary;
+        let answered = Answered::Server { is_primary, why };
+        split.control.of_split.answered.set(answered);
+    }
+}
+
+/// The row of the answer; none before the first statement.
+pub(crate) fn rows(split: &Split) -> Vec<Vec<String>> {
+    let row = |parts: [&str; 4]| vec![parts.map(str::to_owned).to_vec()];
+    match (split.control.of_split.answered.get(), &split.last.server) {
+        (Answered::Server { is_primary, why }, Some(server)) => {
+            let role = if is_primary { "primary" } else { "replica" };
+            row([server.name(), &server.address().to_string(), role, label(why)])
+        }
+        (Answered::Memory, _) => row(["", "", "memory", "point-lookup"]),
+        (Answered::Gateway, _) => row(["", "", "gateway", ""]),
+        (Answered::Nobody | Answered::Server { .. }, _) => Vec::new(),
+    }
+}
+
+fn label(why: Why) -> &'static str {
+    match why {
+        Why::Usual => "",
+        Why::Held => "held",
+        Why::AtPrimary(why) => {
+            let known = AT_PRIMARY.iter().find(|(known, _)| *known == why);
+            known.map_or("", |(_, label)| label)
+        }
+    }
+}

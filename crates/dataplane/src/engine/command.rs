@@ -1,0 +1,265 @@
+//! Waiting for a client's command, and its statement.
+//!
+//! A statement is read whole, up to a packet of 16 MiB, into a buffer that grows. What is longer, or finds no
+//! memory among those of other sessions, is forwarded while it comes.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use mysql_wire::query::Query;
+use mysql_wire::{Capabilities, Command, PacketHeader};
+use sql_class::{Class, Effects, Facts};
+
+use crate::classify::{Kill, Need, classify};
+use crate::control::Waiting;
+use crate::engine::state::Split;
+use crate::engine::{answer, lease, lookup, text};
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::session::CommandHead;
+
+/// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
+/// bytes.
+const HEAD_OF_EXECUTION: usize = 256 * 1024;
+
+/// The session waits for its next command from here on.
+pub(crate) fn begin_to_wait(split: &mut Split) {
+    split.control.mark(Waiting::Client);
+    split.control.shown.state(split.session.carried());
+    split.answer.error_sequence = Some(0);
+    lookup::next_command(split);
+    split.prepared.forget_long_texts();
+}
+
+/// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
+/// sent. What comes in the meantime for the session (a drain, a kill) ends it here. `None` where nothing has
+/// come for a while, of a client whose session may do without its connection.
+pub(crate) async fn accept(split: &mut Split) -> Result<Option<CommandHead>, SessionError> {
+    poll_fn(|cx| poll_accept(cx, split)).await
+}
+
+/// See [`accept`].
+fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<CommandHead>, SessionError>> {
+    loop {
+        if split.streams.down.is_pending() {
+            ready!(answer::poll_rest(cx, split))?;
+        }
+        if let Some(signal) = split.control.due(split.is_free()) {
+            return Poll::Ready(Err(split.signalled(signal)));
+        }
+        if split.lease.is_some() && !split.streams.down.is_empty() {
+            return answer::poll_last_words(cx, split).map(Err);
+        }
+        if split.binding.is_own() && split.lease.is_none() {
+            return Poll::Ready(Err(lease::lost_with_its_server(split.server_name())));
+        }
+        make_room(split);
+        if let Some(head) = whole(split) {
+            split.control.mark_if_new(Waiting::Client);
+            return Poll::Ready(Ok(Some(head)));
+        }
+        match lookup::poll_read(cx, split) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
+            Poll::Ready(Ok(_)) if whole(split).is_none() => split.control.mark(Waiting::Request),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
+            Poll::Pending if split.control.is_to_leave() => return Poll::Ready(Ok(None)),
+            // A session that holds a connection hears when the server ends it.
+            Poll::Pending if split.lease.is_some() => return answer::poll_last_words(cx, split).map(Err),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+/// Lets the buffer grow that is full of a command which has to be there whole, or its beginning.
+#[inline]
+fn make_room(split: &mut Split) {
+    if split.streams.up.is_full()
+        && let Some(header) = PacketHeader::parse(split.streams.up.unseen())
+    {
+        let command = split.streams.up.unseen().get(PacketHeader::LEN).copied();
+        let wanted = match command.map(Command) {
+            Some(Command::QUERY | Command::STMT_PREPARE) => header.payload_len,
+            Some(Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE) => {
+                header.payload_len.min(HEAD_OF_EXECUTION)
+            }
+            _ => 0,
+        };
+        grow(split, header.payload_len, wanted);
+    }
+}
+
+/// False where no more than there is will be read of the command of this length.
+fn grow(split: &mut Split, payload_len: usize, wanted: usize) -> bool {
+    // The packets of a longer one have heads between them.
+    let is_one_packet = payload_len < PacketHeader::MAX_PAYLOAD;
+    let wanted = PacketHeader::LEN + wanted;
+    is_one_packet && split.streams.up.unseen().len() < wanted && split.streams.up.grow(wanted)
+}
+
+/// Reads the rest of a command that is there in part only. False where that is too long.
+pub(crate) async fn read_whole(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
+    poll_fn(|cx| {
+        loop {
+            if split.streams.up.unseen().len() >= PacketHeader::LEN + head.payload_len {
+                return Poll::Ready(Ok(true));
+            }
+            if let Some(signal) = split.control.due(false) {
+                return Poll::Ready(Err(split.signalled(signal)));
+            }
+            if split.streams.up.is_full() && !grow(split, head.payload_len, head.payload_len) {
+                return Poll::Ready(Ok(false));
+            }
+            split.control.mark_if_new(Waiting::Request);
+            let streams = &mut split.streams;
+            match ready!(streams.up.poll_read(cx, &mut streams.client)) {
+                Ok(0) => return Poll::Ready(Err(SessionError::ClientGone)),
+                Ok(_) => split.control.mark(Waiting::Request),
+                Err(error) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
+            }
+        }
+    })
+    .await
+}
+
+/// The head of the command that was read, once it is there as far as it fits.
+fn whole(split: &Split) -> Option<CommandHead> {
+    let bytes = split.streams.up.unseen();
+    let header = PacketHeader::parse(bytes)?;
+    if bytes.len() < PacketHeader::LEN + header.payload_len && !split.streams.up.is_full() {
+        return None;
+    }
+    let command = bytes
+        .get(PacketHeader::LEN)
+        .filter(|_| header.payload_len > 0)
+        .map_or(Command::SLEEP, |byte| Command(*byte));
+    Some(CommandHead {
+        command,
+        payload_len: header.payload_len,
+    })
+}
+
+/// Whether the statement may load a file of the client's, who has said that it sends some.
+pub(crate) fn may_load_file(split: &Split, facts: &Facts) -> bool {
+    let may = Effects::LOADS_DATA
+        .with(Effects::TEXT_PREPARE)
+        .with(Effects::INCOMPLETE);
+    split.client.capabilities.contains(Capabilities::LOCAL_FILES)
+        && (facts.effects.intersects(may) || facts.class == Class::Unknown)
+}
+
+/// The payload of the command at the head of what the client sent, as far as it was read.
+pub(crate) fn payload(split: &Split, head: CommandHead) -> &[u8] {
+    payload_of(&split.streams.up, head)
+}
+
+/// The same, for those who hold other parts of the session.
+pub(crate) fn payload_of(up: &Flow, head: CommandHead) -> &[u8] {
+    let unseen = up.unseen();
+    let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
+    unseen.get(PacketHeader::LEN..end).unwrap_or_default()
+}
+
+/// The text of COM_QUERY or COM_STMT_PREPARE; `None` where query attributes in front of it make no sense.
+pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
+    let command = Command(*payload.first()?);
+    let rest = &payload[1..];
+    if command != Command::QUERY || !capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+        return Some(rest);
+    }
+    if let Some(text) = rest.strip_prefix(&[0, 1]) {
+        return Some(text);
+    }
+    Query::decode(payload, capabilities).ok().map(|query| query.text)
+}
+
+/// A `KILL` of a single statement, whose id may have to be changed.
+pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
+    let payload = payload(split, head);
+    match classify(head.command, payload, head.payload_len, split.client.capabilities) {
+        Need::Kill(kill) => Some(kill),
+        _ => None,
+    }
+}
+
+/// Whether the command at hand means the same in any schema: it goes to another one, or makes or drops one by
+/// name.
+pub(crate) fn needs_no_schema(split: &Split) -> bool {
+    let Some(head) = whole(split) else { return false };
+    match head.command {
+        Command::INIT_DB => true,
+        Command::QUERY => {
+            let facts = facts(split, head);
+            let text = text(payload(split, head), split.client.capabilities).unwrap_or_default();
+            facts.statements == 1
+                && (facts.effects == Effects::CHANGES_DATABASE
+                    || facts.class == Class::Ddl
+                        && !facts.effects.contains(Effects::INCOMPLETE)
+                        && names_schema(text))
+        }
+        _ => false,
+    }
+}
+
+/// `CREATE DATABASE` or `DROP DATABASE`.
+fn names_schema(text: &[u8]) -> bool {
+    let is_one_of = |word: Option<&[u8]>, known: [&str; 2]| {
+        word.is_some_and(|word| {
+            known
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+        })
+    };
+    let mut words = text
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    is_one_of(words.next(), ["CREATE", "DROP"]) && is_one_of(words.next(), ["DATABASE", "SCHEMA"])
+}
+
+/// In a schema about the server a table is that without saying so, and may have what belongs to the session.
+pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
+    const OF_TABLES: Effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);
+    let schema = split.session.carried().schema();
+    if schema.is_some_and(sql_class::is_about_server)
+        && [&b"FROM"[..], b"TABLE"].iter().any(|word| text::has(text, word))
+    {
+        facts.effects = facts.effects.with(OF_TABLES);
+    }
+}
+
+/// Tells those who observe what statement this is.
+#[inline]
+pub(crate) fn note(split: &Split, head: CommandHead, facts: &Facts) {
+    let record = &split.control.record;
+    if record.is_wanted() {
+        let text = text(payload(split, head), split.client.capabilities).unwrap_or_default();
+        let digest = sql_class::digest(text, split.session.syntax());
+        record.note_statement(facts.class, digest.hash);
+    }
+}
+
+/// What is known of a statement. One that was not seen to its end may do anything.
+pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
+    let payload = payload(split, head);
+    let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
+    match text(payload, split.client.capabilities) {
+        Some(text) if seen_whole => {
+            let mut known = split.context.worker.facts_cache.borrow_mut();
+            let mut facts = known.facts(text, split.session.syntax());
+            note_schema(split, text, &mut facts);
+            facts
+        }
+        Some(text) => {
+            let mut facts = sql_class::facts(text, split.session.syntax());
+            facts.class = facts.class.max(Class::Write);
+            facts.effects = facts.effects.with(Effects::INCOMPLETE);
+            facts
+        }
+        None => Facts {
+            class: Class::Unknown,
+            effects: Effects::INCOMPLETE,
+            statements: 1,
+            hint: None,
+        },
+    }
+}

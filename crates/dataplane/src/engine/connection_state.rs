@@ -1,0 +1,125 @@
+//! What a worker knows of a server connection that its sessions share.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use session::{Baseline, PackedState, PortableState};
+use telemetry::ServerSeries;
+use upstream::Travel;
+
+use crate::engine::prepared::{NextId, OnServer, close_command};
+
+/// What is known of a server connection beside what the pool knows.
+pub(crate) struct Held {
+    /// What is set on it. The same allocation as the session's that used it last, unless either has changed
+    /// since.
+    pub(crate) carried: Rc<PortableState>,
+    pub(crate) baseline: Rc<Baseline>,
+    pub(crate) statements: OnServer,
+    /// Statements of the server's to be closed with the next command.
+    pub(crate) to_close: Vec<u32>,
+    /// The session whose statement was the last on it, with nothing of anybody else's since.
+    pub(crate) last_session: Option<u32>,
+    /// Which of its turns that session had on it.
+    pub(crate) last_turn: u32,
+    /// Nothing was executed on it since, not by the gateway either.
+    pub(crate) is_untouched: bool,
+    /// What FOUND_ROWS() says on it is that session's.
+    pub(crate) has_count: bool,
+    /// What LAST_INSERT_ID() says on it, and what it has reported as its last transaction.
+    pub(crate) known: session::OfConnection,
+    /// Galera: reads on it wait for what other nodes have written.
+    pub(crate) syncs_reads: bool,
+    /// Its session is in a schema that is gone, and this connection in none: it is not for others then.
+    pub(crate) lacks_schema: bool,
+    /// See [`Opened::login_began`](upstream::Opened::login_began).
+    pub(crate) login_began: Instant,
+    pub(crate) series: Arc<ServerSeries>,
+}
+
+impl Held {
+    /// What it costs to make the connection that of a session which wants that and whose logins are no older
+    /// than that: [`CANNOT`](session::CANNOT) where it cannot be made so.
+    pub(crate) fn cost(&self, want: &PortableState, oldest_login: Instant) -> u32 {
+        match session::cost(want, &self.carried) {
+            session::CANNOT => session::CANNOT,
+            _ if self.login_began < oldest_login => upstream::OUTDATED,
+            cost => cost,
+        }
+    }
+
+    /// Commands that close what is to be closed.
+    pub(crate) fn take_closing(&mut self) -> Vec<Vec<u8>> {
+        self.to_close.drain(..).map(close_command).collect()
+    }
+
+    /// Forgets what was prepared for a client's statement, which is closed with the next command that is
+    /// about a statement.
+    pub(crate) fn close(&mut self, owner: &Rc<()>) {
+        let id = self.statements.remove(owner);
+        self.to_close.extend(id);
+    }
+
+    /// No session holds anything on the connection any more.
+    pub(crate) fn let_go(&mut self) {
+        let closed = self.statements.let_go();
+        self.to_close.extend(closed);
+    }
+
+    /// A preparation has come to nothing: it was refused, or the statement of this id is of no use.
+    pub(crate) fn note_unused(&mut self, id: Option<u32>) {
+        match id {
+            Some(id) => {
+                self.statements.note_given(id);
+                self.to_close.push(id);
+            }
+            None => self.statements.note_refused(),
+        }
+    }
+
+    /// Gives up half of the statements, and says how many are to be closed now.
+    pub(crate) fn give_up_half(&mut self) -> usize {
+        self.to_close.extend(self.statements.give_up_half());
+        self.to_close.len()
+    }
+}
+
+/// [`Held`] on its way to another worker.
+pub(crate) struct Luggage {
+    carried: PackedState,
+    next_id: NextId,
+    to_close: Vec<u32>,
+    known: session::OfConnection,
+    syncs_reads: bool,
+    lacks_schema: bool,
+}
+
+/// Whose last statement was on it is of no use elsewhere.
+impl Travel for Held {
+    type Luggage = Luggage;
+
+    fn pack(self) -> Luggage {
+        let (ids, next_id) = self.statements.pack();
+        Luggage {
+            carried: PackedState::of(&self.carried),
+            next_id,
+            to_close: [self.to_close, ids].concat(),
+            known: self.known,
+            syncs_reads: self.syncs_reads,
+            lacks_schema: self.lacks_schema,
+        }
+    }
+
+    fn unpack(mut self, luggage: Luggage) -> Self {
+        self.statements.unpack(luggage.next_id);
+        Self {
+            carried: Rc::new(luggage.carried.unpack()),
+            to_close: luggage.to_close,
+            known: luggage.known,
+            syncs_reads: luggage.syncs_reads,
+            lacks_schema: luggage.lacks_schema,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! How fresh a replica has to be for a read, and the wait for it.
+
+pub(crate) mod strong;
+pub(crate) mod vain;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::ReadConsistency;
+use mysql_wire::gtid::{Flavor, GtidSet};
+use session::PortableState;
+use sql_class::Dialect;
+use tokio::time::Instant;
+use upstream::{Connection, Server};
+
+use crate::control::Waiting;
+use crate::engine::ask;
+use crate::engine::connection_state::Held;
+use crate::engine::rebuild::{self, CAUSAL_READS, SYNC_WAIT};
+use crate::engine::state::{Refused, Split};
+use crate::engine::target::Target;
+use crate::error::SessionError;
+
+/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no
+/// position of the session's tells, and it may be done as late as after the next: all that the primary has
+/// does.
+pub(crate) fn wanted(split: &Split) -> ReadConsistency {
+    let wanted = split.read_consistency();
+    let (session, is_one) = (&split.session, split.pool().config().max_writers == 1);
+    match session.has_lost_writes() && !session.has_untracked_writes() && is_one {
+        true if wanted == ReadConsistency::Session => ReadConsistency::Strong,
+        _ => wanted,
+    }
+}
+
+/// What a read must see.
+#[derive(Debug, Clone)]
+pub(crate) enum Freshness {
+    /// Nothing in particular.
+    Any,
+    /// Every transaction of this set.
+    Position(GtidSet),
+    /// What only the primary has for certain.
+    Primary,
+}
+
+impl Freshness {
+    /// Whether a server is known to have it.
+    pub(crate) fn covered_by(&self, server: &Server) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Position(position) => server.applied().is_some_and(|applied| applied.covers(position)),
+            Self::Primary => false,
+        }
+    }
+}
+
+/// What the session's next read must see, where nobody has to be asked for it.
+pub(crate) fn known(split: &Split) -> Option<Freshness> {
+    match wanted(split) {
+        ReadConsistency::Eventual => Some(Freshness::Any),
+        ReadConsistency::Session => Some(own_writes(split)),
+        ReadConsistency::Strong => None,
+    }
+}
+
+/// What the session's next read must see.
+pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
+    match wanted(split) {
+        // Its nodes wait by themselves: see `synced`.
+        _ if is_galera(split) => Ok(Freshness::Any),
+        ReadConsistency::Eventual => Ok(Freshness::Any),
+        ReadConsistency::Session => Ok(not_lost(split, own_writes(split))),
+        // What a session has asked for before several took writes.
+        ReadConsistency::Strong if split.pool().config().max_writers > 1 => {
+            let why = "no strong reads, since several servers take writes (max_writers)".to_owned();
+            Err(Refused(SessionError::GatewayStatement(why)))
+        }
+        // Boxed, as in `wait`: what few reads need has no place in every session.
+        ReadConsistency::Strong => Box::pin(strong::needed(split)).await,
+    }
+}
+
+/// What the primary lacks although it has the session's last write, was lost with the primary before it, or
+/// never was: a number between two writes that no transaction has. No replica can have it. All that the
+/// primary has does instead, for a session's writes come one after another. Only of a write that the primary
+/// itself has made it is certain that it was looked at later.
+fn not_lost(split: &Split, own: Freshness) -> Freshness {
+    let Freshness::Position(position) = &own else {
+        return own;
+    };
+    let topology = split.pool().topology();
+    let primary = topology.primary();
+    let last = split.session.last_gtid().filter(|last| {
+        let maker = match position.flavor() {
+            Flavor::MySql => last.split(|&byte| byte == b':').next(),
+            Flavor::MariaDb => last.split(|&byte| byte == b'-').nth(1),
+        };
+        let primary = primary.and_then(|primary| primary.identity.as_deref());
+        primary.is_some() && maker == primary.map(str::as_bytes)
+    });
+    let last = last.and_then(|last| GtidSet::parse(position.flavor(), &last).ok());
+    let all = primary.and_then(|primary| primary.server.applied());
+    match (all, last) {
+        (Some(all), Some(last)) if all.covers(&last) && !all.covers(position) => {
+            Freshness::Position(GtidSet::clone(&all))
+        }
+        _ => own,
+    }
+}
+
+pub(crate) fn is_galera(split: &Split) -> bool {
+    split.pool().config().topology == config::Topology::Galera
+}
+
+/// Whether one that takes writes may have yet to apply what the statement must see. Galera: what others have
+/// committed, too. A node that has just become the writer has a queue, and nobody knows for how long.
+pub(crate) fn must_catch_up(split: &Split, target: &Target, writer: &Server) -> bool {
+    let is_read = matches!(target, Target::Replica | Target::Group { is_read: true, .. });
+    let is_strong = is_read && wanted(split) == ReadConsistency::Strong;
+    !split.has_own_writes(writer) || is_strong && is_galera(split)
+}
+
+/// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has
+/// committed so far.
+/// <https://galeracluster.com/library/documentation/mysql-wsrep-options.html#wsrep-sync-wait>.
+pub(crate) async fn synced(
+    split: &Split,
+    mut connection: Connection<Held>,
+) -> Result<Connection<Held>, Refused> {
+    let wanted = is_galera(split) && wanted(split) != ReadConsistency::Eventual;
+    if connection.state.syncs_reads == wanted || !is_galera(split) {
+        return Ok(connection);
+    }
+    let statement = sync_wait(split.session.carried(), wanted);
+    let command = ask::query(connection.capabilities, &statement);
+    let replies = rebuild::asked_in_time(split, &mut connection, std::slice::from_ref(&command)).await?;
+    if let Some(packet) = replies
+        .first()
+        .and_then(|reply| reply.error(connection.capabilities))
+    {
+        return Err(Refused(SessionError::StateRefused {
+            server: connection.server.name().to_owned(),
+            packet,
+        }));
+    }
+    connection.state.syncs_reads = wanted;
+    Ok(connection)
+}
+
+/// What the session has set or else the server's own, and the gateway's bit.
+pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
+    let own = carried.variable(SYNC_WAIT);
+    let own = own.and_then(|value| str::from_utf8(value).ok()?.parse::<u32>().ok());
+    let own = own.map_or("@@GLOBAL.wsrep_sync_wait".to_owned(), |bits| bits.to_string());
+    let is_causal = matches!(carried.variable(CAUSAL_READS), Some(b"ON" | b"1"));
+    format!(
+        "SET SESSION wsrep_sync_wait={own} | {}",
+        u8::from(wanted || is_causal)
+    )
+}
+
+/// A session leaves a connection in this state. Where it is another one than it came with, be it equal,
+/// something was set on it.
+pub(crate) fn leave(state: &mut Held, carried: Rc<PortableState>) {
+    state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
+    state.carried = carried;
+}
+
+/// What has all that the session has written.
+pub(crate) fn own_writes(split: &Split) -> Freshness {
+    match split.session.has_untracked_writes() || split.session.has_lost_writes() {
+        true => Freshness::Primary,
+        false => own_position(split),
+    }
+}
+
+/// The same, as far as a position tells it.
+pub(crate) fn own_position(split: &Split) -> Freshness {
+    match split.session.gtid() {
+        None => Freshness::Any,
+        Some(text) => match GtidSet::parse(flavor(split), text) {
+            Ok(position) => Freshness::Position(position),
+            Err(_) => Freshness::Primary,
+        },
+    }
+}
+
+pub(crate) fn flavor(split: &Split) -> Flavor {
+    match split.session.syntax().dialect {
+        Dialect::MySql { .. } => Flavor::MySql,
+        Dialect::MariaDb { .. } => Flavor::MariaDb,
+    }
+}
+
+/// Waits on a replica until it has the position; false where it has not within `read_wait`.
+pub(crate) async fn wait(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    position: &GtidSet,
+) -> Result<bool, Refused> {
+    let limit = split.context.listener.cluster.config().read_wait;
+    wait_for(split, connection, position, limit).await
+}
+
+/// Waits on a server until it has the position; false where it has not within `limit`.
+pub(crate) async fn wait_for(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    position: &GtidSet,
+    limit: Duration,
+) -> Result<bool, Refused> {
+    if limit.is_zero() {
+        return Ok(false);
+    }
+    split.control.mark_if_new(Waiting::Position);
+    let seconds = limit.as_secs_f64();
+    let statement = match position {
+        GtidSet::MySql(_) => format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', {seconds})"),
+        GtidSet::MariaDb(_) => format!("SELECT MASTER_GTID_WAIT('{position}', {seconds})"),
+    };
+    let command = ask::query(connection.capabilities, &statement);
+    let began = Instant::now();
+    // The server keeps to the limit; this is for one that does not answer at all.
+    let commands = std::slice::from_ref(&command);
+    let replies = rebuild::asked_within(split, connection, commands, limit * 2).await?;
+    let waited = replies.first().is_some_and(|reply| reply.value() == Some(b"0"));
+    split
+        .context
+        .worker
+        .metrics
+        .read_wait_seconds
+        .record(began.elapsed());
+    if waited {
+        connection.server.note_applied(position);
+    }
+    Ok(waited)
+}

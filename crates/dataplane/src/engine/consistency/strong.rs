@@ -1,0 +1,358 @@
+//! Strong reads: the primary's position, asked for once for all reads of a worker that wait for it.
+//!
+//! A read must see every write that was acknowledged before it began. So it takes a position that the primary
+//! was asked for after that moment: not one that is on its way already, but the next. Reads that come while a
+//! question is under way share the one after it; whoever was first asks for all of them.
+//!
+//! Whoever was the primary when it was last looked at may be it no more, and answer with less than its
+//! successor has acknowledged. So it says in the same row that it is not read-only and that it is the server
+//! it was, and a member of a group first hears from the others what they have agreed on, which a minority
+//! cannot. Otherwise that is no answer, and the read waits for a primary as a write does. Where the roles are
+//! written down (`static`) they are believed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::gtid::{Flavor, GtidSet};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use upstream::{Connection, Member, Topology};
+
+use crate::control::Waiting;
+use crate::engine::ask::{self, Reply, plain};
+use crate::engine::connection_state::Held;
+use crate::engine::consistency::{Freshness, flavor};
+use crate::engine::lease;
+use crate::engine::rebuild;
+use crate::engine::server::next_topology;
+use crate::engine::state::{Refused, Split};
+use crate::error::SessionError;
+
+/// How long the primary is asked at least, however short `failover_wait` is.
+const ANSWER_MIN: Duration = Duration::from_secs(5);
+
+/// The question that is under way on a worker for one cluster, and who waits for the next.
+#[derive(Default)]
+pub(crate) struct ReadIndex {
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    asking: bool,
+    waiting: Vec<oneshot::Sender<Told>>,
+}
+
+enum Told {
+    /// What has come of the question.
+    Answer(Answer),
+    /// Ask yourself, for all who wait.
+    Ask(Asking),
+}
+
+#[derive(Clone)]
+enum Answer {
+    /// All that the primary has.
+    Position(GtidSet),
+    /// It is the primary, and has no GTIDs.
+    Primary,
+    /// Whoever was asked is not the primary any more, or cannot say.
+    Nobody,
+}
+
+/// The right to ask. Dropped, however that comes, it passes the right on.
+struct Asking(Rc<RefCell<State>>);
+
+impl ReadIndex {
+    fn waiters(&self) -> Vec<oneshot::Sender<Told>> {
+        std::mem::take(&mut self.state.borrow_mut().waiting)
+    }
+
+    /// Takes the right to ask, or a place among those who wait for the next question.
+    fn enter(&self) -> Result<Asking, oneshot::Receiver<Told>> {
+        let mut state = self.state.borrow_mut();
+        if state.asking {
+            let (tell, told) = oneshot::channel();
+            state.waiting.push(tell);
+            return Err(told);
+        }
+        state.asking = true;
+        Ok(Asking(Rc::clone(&self.state)))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let next = {
+            let mut state = self.0.borrow_mut();
+            let waiting = &mut state.waiting;
+            let next = std::iter::from_fn(|| waiting.pop()).find(|next| !next.is_closed());
+            state.asking = next.is_some();
+            next
+        };
+        // It is part of the message, so that one that nobody takes out passes it on, too.
+        if let Some(next) = next {
+            let _ = next.send(Told::Ask(Self(Rc::clone(&self.0))));
+        }
+    }
+}
+
+/// What a read that begins now must see, of a primary that answers as the primary. Without one it waits,
+/// within `failover_wait`.
+pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
+    let cluster = &split.context.listener.cluster;
+    let wait = cluster.config().failover_wait;
+    let deadline = Instant::now() + wait;
+    loop {
+        let topology = cluster.topology();
+        if topology.refuse_writes.is_some() {
+            // There it is told why.
+            return Ok(Freshness::Primary);
+        }
+        split.control.mark_if_new(Waiting::Position);
+        let asked = tokio::select! {
+            biased;
+            signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+            asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(split, &topology)) => asked,
+        };
+        match asked.unwrap_or(Ok(Answer::Nobody))? {
+            Answer::Position(position) => return Ok(Freshness::Position(position)),
+            Answer::Primary => return Ok(Freshness::Primary),
+            Answer::Nobody => cluster.look_again(),
+        }
+        if let Err(error) = next_topology(split, &topology, deadline).await {
+            return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait))));
+        }
+    }
+}
+
+/// The answer to a question that is asked after this call.
+async fn answer(split: &Split, topology: &Topology) -> Result<Answer, Refused> {
+    let index = &split.context.cluster.read_index;
+    let asking = loop {
+        match index.enter() {
+            Ok(asking) => break asking,
+            Err(told) => match told.await {
+                Ok(Told::Answer(answer)) => return Ok(answer),
+                Ok(Told::Ask(asking)) => break asking,
+                // Whoever asked has gone, or was refused.
+                Err(_) => {}
+            },
+        }
+    };
+    // Those who have come until now began before the question is sent, and share its answer.
+    let sharing = index.waiters();
+    let answer = match topology.primary() {
+        Some(primary) => ask_primary(split, topology, primary).await?,
+        None => Answer::Nobody,
+    };
+    for tell in sharing {
+        // Who has gone does not wait.
+        let _ = tell.send(Told::Answer(answer.clone()));
+    }
+    drop(asking);
+    Ok(answer)
+}
+
+/// Ends without an answer when another is the primary: one that was cut off may never answer.
+async fn ask_primary(split: &Split, topology: &Topology, primary: &Member) -> Result<Answer, Refused> {
+    let changed = split
+        .pool()
+        .cluster()
+        .wait_for_topology_change(topology.generation);
+    let asked = tokio::select! {
+        biased;
+        asked = ask_server(split, primary) => asked,
+        _ = changed => return Ok(Answer::Nobody),
+    };
+    match asked {
+        Err(Refused(error)) if lease::may_try_another(&error) => Ok(Answer::Nobody),
+        asked => asked,
+    }
+}
+
+async fn ask_server(split: &Split, primary: &Member) -> Result<Answer, Refused> {
+    let server = Arc::clone(&primary.server);
+    let mut connection = lease::connection(split, &server).await?;
+    let question = Question::of(split);
+    let commands = question.commands(split, &connection);
+    let replies = rebuild::asked(split, &mut connection, &commands).await?;
+    // In a group, it is between what has it wait and what ends that.
+    let (before, rest) = replies.split_at(usize::from(question.in_group));
+    if let Some(packet) = before
+        .iter()
+        .find_map(|reply| reply.error(connection.capabilities))
+    {
+        return Err(Refused(rebuild::state_refused(&server, packet)));
+    }
+    let answer = rest.first().map_or(Answer::Nobody, |reply| {
+        question.understood(primary.identity.as_deref(), reply)
+    });
+    let is_well = replies.iter().all(|reply| reply.outcome.error.is_none());
+    if is_well && !matches!(answer, Answer::Nobody) {
+        split.pool().give_back(connection);
+    }
+    Ok(answer)
+}
+
+/// What is asked, of a cluster of this kind.
+struct Question {
+    flavor: Flavor,
+    /// The server has to say that it is the primary.
+    must_prove: bool,
+    /// It has to hear from its group first.
+    in_group: bool,
+}
+
+impl Question {
+    fn of(split: &Split) -> Self {
+        let (flavor, topology) = (flavor(split), split.pool().config().topology);
+        Self {
+            flavor,
+            must_prove: topology != config::Topology::Static,
+            in_group: topology == config::Topology::GroupReplication && flavor == Flavor::MySql,
+        }
+    }
+
+    fn commands(&self, split: &Split, connection: &Connection<Held>) -> Vec<Vec<u8>> {
+        const CONSISTENCY: &str = "group_replication_consistency";
+        let own = split.session.carried().variable(CONSISTENCY.as_bytes());
+        let own = own.and_then(|own| str::from_utf8(own).ok());
+        let own = own.map_or("DEFAULT".to_owned(), |own| format!("'{own}'"));
+        let statements = match self.in_group {
+            true => vec![
+                format!("SET SESSION {CONSISTENCY}='BEFORE'"),
+                self.statement(),
+                format!("SET SESSION {CONSISTENCY}={own}"),
+            ],
+            false => vec![self.statement()],
+        };
+        let command = |statement: &String| ask::query(connection.capabilities, statement);
+        statements.iter().map(command).collect()
+    }
+
+    /// The LIMIT is for sessions that have set `sql_select_limit`.
+    fn statement(&self) -> String {
+        let (position, proof) = match self.flavor {
+            Flavor::MySql => (
+                "@@GLOBAL.gtid_executed",
+                ", @@GLOBAL.server_uuid, @@GLOBAL.read_only, @@GLOBAL.super_read_only",
+            ),
+            Flavor::MariaDb => (
+                "@@GLOBAL.gtid_current_pos",
+                ", @@GLOBAL.server_id, @@GLOBAL.read_only, 0",
+            ),
+        };
+        let proof = if self.must_prove { proof } else { "" };
+        // Only a statement that reads a table waits for the group, be it this one (tested on MySQL 9.7).
+        let table = if self.in_group {
+            " FROM (SELECT 1) AS t"
+        } else {
+            ""
+        };
+        format!("SELECT {position}{proof}{table} LIMIT 1")
+    }
+
+    /// `identity`: who the primary is, where that is known.
+    fn understood(&self, identity: Option<&str>, reply: &Reply) -> Answer {
+        let position = match self.must_prove {
+            true => reply
+                .row()
+                .and_then(|[position, who, read_only, super_read_only]| {
+                    let is_off = |value| matches!(plain(value).as_deref(), Some(b"0" | b"OFF"));
+                    let who = plain(who)?;
+                    let is_known = identity.is_none_or(|identity| identity.as_bytes() == who);
+                    (is_known && is_off(read_only) && is_off(super_read_only)).then_some(position)
+                }),
+            false => reply.row().map(|[position]| position),
+        };
+        match position.map(|position| GtidSet::parse(self.flavor, &plain(position).unwrap_or_default())) {
+            None => Answer::Nobody,
+            Some(Ok(position)) if !position.is_empty() => Answer::Position(position),
+            Some(_) => Answer::Primary,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_right_to_ask_is_passed_on_when_it_is_dropped() {
+        let index = ReadIndex::default();
+        let first = index.enter().ok().unwrap();
+        let gone = index.enter().err().unwrap();
+        let mut second = index.enter().err().unwrap();
+        let third = index.enter().err().unwrap();
+        drop(gone);
+        drop(first);
+        // Whoever got it last has gone before it was told.
+        drop(third);
+        let Ok(Told::Ask(second)) = second.try_recv() else {
+            panic!("the right to ask")
+        };
+        assert!(index.enter().is_err(), "one at a time");
+        drop(index.waiters());
+        drop(second);
+        assert!(index.enter().is_ok());
+    }
+
+    /// A row of a result with so many columns.
+    fn reply(row: &[&[u8]]) -> Reply {
+        let mut bytes = Vec::new();
+        let mut sequence = 0;
+        let mut packet = |payload: &[u8]| mysql_wire::write_packet(&mut bytes, &mut sequence, payload);
+        packet(&[row.len() as u8]);
+        row.iter().for_each(|_| packet(b"definition"));
+        let values = row.iter().map(|value| [&[value.len() as u8][..], value].concat());
+        packet(&values.collect::<Vec<_>>().concat());
+        let outcome = mysql_wire::Outcome {
+            is_result_set: true,
+            rows: 1,
+            ..mysql_wire::Outcome::default()
+        };
+        Reply { outcome, bytes }
+    }
+
+    #[test]
+    fn only_the_primary_has_an_answer() {
+        let question = Question {
+            flavor: Flavor::MariaDb,
+            must_prove: true,
+            in_group: false,
+        };
+        let answer = |row: &[&[u8]]| question.understood(Some("7"), &reply(row));
+        let has =
+            |answer, text: &str| matches!(answer, Answer::Position(position) if position.to_string() == text);
+        assert!(has(answer(&[b"0-1-5", b"7", b"0", b"0"]), "0-1-5"));
+        assert!(has(
+            answer(&[b"\x000\0-\x001\0-\x005", b"\x007", b"\x000", b"0"]),
+            "0-1-5"
+        ));
+        assert!(matches!(answer(&[b"", b"7", b"OFF", b"0"]), Answer::Primary));
+        for row in [
+            [b"0-1-5", &b"8"[..], b"0", b"0"],
+            [b"0-1-5", b"7", b"1", b"0"],
+            [b"0-1-5", b"7", b"0", b"ON"],
+            [b"0-1-5", b"7", b"NO_LOCK", b"0"],
+        ] {
+            assert!(matches!(answer(&row), Answer::Nobody), "{row:?}");
+        }
+        assert!(matches!(
+            question.understood(None, &reply(&[b"0-1-5", b"8", b"0", b"0"])),
+            Answer::Position(_)
+        ));
+        let believed = Question {
+            must_prove: false,
+            ..question
+        };
+        assert!(matches!(
+            believed.understood(Some("7"), &reply(&[b"0-1-5"])),
+            Answer::Position(_)
+        ));
+        assert_eq!(believed.statement(), "SELECT @@GLOBAL.gtid_current_pos LIMIT 1");
+    }
+}

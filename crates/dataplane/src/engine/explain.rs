@@ -1,0 +1,289 @@
+//! `FOREBAY …`: statements for the gateway itself.
+//!
+//! `FOREBAY EXPLAIN <statement>` says what the gateway knows of a statement and where it would go, without
+//! executing it; `FOREBAY SHOW PINS` says why the session holds its connection; `FOREBAY SHOW LAST` who
+//! answered its last statement; `FOREBAY SET read_consistency = …` says how fresh the session's reads are
+//! from here on.
+
+use config::ReadConsistency;
+use mysql_wire::PacketHeader;
+use routing::Explanation;
+use routing::rules::without_backticks;
+use session::Pin;
+use sql_class::{Effects, Facts};
+use upstream::Member;
+
+use crate::engine::account_backoff;
+use crate::engine::choose;
+use crate::engine::command;
+use crate::engine::consistency::Freshness;
+use crate::engine::next::Next;
+use crate::engine::rows::result_set;
+use crate::engine::state::Split;
+use crate::engine::target::Target;
+use crate::engine::{answer, answered, consistency, lookup, rules, transaction};
+use crate::error::SessionError;
+use crate::lookups;
+use crate::session::CommandHead;
+
+/// Executes a statement for the gateway.
+pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
+    let text = command::text(command::payload(split, head), split.client.capabilities);
+    let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+    let mut words = text.split_whitespace().skip(1);
+    match (words.next(), words.next()) {
+        (Some(word), Some(_)) if word.eq_ignore_ascii_case("EXPLAIN") => {
+            let at = text
+                .to_ascii_uppercase()
+                .find("EXPLAIN")
+                .map_or(0, |at| at + "EXPLAIN".len());
+            let rows = explain(split, text[at..].trim_start()).await;
+            answer_rows(split, &["what", "value"], &rows).await
+        }
+        (Some(show), Some(what)) if show.eq_ignore_ascii_case("SHOW") => {
+            match what.trim_end_matches(';').to_ascii_uppercase().as_str() {
+                "PINS" => {
+                    let rows = pins_of(split);
+                    answer_rows(split, &["reason", "digest", "since_seconds"], &rows).await
+                }
+                "LAST" => {
+                    let rows = answered::rows(split);
+                    answer_rows(split, &answered::COLUMNS, &rows).await
+                }
+                _ => Ok(unknown()),
+            }
+        }
+        (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => set_option(split, &text).await,
+        // For the test of what a panic leaves behind; not in what is released.
+        #[cfg(debug_assertions)]
+        (Some("PANIC"), None) => panic!("a client has asked for it"),
+        _ => Ok(unknown()),
+    }
+}
+
+fn unknown() -> Next {
+    let known = "known are FOREBAY EXPLAIN <statement>, FOREBAY SHOW PINS, FOREBAY SHOW LAST and \
+                 FOREBAY SET read_consistency (or lookup_consistency) = <value>"
+        .to_owned();
+    Next::refuse(SessionError::GatewayStatement(known))
+}
+
+async fn answer_rows(
+    split: &mut Split,
+    columns: &[&str],
+    rows: &[Vec<String>],
+) -> Result<Next, SessionError> {
+    let sequence = answer::discard(split).await?.wrapping_add(1);
+    let (capabilities, status) = (split.client.capabilities, split.lasting_status());
+    let packets = result_set(columns, rows, capabilities, status, sequence);
+    debug_assert!(packets.len() > PacketHeader::LEN);
+    answer::say(split, &packets).await.map(|()| Next::Done)
+}
+
+/// `FOREBAY SET read_consistency = …`, or `lookup_consistency`.
+async fn set_option(split: &mut Split, text: &str) -> Result<Next, SessionError> {
+    if let Some(wanted) = lookups::wanted_level(text.as_bytes()) {
+        if lookup::set_level(split, wanted) {
+            return answer::ok(split).await.map(|()| Next::Done);
+        }
+        let why = "no lookup_consistency to be set: the listener has no point_lookups".to_owned();
+        return Ok(Next::refuse(SessionError::GatewayStatement(why)));
+    }
+    let several = split.pool().config().max_writers > 1;
+    match consistency(text) {
+        Ok(Some(ReadConsistency::Strong)) if several => {
+            let why = "not strong, since several servers take writes (max_writers)".to_owned();
+            Ok(Next::refuse(SessionError::GatewayStatement(why)))
+        }
+        Ok(wanted) => set_consistency(split, wanted).await,
+        Err(why) => Ok(Next::refuse(SessionError::GatewayStatement(why))),
+    }
+}
+
+/// A transaction that reads on a replica goes on to the primary where its reads have to be fresher from here
+/// on than it has begun with.
+async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> Result<Next, SessionError> {
+    let rank = |split: &Split| match split.read_consistency() {
+        ReadConsistency::Eventual => 0,
+        ReadConsistency::Session => 1,
+        ReadConsistency::Strong => 2,
+    };
+    let (before, said) = (rank(split), split.own_writes.said_consistency());
+    split.own_writes.say_consistency(wanted);
+    if rank(split) > before
+        && transaction::is_on_replica(split)
+        && let Err(refused) = Box::pin(transaction::go_now(split)).await
+    {
+        split.own_writes.say_consistency(said);
+        return Ok(refused.into());
+    }
+    answer::ok(split).await.map(|()| Next::Done)
+}
+
+/// What a `FOREBAY SET` wants: `None` is what the configuration says.
+fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
+    const ALL: [ReadConsistency; 3] = [
+        ReadConsistency::Eventual,
+        ReadConsistency::Session,
+        ReadConsistency::Strong,
+    ];
+    let (left, right) = text.split_once('=').unwrap_or((text, ""));
+    let name = left
+        .trim_end_matches(':')
+        .split_whitespace()
+        .nth(2)
+        .unwrap_or_default();
+    if !name.eq_ignore_ascii_case("read_consistency") {
+        let known = "read_consistency and lookup_consistency, to eventual, session, strong or DEFAULT";
+        return Err(format!("what can be set is {known}"));
+    }
+    let is_around = |c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"');
+    let value = right.trim_matches(is_around);
+    if value.eq_ignore_ascii_case("DEFAULT") {
+        return Ok(None);
+    }
+    let found = ALL.iter().find(|known| value.eq_ignore_ascii_case(known.word()));
+    let expected = || format!("read_consistency is eventual, session, strong or DEFAULT, and not '{value}'");
+    found.copied().map(Some).ok_or_else(expected)
+}
+
+fn pins_of(split: &Split) -> Vec<Vec<String>> {
+    let now_ms = split.context.worker.now_ms();
+    let row = |pin: &Pin| {
+        let seconds = now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0;
+        vec![
+            pin.reason.label().to_owned(),
+            format!("{:016x}", pin.digest),
+            format!("{seconds:.1}"),
+        ]
+    };
+    split.shown_pins().iter().map(row).collect()
+}
+
+/// What is known of a statement, and where it would go.
+pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
+    let syntax = split.session.syntax();
+    let mut facts = sql_class::facts(text.as_bytes(), syntax);
+    command::note_schema(split, text.as_bytes(), &mut facts);
+    let digest = sql_class::digest(text.as_bytes(), syntax);
+    let mut rows = Vec::new();
+    let mut say = |what: &str, value: String| rows.push(vec![what.to_owned(), value]);
+    say("class", facts.class.label().to_owned());
+    say("effects", effects(&facts));
+    say("digest", format!("{:016x}", digest.hash));
+    say("digest_text", without_backticks(&digest.text).into_owned());
+    let tables = sql_class::tables(text.as_bytes(), syntax);
+    let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    say("tables", tables.join(", "));
+    let looks = rules::explain(split, text.as_bytes(), &facts);
+    looks.into_iter().for_each(|(rule, look)| say(&rule, look));
+    if rules::answer_it(split) {
+        rules::explained(split);
+        say("target", "none: a rule answers it".to_owned());
+        return rows;
+    }
+    if split.lease.is_some() {
+        if transaction::is_on_replica(split) {
+            say("target", target_in_words(&choose::target(split, &facts)));
+        }
+        rules::explained(split);
+        let reasons = split.session.pins().iter().map(|pin| pin.reason.label());
+        say("pinned", reasons.collect::<Vec<_>>().join(", "));
+        say("server", split.server_name().to_owned());
+        return rows;
+    }
+    let target = match transaction::may_begin(split, text.as_bytes(), &facts) {
+        true => Target::Replica,
+        false => choose::target(split, &facts),
+    };
+    say("target", target_in_words(&target));
+    let topology = split.context.listener.cluster.topology();
+    if matches!(target, Target::Replica | Target::Group { .. }) {
+        say("read_consistency", consistency::wanted(split).word().to_owned());
+        let freshness = consistency::needed(split).await.unwrap_or(Freshness::Primary);
+        let topology = split.context.listener.cluster.topology();
+        let covers = |server: &upstream::Server| freshness.covered_by(server);
+        let reasons = choose::explain(split, &topology, target.group(), covers);
+        let mut server = None;
+        for (member, reason) in topology.members.iter().zip(reasons) {
+            let name = member.server.name();
+            server = server.or(reason.is_chosen().then_some(name));
+            say(
+                &format!("candidate {name}"),
+                candidate_in_words(split, member, reason),
+            );
+        }
+        say("server", server.unwrap_or("none").to_owned());
+    } else {
+        let primary = topology.primary().map_or("none", |member| member.server.name());
+        let server = match &target {
+            Target::Named(name) => name,
+            _ => primary,
+        };
+        say("server", server.to_owned());
+    }
+    rules::explained(split);
+    rows
+}
+
+fn candidate_in_words(split: &Split, member: &Member, reason: Explanation) -> String {
+    let role = member.role.label();
+    match account_backoff::is_denied(split, &member.server) && !reason.is_chosen() {
+        true => format!("{role}: refuses the account, and is asked again in a while"),
+        false => format!("{role}: {reason}"),
+    }
+}
+
+fn target_in_words(target: &Target) -> String {
+    match target {
+        Target::Primary { .. } => "primary".to_owned(),
+        Target::Replica => "replica".to_owned(),
+        Target::Anywhere => "primary, or any".to_owned(),
+        Target::Group { name, .. } => format!("group {name}"),
+        Target::Named(name) => format!("server {name}"),
+        Target::Held => "held".to_owned(),
+    }
+}
+
+fn effects(facts: &Facts) -> String {
+    let named = Effects::ALL
+        .iter()
+        .filter(|(effect, _)| facts.effects.contains(*effect));
+    named.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_says_how_fresh_its_reads_are() {
+        for (text, wanted) in [
+            (
+                "FOREBAY SET read_consistency = strong",
+                Some(ReadConsistency::Strong),
+            ),
+            (
+                "forebay set READ_CONSISTENCY='Session';",
+                Some(ReadConsistency::Session),
+            ),
+            (
+                "FOREBAY SET read_consistency := \"eventual\" ; ",
+                Some(ReadConsistency::Eventual),
+            ),
+            ("FOREBAY SET read_consistency=DEFAULT", None),
+        ] {
+            assert_eq!(consistency(text), Ok(wanted), "{text}");
+        }
+        for text in [
+            "FOREBAY SET read_consistency",
+            "FOREBAY SET read_consistency = ",
+            "FOREBAY SET read_consistency = fresh",
+            "FOREBAY SET GLOBAL read_consistency = strong",
+            "FOREBAY SET x = strong",
+            "FOREBAY SET = strong",
+        ] {
+            assert!(consistency(text).is_err(), "{text}");
+        }
+    }
+}

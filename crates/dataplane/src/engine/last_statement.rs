@@ -1,0 +1,29 @@
+//! What the session's last statement has left with the gateway.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use upstream::Server;
+
+use crate::engine::last_error::Told;
+use crate::engine::makers;
+
+/// What the session's last statement has left with the gateway.
+#[derive(Default)]
+pub(crate) struct LastStatement {
+    /// The server that had it, for the log.
+    pub(crate) server: Option<Arc<Server>>,
+    /// How many statements the session has had executed.
+    pub(crate) turn: u32,
+    /// The last statement in whose answer there was an id that nothing in it could have given, and that id,
+    /// while it is not known that the server has made it.
+    pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
+    /// Why it went where it went, where its client has asked for that.
+    pub(crate) explain_warning: Option<Box<ExplainWarning>>,
+    /// The error that its client was told last, where that may be raised again.
+    pub(crate) told: Option<Box<Told>>,
+}
+
+/// Why a statement went where it went, in words.
+/// Few sessions have one, and the others have room for a pointer.
+pub(crate) struct ExplainWarning(pub(super) Box<str>);

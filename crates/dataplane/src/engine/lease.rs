@@ -1,0 +1,623 @@
+//! A server connection for the next statement, with the session's state on it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::{Capabilities, StatusFlags};
+use net::Stream;
+use session::{OfConnection, PinReason, PortableState};
+use upstream::{
+    Cluster, Connection, Credential, LeaseError, OUTDATED, Opened, Role, Server, ServerId, Topology,
+};
+
+use crate::control::Waiting;
+use crate::engine::account_backoff;
+use crate::engine::anywhere;
+use crate::engine::ask;
+use crate::engine::choose;
+use crate::engine::connection_state::Held;
+use crate::engine::consistency;
+use crate::engine::leased::Leased;
+use crate::engine::leased::Left;
+use crate::engine::lookup;
+use crate::engine::prepared::OnServer;
+use crate::engine::rebuild::{may_do_without_schema, rebuild, rebuild_to};
+use crate::engine::series::{AtPrimary, Ran};
+use crate::engine::server::{self, Chosen, server};
+use crate::engine::state::{Refused, Split, Wait};
+use crate::engine::target::Target;
+use crate::engine::transaction;
+use crate::engine::wait_for_own_writes::caught_up;
+use crate::error::{During, SessionError};
+
+/// Servers that are tried for one statement before it is refused.
+const TRIES_MAX: usize = 4;
+
+/// Sees to it that the session has a connection on which the statement may run. One that it holds already is
+/// kept: whoever pinned it needs that one.
+pub(crate) async fn lease(split: &mut Split, target: &Target) -> Result<(), Refused> {
+    let now = try_lease(split, target);
+    resume(split, target, now).await
+}
+
+/// What is left to be done after [`try_lease`].
+pub(crate) async fn resume(split: &mut Split, target: &Target, now: LeaseAttempt) -> Result<(), Refused> {
+    match now {
+        LeaseAttempt::Leased => Ok(()),
+        LeaseAttempt::Refused => Err(bound_elsewhere(split)),
+        LeaseAttempt::Moves => Box::pin(transaction::go_to_primary(split)).await,
+        LeaseAttempt::Wait(chosen) => lease_or_wait(split, target, chosen).await,
+    }
+}
+
+/// What is to be had without waiting.
+pub(crate) enum LeaseAttempt {
+    Leased,
+    /// A statement for another server in a session that is bound to its connection.
+    Refused,
+    /// A statement that a transaction on a replica goes on to the primary for.
+    Moves,
+    /// Nothing; but a server has been chosen, which is where to wait, and whether it is the primary.
+    Wait(Option<(Arc<Server>, bool)>),
+}
+
+/// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the
+/// session already.
+pub(crate) fn try_lease(split: &mut Split, target: &Target) -> LeaseAttempt {
+    split.statement.was_pinned = split.lease.is_some();
+    judge_anew(split);
+    if split.binding.is_own() {
+        return match split.lease {
+            Some(_) => LeaseAttempt::Leased,
+            None => LeaseAttempt::Refused,
+        };
+    }
+    if let Some(leased) = &split.lease {
+        if leased.moves_on && *target != Target::Held && split.session.in_transaction() {
+            return transaction::leaves(split, target);
+        }
+        // In a transaction the server itself judges what may be done.
+        if split.session.in_transaction() || may_stay(split, leased, target) {
+            split.series().ran(Ran::Held);
+            return LeaseAttempt::Leased;
+        }
+        if !may_leave(split) {
+            return LeaseAttempt::Refused;
+        }
+        give_back(split);
+        split.statement.was_pinned = false;
+    }
+    let Some((server, is_primary)) = usual(split, target) else {
+        return LeaseAttempt::Wait(None);
+    };
+    let want = split.session.carried();
+    let own = Some(split.control.id);
+    let is_equal = |held: &Held| Rc::ptr_eq(want, &held.carried) || session::cost(want, &held.carried) == 0;
+    let oldest_login = split.control.oldest_login.get();
+    let cost = |held: &Held| match held.login_began >= oldest_login && is_equal(held) {
+        true => u32::from(held.last_session != own),
+        false => session::CANNOT,
+    };
+    match split.pool().lease_at_once(&server, &split.client.key, cost) {
+        Some(mut connection) => {
+            connection.state.carried = Rc::clone(want);
+            attach(split, connection, is_primary);
+            LeaseAttempt::Leased
+        }
+        None => LeaseAttempt::Wait(Some((server, is_primary))),
+    }
+}
+
+/// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows
+/// for certain are not news: its server is out of sight for a moment, or claims to be the primary, as another
+/// does.
+pub(crate) fn judge_anew(split: &mut Split) {
+    let Some(leased) = &split.lease else { return };
+    let topology = split.pool().topology();
+    if leased.generation == topology.generation {
+        return;
+    }
+    let server = &leased.connection.server;
+    let is_primary = split.is_writer(&topology, server);
+    let role = topology.member(server.id()).map(|member| member.role);
+    let is_certain = is_primary || topology.primary.is_some() || role == Some(Role::Replica);
+    let generation = topology.generation;
+    drop(topology);
+    if let Some(leased) = &mut split.lease {
+        leased.generation = generation;
+        if is_certain {
+            leased.is_demoted =
+                !split.binding.is_own() && !is_primary && (leased.is_demoted || leased.is_primary);
+            leased.is_primary = is_primary;
+        }
+    }
+}
+
+/// Whether a statement that is in no transaction may run on the connection that is held.
+fn may_stay(split: &Split, leased: &Leased, target: &Target) -> bool {
+    match target {
+        Target::Named(name) if **name == *leased.connection.server.name() => true,
+        _ if leased.is_demoted => false,
+        Target::Primary { for_writing: true } => {
+            leased.is_primary && split.pool().topology().refuse_writes.is_none()
+        }
+        _ => true,
+    }
+}
+
+/// The server for a statement about which there is nothing unusual, and whether it is the primary.
+fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
+    if split.statement.attempts.lost_on.is_some() {
+        return None;
+    }
+    let topology = split.pool().topology();
+    match target {
+        Target::Primary { .. } if topology.refuse_writes.is_none() => usual_primary(split, &topology),
+        Target::Replica => {
+            let freshness = consistency::known(split)?;
+            if topology.members.len() == 1 {
+                split.note_at_primary(AtPrimary::NoReplica);
+                return usual_primary(split, &topology);
+            }
+            let covers = |server: &Server| freshness.covered_by(server);
+            let server = choose::replica(split, &topology, &[], None, covers, false)?;
+            let is_primary = split.is_writer(&topology, &server);
+            (is_primary || !consistency::is_galera(split)).then_some((server, is_primary))
+        }
+        Target::Anywhere => {
+            let at_hand = anywhere::at_hand(split, &topology, &[]);
+            at_hand.filter(|(_, is_primary)| *is_primary || !consistency::is_galera(split))
+        }
+        Target::Primary { .. } | Target::Group { .. } | Target::Named(_) | Target::Held => None,
+    }
+}
+
+fn usual_primary(split: &Split, topology: &Topology) -> Option<(Arc<Server>, bool)> {
+    let primary = &split.writer(topology)?.server;
+    let is_ready = primary.takes_statements() && split.has_own_writes(primary);
+    is_ready.then(|| (Arc::clone(primary), true))
+}
+
+/// Whether all that the session holds are answers that it may ask for: rather lose those than refuse a
+/// statement.
+fn may_leave(split: &Split) -> bool {
+    let mut pins = split.session.pins().iter();
+    !split.binding.is_for_good() && pins.all(|pin| pin.reason.ends_with_next_statement())
+}
+
+/// Whether what binds a session to its connection is over with the transaction that is open, or with the next
+/// statement.
+pub(crate) fn ends_with_transaction(reason: PinReason) -> bool {
+    matches!(reason, PinReason::Transaction | PinReason::Unsettled) || reason.ends_with_next_statement()
+}
+
+/// Whether something of the session is on its connection that is lost with it.
+pub(crate) fn holds_state(split: &Split) -> bool {
+    let is_lost =
+        |reason: PinReason| !reason.ends_with_next_statement() && reason != PinReason::SessionPooling;
+    split.binding.is_for_good() || split.session.pins().iter().any(|pin| is_lost(pin.reason))
+}
+
+/// The session holds a connection to a replica for answers alone: one that is kept for longer has to take
+/// writes.
+pub(crate) fn may_leave_replica(split: &Split) -> bool {
+    let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
+    is_replica && !split.session.in_transaction() && may_leave(split)
+}
+
+pub(crate) fn is_demoted(split: &Split) -> bool {
+    split.lease.as_ref().is_some_and(|leased| leased.is_demoted)
+}
+
+/// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
+pub(crate) async fn lease_or_wait(
+    split: &mut Split,
+    target: &Target,
+    chosen: Option<(Arc<Server>, bool)>,
+) -> Result<(), Refused> {
+    try_servers(split, target, chosen).await
+}
+
+async fn try_servers(
+    split: &mut Split,
+    target: &Target,
+    mut chosen: Option<(Arc<Server>, bool)>,
+) -> Result<(), Refused> {
+    split.control.mark(Waiting::Seat);
+    let mut tried: Vec<ServerId> = split.statement.attempts.lost_on.into_iter().collect();
+    let (mut was_full, mut was_gone) = (false, false);
+    loop {
+        was_gone |= split
+            .statement
+            .attempts
+            .lost_on
+            .is_some_and(|lost| !takes_statements(split, lost));
+        let (server, is_primary) = match chosen.take() {
+            Some(chosen) => chosen,
+            // Boxed, as all that a wait in line has no use for.
+            None => match Box::pin(server(split, target, &tried)).await? {
+                Chosen::Server(server, is_primary) => (server, is_primary),
+                // The wait for freshness has ended on a connection that is ready.
+                Chosen::Leased => return Ok(()),
+            },
+        };
+        split.control.mark_if_new(Waiting::Seat);
+        let catches_up = is_primary && consistency::must_catch_up(split, target, &server);
+        let syncs = catches_up || !is_primary && consistency::is_galera(split);
+        let is_bare = split.statement.state_may_wait && !syncs;
+        let lease = async {
+            match is_bare {
+                true => bare_connection(split, &server, Wait::InLine).await,
+                false => connection(split, &server).await,
+            }
+        };
+        let found = match target {
+            Target::Replica | Target::Anywhere => server::unless_silent(&server, lease).await,
+            _ => lease.await,
+        };
+        let leased = match found {
+            Ok(connection) if catches_up => Box::pin(caught_up(split, connection)).await,
+            Ok(connection) if !is_primary && consistency::is_galera(split) => {
+                Box::pin(consistency::synced(split, connection)).await
+            }
+            leased => leased,
+        };
+        match leased {
+            // It was there all the time: somebody has ended the connection, and so the statement.
+            Ok(connection) if split.statement.attempts.lost_on == Some(server.id()) && !was_gone => {
+                split.pool().give_back(connection);
+                return Err(Refused(lost_with_its_server(server.name())));
+            }
+            Ok(connection) => {
+                let lacks_state = is_bare && !Rc::ptr_eq(split.session.carried(), &connection.state.carried);
+                attach(split, connection, is_primary);
+                if let Some(leased) = &mut split.lease {
+                    leased.lacks_state = lacks_state;
+                }
+                return Ok(());
+            }
+            // Another server may have room; else to ask again is to wait in line.
+            Err(Refused(SessionError::NoServer(error))) if error.is_full() && !was_full => was_full = true,
+            Err(Refused(error))
+                if tried.len() + 1 < TRIES_MAX
+                    && (may_try_another(&error)
+                        || !is_primary && *target == Target::Anywhere && !error.ends_session()
+                        || !is_primary && *target == Target::Replica && is_the_replicas_alone(&error)) =>
+            {
+                was_gone |= split.statement.attempts.lost_on == Some(server.id());
+                account_backoff::note(split, &server, &error);
+                tried.push(server.id());
+            }
+            Err(refused) => return Err(refused),
+        }
+    }
+}
+
+/// Whether another server may do what a replica does not: it refuses the account, or lacks what the session
+/// has set, such as a schema that it has yet to learn of.
+fn is_the_replicas_alone(error: &SessionError) -> bool {
+    account_backoff::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
+}
+
+fn takes_statements(split: &Split, server: ServerId) -> bool {
+    let topology = split.pool().topology();
+    topology
+        .member(server)
+        .is_some_and(|member| member.server.takes_statements())
+}
+
+/// What is said of a statement that was lost with its connection.
+pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
+    SessionError::ServerGone {
+        server: server.to_owned(),
+        during: During::Command,
+    }
+}
+
+/// A connection from the pool, with the session's state on it.
+pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
+    let mut connection = bare_connection(split, server, Wait::InLine).await?;
+    if Rc::ptr_eq(split.session.carried(), &connection.state.carried) {
+        return Ok(connection);
+    }
+    let rebuilt = Box::pin(rebuild(split, &mut connection)).await;
+    match rebuilt {
+        Ok(()) => Ok(connection),
+        Err(Refused(error)) if may_do_without_schema(split, &error) => {
+            drop(connection);
+            Box::pin(without_schema(split, server)).await
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// A connection in no schema with everything else that the session has set, where a server has its schema no
+/// more. In that of somebody else a statement might find tables that are not meant.
+async fn without_schema(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
+    let want = Rc::new(split.session.carried().without_schema());
+    let mut connection = fitting(split, server, &want, Wait::InLine).await?;
+    rebuild_to(split, &want, &mut connection).await?;
+    connection.state.lacks_schema = true;
+    Ok(connection)
+}
+
+/// A connection from the pool, as it is.
+pub(crate) async fn bare_connection(
+    split: &Split,
+    server: &Arc<Server>,
+    wait: Wait,
+) -> Result<Connection<Held>, Refused> {
+    fitting(split, server, split.session.carried(), wait).await
+}
+
+/// One that can be made to fit what is wanted.
+async fn fitting(
+    split: &Split,
+    server: &Arc<Server>,
+    want: &Rc<PortableState>,
+    wait: Wait,
+) -> Result<Connection<Held>, Refused> {
+    loop {
+        let connection = any_connection(split, server, want, wait).await?;
+        // One that a session has handed over in line may be one that cannot be made to fit: its permit does.
+        let have = &connection.state.carried;
+        if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
+            return Ok(connection);
+        }
+    }
+}
+
+async fn any_connection(
+    split: &Split,
+    server: &Arc<Server>,
+    want: &Rc<PortableState>,
+    wait: Wait,
+) -> Result<Connection<Held>, Refused> {
+    let refused = match lease_as(split, server, &split.client.account.credential, want, wait).await {
+        Err(Refused(SessionError::NoServer(error))) if is_denied(&error) => error,
+        leased => return leased,
+    };
+    // What is known of the servers' accounts may be out of date.
+    split.context.listener.cluster.want_accounts();
+    let used = &split.client.account.credential;
+    split
+        .context
+        .listener
+        .cluster
+        .forget_passed(&used.user, used.account);
+    match &split.client.account.other_credential {
+        Some(other) => Box::pin(lease_as(split, server, other, want, wait)).await,
+        None => Err(Refused(SessionError::NoServer(refused))),
+    }
+}
+
+/// The server has refused the account, as it does where it has another password.
+pub(crate) fn is_denied(error: &LeaseError) -> bool {
+    const ER_ACCESS_DENIED_ERROR: u16 = 1045;
+    matches!(error, LeaseError::Refused { packet, .. } if packet.code == ER_ACCESS_DENIED_ERROR)
+}
+
+async fn lease_as(
+    split: &Split,
+    server: &Arc<Server>,
+    credential: &Credential,
+    want: &Rc<PortableState>,
+    wait: Wait,
+) -> Result<Connection<Held>, Refused> {
+    let own = Some(split.control.id);
+    // Of equals, the one that this session had last: what its statement left is still there.
+    let cost = |held: &Held| match held.cost(want, split.control.oldest_login.get()) {
+        cost @ OUTDATED.. => cost,
+        cost => (2 * cost + u32::from(held.last_session != own)).min(OUTDATED - 1),
+    };
+    let waits = wait == Wait::InLine;
+    let leased = split
+        .pool()
+        .lease(server, &split.client.key, credential, cost, waits);
+    let leased = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        leased = leased => leased,
+    };
+    leased.map_err(|error| Refused(SessionError::NoServer(error)))
+}
+
+/// What is known of a connection that was just opened.
+pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Opened) -> Held {
+    let multi_statements = opened.key.capabilities.contains(Capabilities::MULTI_STATEMENTS);
+    Held {
+        carried: Rc::new(PortableState::fresh(None, multi_statements)),
+        baseline: Rc::new(opened.baseline.iter().cloned().collect()),
+        statements: OnServer::new(cluster.config().pool.prepared_max),
+        to_close: Vec::new(),
+        last_session: None,
+        last_turn: 0,
+        is_untouched: false,
+        has_count: false,
+        known: OfConnection::FRESH,
+        syncs_reads: false,
+        lacks_schema: false,
+        login_began: opened.login_began,
+        series: metrics.server(cluster.name(), opened.server.name()),
+    }
+}
+
+/// What the leased connection still says of the session's last statement.
+pub(crate) fn left(split: &Split) -> Left {
+    let leased = split.lease.as_ref();
+    let leased = leased.filter(|_| lookup::found_rows(split).is_none());
+    leased.map_or(Left::default(), |leased| leased.left)
+}
+
+/// Hands the connection to the session: its stream goes into the session's streams.
+pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_primary: bool) {
+    debug_assert!(split.lease.is_none());
+    split.control.record.note_leased();
+    split.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
+    split.streams.traffic.server = Arc::clone(&connection.state.series);
+    split.control.attach_connection(
+        split.context.listener.key(&connection.server),
+        connection.thread_id,
+    );
+    split.last.server = Some(Arc::clone(&connection.server));
+    split
+        .series()
+        .ran(if is_primary { Ran::Primary } else { Ran::Replica });
+    let state = &connection.state;
+    split.session.note_connection(state.known);
+    let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.last.turn;
+    let left = Left {
+        is_own,
+        is_untouched: is_own && state.is_untouched,
+        has_count: is_own && state.has_count,
+    };
+    split.lease = Some(Leased {
+        connection,
+        is_primary,
+        is_demoted: false,
+        has_refused_write: false,
+        generation: 0,
+        moves_on: false,
+        left,
+        lacks_state: false,
+    });
+}
+
+/// Takes the connection out of the session's hands.
+pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
+    let mut leased = split.lease.take()?;
+    if split.binding.uncount() {
+        split.series().pinned.dec();
+    }
+    leased.connection.stream = std::mem::replace(&mut split.streams.server, Stream::Detached);
+    let state = &mut leased.connection.state;
+    let left = leased.left;
+    state.last_session = left.is_own.then_some(split.control.id);
+    (state.last_turn, state.is_untouched, state.has_count) =
+        (split.last.turn, left.is_untouched, left.has_count);
+    split.control.detach();
+    Some(leased.connection)
+}
+
+/// Gives the connection back to the pool, for the next session.
+pub(crate) fn give_back(split: &mut Split) {
+    debug_assert!(!split.streams.down.is_pending());
+    let is_silent = split.streams.down.is_empty();
+    if let Some(mut connection) = detach(split) {
+        if !is_silent {
+            split.streams.down.clear();
+            return close_as_broken(connection);
+        }
+        connection.state.known = split.session.connection_left(connection.state.known);
+        consistency::leave(&mut connection.state, split.session.leave());
+        connection.state.let_go();
+        if connection.state.lacks_schema || split.control.is_aimed_at() {
+            return;
+        }
+        split.pool().give_back(connection);
+    }
+}
+
+/// The server has said something behind its answer. Whoever came next would take it for an answer to somebody
+/// else.
+fn close_as_broken(connection: Connection<Held>) {
+    let server = connection.server.name();
+    tracing::warn!(server, "server said something unasked: connection closed");
+    connection.close_as_broken();
+}
+
+/// Gives back a connection on which nothing was done after all, unless the session is bound to it.
+pub(crate) fn release_unused(split: &mut Split) {
+    let keeps = split.binding.is_for_good() || split.session.is_pinned();
+    if !keeps {
+        give_back(split);
+    }
+}
+
+/// Asks something on the connection that the session holds.
+pub(crate) async fn ask_on_lease(
+    split: &mut Split,
+    commands: &[Vec<u8>],
+) -> Result<Vec<ask::Reply>, Refused> {
+    let capabilities = split.client.key.capabilities;
+    if let Some(leased) = &mut split.lease {
+        leased.left.is_untouched = false;
+    }
+    let asking = ask::ask(&mut split.streams.server, capabilities, commands);
+    let asked = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(signal),
+        asked = asking => Ok(asked),
+    };
+    match asked {
+        Ok(asked) => asked.map_err(|error| {
+            Refused(SessionError::ServerLogin {
+                server: split.server_name().to_owned(),
+                cause: ask::cause(error),
+            })
+        }),
+        Err(signal) => Err(Refused(split.signalled(signal))),
+    }
+}
+
+/// Makes the leased connection what it was when it was opened, and gives it back.
+pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
+    let limit = split.context.listener.cluster.config().login_timeout;
+    let is_silent = split.streams.down.is_empty();
+    let Some(mut connection) = detach(split) else {
+        return Ok(());
+    };
+    if !is_silent {
+        split.streams.down.clear();
+        close_as_broken(connection);
+        return Ok(());
+    }
+    // The statement of whoever has it next would be hit.
+    if connection.state.lacks_schema || split.control.is_aimed_at() {
+        return Ok(());
+    }
+    connection.reset(limit).await?;
+    // The schema is all that a reset keeps.
+    let schema = split.session.carried().schema();
+    let multi_statements = split.session.carried().multi_statements();
+    connection.state.carried = Rc::new(PortableState::fresh(schema, multi_statements));
+    connection.state.statements.clear();
+    connection.state.to_close.clear();
+    connection.state.last_session = None;
+    connection.state.known = OfConnection::UNKNOWN;
+    connection.state.syncs_reads = false;
+    split.pool().give_back(connection);
+    Ok(())
+}
+
+/// Closes the connection: what is on it is not known, or it is lost.
+pub(crate) fn abandon(split: &mut Split) {
+    split.streams.down.clear();
+    drop(detach(split));
+    split.session.lost();
+    split.answer.status.remove(StatusFlags::IN_TRANS);
+}
+
+/// Whether another server may do what this one did not: nothing of the statement was sent yet.
+pub(crate) fn may_try_another(error: &SessionError) -> bool {
+    matches!(
+        error,
+        SessionError::NoServer(LeaseError::ConnectFailed { .. } | LeaseError::NoServerAvailable { .. })
+            | SessionError::ServerLogin { .. }
+            | SessionError::ServerRefused { .. }
+    )
+}
+
+/// A statement for another server in a session that is bound to its connection.
+pub(crate) fn bound_elsewhere(split: &Split) -> Refused {
+    let pins = split.shown_pins();
+    let reasons: Vec<_> = pins.iter().map(|pin| pin.reason.label()).collect();
+    let (server, reasons) = (split.server_name().to_owned(), reasons.join(", "));
+    if is_demoted(split) {
+        return Refused(SessionError::Demoted { server, reasons });
+    }
+    match &split.pool().topology().refuse_writes {
+        Some(reason) => Refused(SessionError::WritesRefused(reason.clone())),
+        None => Refused(SessionError::PinnedToReplica { server, reasons }),
+    }
+}

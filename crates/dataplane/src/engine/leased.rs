@@ -1,0 +1,44 @@
+//! A server connection that a session has borrowed.
+
+use upstream::Connection;
+
+use crate::engine::connection_state::Held;
+
+/// A server connection in the hands of a session; its stream is in the session's streams.
+pub(crate) struct Leased {
+    pub(crate) connection: Connection<Held>,
+    /// Its server takes this session's writes, as of `generation`.
+    pub(crate) is_primary: bool,
+    /// Its server did, and another does now, or none.
+    pub(crate) is_demoted: bool,
+    /// In the transaction that is open on it, it has refused a write because it takes none.
+    pub(crate) has_refused_write: bool,
+    /// Of the topology by which that was judged last; 0 is none.
+    pub(crate) generation: u64,
+    /// The transaction that was begun on it goes on to the primary with its first statement that is no plain
+    /// read.
+    pub(crate) moves_on: bool,
+    /// What it still says of the session's last statement.
+    pub(crate) left: Left,
+    /// It has not got the session's state yet, which goes ahead of the statement.
+    pub(crate) lacks_state: bool,
+}
+
+/// What the connection at hand still says of the session's last statement.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Left {
+    /// It was executed there, and nobody else's since.
+    pub(crate) is_own: bool,
+    /// And nothing else was executed there, not by the gateway either.
+    pub(crate) is_untouched: bool,
+    /// It was there that the session has counted rows last, and nobody else since.
+    pub(crate) has_count: bool,
+}
+
+impl Left {
+    pub(crate) const ALL: Self = Self {
+        is_own: true,
+        is_untouched: true,
+        has_count: true,
+    };
+}

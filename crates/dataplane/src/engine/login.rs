@@ -1,0 +1,424 @@
+//! From an accepted connection to a session of mode `split`: the gateway itself checks the password, and a
+//! server shows that the account and its schema are right.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::session_state::Change;
+use mysql_wire::{Capabilities, ChangeUser, OkPacket, StatusFlags};
+use net::{Accepted, Stream, Toward};
+use session::Session;
+use telemetry::ListenerSeries;
+use upstream::{Credential, Key, LeaseError, ServerProfile};
+
+use crate::answer::change_user_packet_fits;
+use crate::authenticate::{self, Authenticated};
+use crate::connection::{self, SessionSummary};
+use crate::control::{Control, Waiting};
+use crate::engine::binding::Binding;
+use crate::engine::identity::Identity;
+use crate::engine::last_statement::LastStatement;
+use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::observe::Shape;
+use crate::engine::own_writes::OwnWrites;
+use crate::engine::prepared::client_statements::ClientStatements;
+use crate::engine::rules::session_rules::SessionRules;
+use crate::engine::start::start;
+use crate::engine::state::{AnswerState, Context, Split};
+use crate::engine::statement::Statement;
+use crate::engine::{admission, answer, lease, lookup, own_connection, stall};
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::handshake::{self, Client, PASSED_ON, client_read};
+use crate::listener_state::ListenerState;
+use crate::packet_io::{LoginPeer, malformed};
+use crate::proxy_header;
+use crate::registry::Place;
+use crate::relay::{Streams, Traffic};
+use crate::session::{CommandHead, signal_as_error};
+use crate::worker::Worker;
+
+/// What a client asks for that is between it and the gateway, or that every server connection has.
+const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB
+    .with(Capabilities::CONNECT_ATTRS)
+    .with(Capabilities::PLUGIN_AUTH)
+    .with(Capabilities::PLUGIN_AUTH_LENENC)
+    .with(Capabilities::MULTI_FACTOR)
+    .with(Capabilities::INTERACTIVE)
+    .with(Capabilities::REMEMBER_OPTIONS)
+    .with(Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS);
+
+/// What every server connection is opened with.
+const ALWAYS: Capabilities = Capabilities::PROTOCOL_41
+    .with(Capabilities::SESSION_TRACK)
+    .with(Capabilities::DEPRECATE_EOF)
+    .with(Capabilities::SECURE_CONNECTION)
+    .with(Capabilities::TRANSACTIONS)
+    .with(Capabilities::LONG_FLAG)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS);
+
+/// Everything up to the first command. An error has been told to the client when this returns it.
+pub(super) async fn log_in(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    summary: &mut SessionSummary,
+) -> Result<Box<Split>, SessionError> {
+    let mut client = None;
+    let proved = tokio::select! {
+        biased;
+        proved = prove(worker, &mut client, accepted, listener, control, summary) => proved,
+        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
+    };
+    let opened = match (proved, client.take()) {
+        (Ok(proved), Some(client)) => open(worker, control, client, proved, listener, series),
+        (Ok(_), None) => return Err(SessionError::ClientGone),
+        (Err(error), Some(mut client)) => {
+            let (sequence, capabilities) = (client.sequence, client.capabilities);
+            connection::refuse(worker, &mut client.stream, sequence, capabilities, &error).await;
+            return Err(error);
+        }
+        (Err(error), None) => return Err(error),
+    };
+    let (mut split, sequence) = opened?;
+    split.answer.error_sequence = Some(sequence);
+    match admit(&mut split, sequence).await {
+        Ok(()) => Ok(split),
+        Err(error) => {
+            answer::farewell(&mut split, &error).await;
+            Err(error)
+        }
+    }
+}
+
+/// The greeting, the client's login and its check, within the listener's time.
+async fn prove(
+    worker: &Worker,
+    client: &mut Option<Client>,
+    accepted: Accepted,
+    listener: &ListenerState,
+    control: &Control,
+    summary: &mut SessionSummary,
+) -> Result<Box<Identity>, SessionError> {
+    let limit = listener.config.login_timeout;
+    let proved = async {
+        let introduced = connection::introduce(client, accepted, listener, control, summary).await?;
+        let client = client.as_mut().ok_or(SessionError::ClientGone)?;
+        let (login, greeting) = (introduced.login, &introduced.greeting);
+        let host = summary.client;
+        let accounts = &worker.shared.accounts;
+        let account = authenticate::authenticate(client, &login, greeting, &host, accounts, listener).await?;
+        let profile = introduced.profile;
+        let key = key(&account.credential, client.capabilities, &profile, login.charset);
+        let compression = handshake::agreed_compression(client.capabilities, login.zstd_level)
+            .filter(|_| listener.config.compression);
+        Ok(Box::new(Identity {
+            account,
+            host,
+            login,
+            capabilities: client.capabilities & PASSED_ON,
+            key: worker.pools.of(listener, &worker.metrics).share_key(key),
+            profile,
+            compression,
+        }))
+    };
+    let proved = tokio::time::timeout(limit, proved).await;
+    proved.unwrap_or_else(|_| Err(proxy_header::too_late(client.is_some(), limit)))
+}
+
+/// A session without a server. Returns it with the sequence number of the packet that ends the login.
+fn open(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    client: Client,
+    identity: Box<Identity>,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+) -> Result<(Box<Split>, u8), SessionError> {
+    let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
+    let traffic = Traffic::new(Arc::clone(series), nowhere);
+    control.set_limits(connection::idle_limits(listener));
+    register(worker, control, listener, &identity.account);
+    let streams = streams(client.stream, &client.unread, traffic);
+    let lookups = SessionLookups::new(worker, listener);
+    let mut split = without_server((worker, control), streams, identity, listener, Binding::default());
+    split.lookups = lookups;
+    split.answer.error_sequence = Some(client.sequence);
+    stall::renew(&split);
+    Ok((split, client.sequence))
+}
+
+/// A session before its first command, and before it has got a server connection.
+pub(super) fn without_server(
+    (worker, control): (&Rc<Worker>, &Rc<Control>),
+    streams: Streams,
+    identity: Box<Identity>,
+    listener: &Arc<ListenerState>,
+    binding: Binding,
+) -> Box<Split> {
+    let all_series = &worker.shared.split_series[worker.index];
+    Box::new(Split {
+        control: Rc::clone(control),
+        context: Context {
+            worker: Rc::clone(worker),
+            listener: Arc::clone(listener),
+            cluster: worker.pools.of(listener, &worker.metrics),
+            series: all_series.of(listener.cluster.name(), &listener.config.name),
+        },
+        streams,
+        lease: None,
+        binding,
+        session: Session::new(start(
+            &identity.account,
+            &identity.login,
+            &identity.profile,
+            listener,
+            Rc::default(),
+        )),
+        own_writes: OwnWrites::default(),
+        prepared: ClientStatements::default(),
+        rules: SessionRules::new(worker),
+        lookups: None,
+        statement: Statement::default(),
+        last: LastStatement::default(),
+        answer: AnswerState {
+            status: StatusFlags::AUTOCOMMIT,
+            error_sequence: Some(0),
+            shape: Shape::new(identity.key.capabilities, identity.capabilities),
+        },
+        client: identity,
+    })
+}
+
+/// Of a client alone. `unread`: what it has sent behind its login.
+fn streams(client: Stream, unread: &[u8], traffic: Traffic) -> Streams {
+    let mut up = Flow::default();
+    up.fill(unread);
+    Streams {
+        client,
+        server: Stream::Detached,
+        up,
+        down: Flow::default(),
+        traffic,
+    }
+}
+
+/// From now on others find the session by its number.
+fn register(worker: &Worker, control: &Control, listener: &ListenerState, account: &Authenticated) {
+    let place = Place {
+        worker: worker.index,
+        seat: None,
+        cluster: listener.cluster_serial,
+        user: Arc::clone(&account.user.name).into(),
+    };
+    worker.shared.registry.insert(control.id, place);
+}
+
+/// What the session's server connections have in common with those of others.
+pub(super) fn key(
+    credential: &Credential,
+    client: Capabilities,
+    profile: &ServerProfile,
+    charset: u8,
+) -> Key {
+    let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
+    Key {
+        user: Arc::clone(&credential.user),
+        account: credential.account,
+        capabilities: wanted & (profile.capabilities | Capabilities::LONG_PASSWORD),
+        collation: charset,
+    }
+}
+
+/// Lets the client in once a server has let the account in, and knows its schema.
+async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
+    split.control.mark(Waiting::Login);
+    let admitted = Box::pin(admission::admit(split)).await;
+    let connection = admitted.map_err(|error| not_admitted(split, error))?;
+    split.answer.status = connection.opened.status;
+    split.pool().give_back(connection);
+    // Thousands of idle sessions keep their logins, for what comes after them.
+    (split.client.login.auth_response, split.client.login.auth_plugin) = (Vec::new(), None);
+
+    let mut ok = OkPacket {
+        status: split.answer.status,
+        ..OkPacket::default()
+    };
+    // Servers tell clients that track their session the schema it begins with.
+    if split.client.capabilities.contains(Capabilities::SESSION_TRACK)
+        && let Some(schema) = split.session.carried().schema()
+    {
+        Change::Schema(schema).encode(&mut ok.session_state);
+        ok.status.insert(StatusFlags::SESSION_STATE_CHANGED);
+    }
+    answer::say_ok(split, ok, sequence).await?;
+    // Compression begins after the OK.
+    let client = std::mem::replace(&mut split.streams.client, Stream::Detached);
+    split.streams.client = handshake::compressed(client, split.client.compression, Toward::Client)
+        .map_err(SessionError::ClientFailed)?;
+    Ok(())
+}
+
+/// Refusals of a login that are about the client or its account, and not about how the gateway logs in for
+/// it: a character set that no client may have, a password that must be changed, an account that is locked,
+/// for ever or for a while.
+const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
+
+/// What the client is told where the server does not take its account. One that only servers know has another
+/// password now. What is said of the account is said in the server's words.
+fn not_admitted(split: &Split, error: SessionError) -> SessionError {
+    let passed =
+        split.client.account.credential.account != 0 && split.context.listener.cluster.passes_accounts();
+    match error {
+        SessionError::NoServer(refused) if passed && lease::is_denied(&refused) => {
+            authenticate::access_denied(
+                split.client.account.user.name.as_bytes(),
+                &split.client.host,
+                true,
+            )
+        }
+        SessionError::NoServer(LeaseError::Refused { server, packet })
+            if OF_THE_CLIENT.contains(&packet.code) =>
+        {
+            SessionError::NotAdmitted { server, packet }
+        }
+        // A schema that is not there, or not for this account.
+        SessionError::StateRefused { server, packet } if packet.sql_state.starts_with(b"42") => {
+            SessionError::NotAdmitted { server, packet }
+        }
+        _ => error,
+    }
+}
+
+/// COM_CHANGE_USER: another account, and nothing of the session before.
+pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    if !change_user_packet_fits(head.payload_len) {
+        split.answer.error_sequence = Some(1);
+        return Err(SessionError::PacketTooLong(head.payload_len));
+    }
+    if split.binding.is_own() {
+        return own_connection::change_user(split).await;
+    }
+    split.binding.unbind();
+    split.last.turn = split.last.turn.wrapping_add(1);
+    if split.lease.is_some() {
+        lease::abandon(split);
+    }
+    split.control.mark(Waiting::Login);
+    split
+        .streams
+        .begin_command()
+        .map_err(|broken| split.broken(broken))?;
+    let unread = split.streams.up.take_unseen();
+    let is_mariadb = split.dialect().is_mariadb();
+    let mut sequence = 0;
+    let mut side = LoginPeer::new(&mut split.streams.client, &mut sequence, unread);
+    let changed = async {
+        let request = side.read().await.map_err(client_read)?;
+        let request = ChangeUser::decode(&request, split.client.capabilities).map_err(malformed)?;
+        let charset = match request.charset {
+            Some(charset) => u8::try_from(charset).map_err(|_| SessionError::UnknownCollation(charset))?,
+            None => split.client.login.charset,
+        };
+        // Those of today, not of when the session came.
+        let (accounts, listener) = (&split.context.worker.shared.accounts, &split.context.listener);
+        let present = is_mariadb.then_some(&split.client.account.user);
+        let account = authenticate::reauthenticate(
+            &mut side,
+            &request,
+            (&split.client.host, present),
+            accounts,
+            listener,
+        )
+        .await?;
+        Ok((request, charset, account))
+    };
+    let changed = tokio::select! {
+        biased;
+        changed = changed => changed,
+        signal = split.control.signalled(false) => Err(signal_as_error(signal, "", &split.context.listener)),
+    };
+    split.streams.up.fill(&side.into_unread());
+    split.answer.error_sequence = Some(sequence);
+    match changed {
+        Ok((request, charset, account)) => become_user(split, request, charset, account, sequence).await,
+        Err(error) => {
+            split.session.change_user_refused();
+            stay_user(split, error, sequence).await
+        }
+    }
+}
+
+/// Takes over the account that the client has proved to be, if a server lets it in.
+async fn become_user(
+    split: &mut Split,
+    request: ChangeUser,
+    charset: u8,
+    account: Authenticated,
+    sequence: u8,
+) -> Result<(), SessionError> {
+    let new_key = key(
+        &account.credential,
+        split.client.capabilities,
+        &split.client.profile,
+        charset,
+    );
+    let new_key = split.context.cluster.share_key(new_key);
+    let old_key = std::mem::replace(&mut split.client.key, new_key);
+    let old_account = std::mem::replace(&mut split.client.account, account);
+    let old_schema = split.client.login.database.replace(request.database);
+    let mut old_session = split.session.clone();
+    let compression = split.client.compression.take();
+    let admitted = admit(split, sequence).await;
+    split.client.compression = compression;
+    match admitted {
+        Ok(()) => {
+            let user = Arc::clone(&split.client.account.user.name);
+            split.control.name_user(&user);
+            split
+                .context
+                .worker
+                .shared
+                .registry
+                .rename(split.control.id, user.into());
+            split.rules = SessionRules::new(&split.context.worker);
+            split.own_writes.say_consistency(None);
+            lookup::set_level(split, None);
+            split
+                .answer
+                .shape
+                .reset(split.client.key.capabilities, split.client.capabilities);
+            Ok(())
+        }
+        Err(error) => {
+            (
+                split.client.key,
+                split.client.account,
+                split.client.login.database,
+            ) = (old_key, old_account, old_schema);
+            old_session.change_user_refused();
+            split.session = old_session;
+            stay_user(split, error, sequence).await
+        }
+    }
+}
+
+/// MariaDB has reset the session when it refuses a COM_CHANGE_USER, and goes on with the old account. MySQL
+/// closes the connection.
+async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Result<(), SessionError> {
+    let is_of_password = matches!(
+        error,
+        SessionError::AccessDenied { .. } | SessionError::TooManyFailures
+    );
+    let is_last =
+        is_of_password && split.control.login_failed() >= split.context.listener.config.login_failures_max;
+    if is_last || error.ends_session() || !split.dialect().is_mariadb() {
+        return Err(error);
+    }
+    split.session.rearmed();
+    split.answer.status = split.session.status_at_rest();
+    answer::tell(split, sequence, error).await
+}

@@ -1,0 +1,93 @@
+//! What a lookup from memory leaves behind: FOUND_ROWS(), of which no connection knows.
+//!
+//! Statements that ask for it are given it as a figure (`last`). What a stored function or a procedure asks
+//! for nobody sees: before those a connection executes a SELECT that leaves the same behind.
+
+use mysql_wire::{Command, OkPacket, PacketHeader};
+use sql_class::{Class, Effects, Facts};
+
+use crate::engine::state::{Refused, Split};
+use crate::engine::{ask, lease};
+use crate::error::SessionError;
+
+/// What FOUND_ROWS() says, where that is of a lookup, of which no connection knows.
+pub(crate) fn found_rows(split: &Split) -> Option<u64> {
+    split.lookups.as_ref()?.rows
+}
+
+/// A command is about to be sent, of which the session knows.
+#[cold]
+fn forget_rows(split: &mut Split, command: Command) {
+    let (class, effects) = split.session.statement();
+    let payload = split
+        .streams
+        .up
+        .unseen()
+        .get(PacketHeader::LEN + 1..)
+        .unwrap_or_default();
+    let word = payload.trim_ascii_start().get(..4).unwrap_or_default();
+    let keeps = match class {
+        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
+        Class::Write => split.session.dialect().is_mariadb(),
+        // `SHOW WARNINGS` and the like, in plain words.
+        Class::Read => effects.contains(Effects::READS_DIAGNOSTICS) && word.eq_ignore_ascii_case(b"SHOW"),
+        _ => false,
+    };
+    let runs_sql = matches!(
+        command,
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
+    );
+    if runs_sql
+        && !keeps
+        && let Some(of) = &mut split.lookups
+    {
+        of.rows = None;
+    }
+}
+
+/// A command is about to be sent.
+#[inline]
+pub(crate) fn note_sent(split: &mut Split, command: Command) {
+    if found_rows(split).is_some() {
+        forget_rows(split, command);
+    }
+}
+
+/// What may ask without anybody seeing it.
+const MAY_ASK: Effects = Effects::UNKNOWN_FUNCTION
+    .with(Effects::CALLS_PROCEDURE)
+    .with(Effects::INCOMPLETE);
+
+/// Has the leased connection find as many rows as the lookup before, where the statement to come may ask how
+/// many those were. True where it has executed something.
+pub(crate) async fn bring_about(split: &mut Split, facts: &Facts) -> Result<bool, Refused> {
+    if found_rows(split).is_none() || !facts.effects.intersects(MAY_ASK) && facts.class != Class::Unknown {
+        return Ok(false);
+    }
+    find_as_many(split).await?;
+    Ok(true)
+}
+
+/// Has the leased connection find as many rows as the lookup before.
+pub(super) async fn find_as_many(split: &mut Split) -> Result<(), Refused> {
+    let rows = found_rows(split).unwrap_or(0);
+    // MariaDB forgets warnings of before only where there is a table.
+    let text = match rows {
+        0 => "SELECT 1 FROM (SELECT 1 AS one) AS t WHERE FALSE",
+        _ => "SELECT 1 FROM (SELECT 1 AS one) AS t",
+    };
+    let capabilities = split.client.key.capabilities;
+    let replies = lease::ask_on_lease(split, &[ask::query(capabilities, text)]).await?;
+    let reply = replies.first();
+    if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
+        return Err(Refused(SessionError::StateRefused {
+            server: split.server_name().to_owned(),
+            packet,
+        }));
+    }
+    let end = reply.and_then(|reply| reply.packet(2 + reply.outcome.rows as usize));
+    if let Some(ok) = end.and_then(|end| OkPacket::decode(end, capabilities).ok()) {
+        split.session.observe_ok(&ok);
+    }
+    Ok(())
+}

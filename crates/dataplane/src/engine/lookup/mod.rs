@@ -1,0 +1,570 @@
+//! Point lookups in mode `split`: which statement may be answered from memory, and what it leaves behind.
+//!
+//! Only one that stands alone: the session holds no connection, no transaction is open, no rule that matches
+//! it wants a server. To the session it is a read like any other; the connection of the statement before does
+//! not know of it, which [`found_rows`] says to those who ask that connection ([`behind`]).
+
+mod behind;
+mod on_own_connection;
+mod own_rights;
+mod ruled;
+pub(crate) mod session_lookups;
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use config::ReadConsistency;
+use mysql_wire::gtid::GtidSet;
+use mysql_wire::statement::ExecuteHead;
+use mysql_wire::{Capabilities, Command, Outcome, PacketHeader};
+use session::Prepared;
+use sql_class::{Class, Effects, Facts, point_lookup};
+
+pub(crate) use self::behind::{bring_about, found_rows};
+pub(crate) use self::on_own_connection::{catch_up, command_owes, owes};
+use self::ruled::ruled;
+use self::session_lookups::{Planned, Seen, SessionLookups, Step};
+use crate::control::Waiting;
+use crate::engine::answered::Answered;
+use crate::engine::begin::{let_go, with_statement};
+use crate::engine::next::{Execution, Next};
+use crate::engine::state::Split;
+use crate::engine::{answer, consistency, explain_warning, rules};
+use crate::error::SessionError;
+use crate::finished::End;
+use crate::flow::Flow;
+use crate::lookups::{
+    self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Surroundings, Variable,
+};
+use crate::read_gate;
+use crate::session::CommandHead;
+
+/// What a lookup is to everybody else.
+const PLAIN: Facts = Facts {
+    class: Class::Read,
+    effects: Effects::NONE,
+    statements: 1,
+    hint: None,
+};
+
+/// Statements whose plans are kept.
+const PLANS_MAX: usize = 256;
+
+/// What a look at a statement has come to.
+pub(crate) enum Looked {
+    /// It is none that may be a lookup, or is not answered here: it takes the usual way.
+    Elsewhere,
+    /// It is to [go on](go_on) here. Nothing has been done about it yet.
+    GoesOn,
+    /// Its answer is on its way to the client.
+    Answered,
+}
+
+/// The session waits for its next command.
+#[inline]
+pub(crate) fn next_command(split: &mut Split) {
+    if let Some(of) = &mut split.lookups {
+        of.gating.next_command();
+    }
+}
+
+/// A command is about to be sent, of which the session knows.
+#[inline]
+pub(crate) fn note_sent(split: &mut Split, command: Command) {
+    behind::note_sent(split, command);
+    if split.binding.is_own() {
+        on_own_connection::note_sent(split, command);
+    }
+}
+
+/// Reads what the client sends.
+#[inline]
+pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
+    let (streams, now) = (&mut split.streams, split.context.worker.clock.now());
+    match &mut split.lookups {
+        Some(of) => read_gate::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
+        None => streams.up.poll_read(cx, &mut streams.client),
+    }
+}
+
+/// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where
+/// it has none.
+pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> bool {
+    let said = wanted.unwrap_or(split.context.listener.config.lookup_consistency);
+    let Some(of) = &mut split.lookups else {
+        return false;
+    };
+    of.consistency = said;
+    true
+}
+
+/// The statement under way is one whose answer from the primary is to be learned.
+pub(crate) fn learns(split: &Split) -> bool {
+    split.lookups.as_ref().is_some_and(|of| of.recorder.is_some())
+}
+
+/// Where the answer is noted of the command that is about to be sent.
+pub(crate) fn recorder(lookups: &mut Option<Box<SessionLookups>>, on_primary: bool) -> Option<&mut Recorder> {
+    let (_, recorder) = lookups.as_mut()?.recorder.as_mut()?;
+    if !on_primary {
+        recorder.give_up();
+    }
+    Some(recorder)
+}
+
+/// COM_QUERY.
+pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
+    let step = query_step(split, head);
+    take_up(split, head, None, step)
+}
+
+fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
+    let (syntax, capabilities) = (split.session.syntax(), split.client.capabilities);
+    if split.lease.is_some() && !split.binding.is_own() || rules::concern(split) {
+        point_lookup(text_of(&split.streams.up, head, capabilities)?, syntax)?;
+    }
+    let ready = ready(split, head, None);
+    let of = split.lookups.as_mut()?;
+    let text = text_of(&split.streams.up, head, capabilities)?;
+    let lookup = point_lookup(text, syntax).filter(|lookup| !lookup.has_parameters())?;
+    let asked = Asked {
+        lookup: &lookup,
+        text,
+        parameters: None,
+    };
+    let finding = ready.map_or_else(Finding::Left, |ready| of.lookups.find(ready, &asked, &mut of.key));
+    step(split, finding)
+}
+
+fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&[u8]> {
+    lookups::text(
+        lookups::whole_payload(up.unseen(), head.payload_len)?,
+        capabilities,
+    )
+}
+
+/// COM_STMT_EXECUTE.
+pub(crate) fn execute(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Looked {
+    let step = execute_step(split, head, id, prepared);
+    take_up(split, head, Some((id, prepared.digest)), step)
+}
+
+/// Answers what can be answered at once. `prepared`: the id and the digest of the statement that is executed.
+fn take_up(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, step: Option<Step>) -> Looked {
+    let Some(step) = step else {
+        return Looked::Elsewhere;
+    };
+    if let Step::Answer(plan) = &step
+        && answer_now(split, head, prepared, plan)
+    {
+        return Looked::Answered;
+    }
+    if let Some(of) = &mut split.lookups {
+        of.step = Some(step);
+    }
+    Looked::GoesOn
+}
+
+fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, plan: &Plan) -> bool {
+    if !lookups::may_put(&split.streams) {
+        return false;
+    }
+    let Some(mut of) = split.lookups.take() else {
+        return false;
+    };
+    let consistency = of.consistency(split);
+    let began = of.gating.began();
+    let mut out = std::mem::take(&mut of.out);
+    out.clear();
+    let answered = of.lookups.answer_now(
+        plan,
+        &of.key,
+        consistency,
+        of.own(consistency),
+        of.gating.is_fresh(of.lookups.definitions()),
+        &mut out,
+    );
+    let rows = match answered {
+        Some(Ok(answered)) if lookups::put(&mut split.streams, &out) => Some(answered.rows),
+        _ => None,
+    };
+    let len = out.len();
+    of.out = lookups::kept(out);
+    if rows.is_some() {
+        of.note_waited_for(consistency, began.unwrap_or(split.context.worker.clock.now()));
+    }
+    split.lookups = Some(of);
+    if let Some(rows) = rows {
+        note_answered(split, head, prepared, rows);
+        split.streams.traffic.add_to_client(len);
+    }
+    rows.is_some()
+}
+
+fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Option<Step> {
+    let planned = split.lookups.as_ref()?.plans.get(&id);
+    let has_plan = planned.is_some_and(|planned| Rc::ptr_eq(&planned.text, &prepared.text));
+    let lookup = match has_plan {
+        true => None,
+        false => Some(point_lookup(&prepared.text, split.session.syntax())?),
+    };
+    let is_current = Rc::ptr_eq(&prepared.context, split.session.carried())
+        || prepared.context == *split.session.carried();
+    let ready = match ready(split, head, Some((id, prepared))) {
+        Ok(ready) if is_current && !prepared.long_data && !prepared.cursor => ready,
+        Ok(_) => return step(split, Finding::Left(Left::Session)),
+        Err(reason) => return step(split, Finding::Left(reason)),
+    };
+    let payload = lookups::whole_payload(split.streams.up.unseen(), head.payload_len)?;
+    let sent = ExecuteHead::decode(payload, prepared.params, split.client.capabilities).ok()?;
+    if sent.opens_cursor || sent.attributes > 0 || sent.command != head.command {
+        return None;
+    }
+    let types = sent.types().or(prepared.types.as_deref());
+    let (types, nulls) = match prepared.params {
+        0 => (&[][..], &[][..]),
+        _ => (types?, payload.get(sent.nulls()?)?),
+    };
+    let parameters = Parameters {
+        types,
+        nulls,
+        values: payload.get(sent.len..)?,
+    };
+    let of = split.lookups.as_mut()?;
+    let again = of.find_again(id, ready, &parameters).filter(|_| has_plan);
+    let finding = match again {
+        Some(finding) => finding,
+        None => {
+            let lookup = match lookup {
+                Some(lookup) => lookup,
+                None => point_lookup(&prepared.text, split.session.syntax())?,
+            };
+            let asked = Asked {
+                lookup: &lookup,
+                text: &prepared.text,
+                parameters: Some(parameters),
+            };
+            let finding = of.lookups.find(ready, &asked, &mut of.key);
+            of.keep_plan(id, ready, &asked, &prepared.text, &finding);
+            finding
+        }
+    };
+    // The client sends them once, and whoever executes it next has to have them.
+    if let (Finding::Answer(_), Some(types)) = (&finding, sent.types())
+        && prepared.types.as_deref() != Some(types)
+        && let Some(known) = split.session.statements().get_mut(id)
+    {
+        known.types = Some(types.into());
+    }
+    step(split, finding)
+}
+
+fn step(split: &mut Split, finding: Finding) -> Option<Step> {
+    match finding {
+        Finding::Left(reason) => {
+            split.lookup_series().left(reason);
+            None
+        }
+        Finding::Outdated => {
+            split.lookup_series().left(Left::Learned);
+            if let Some(of) = &mut split.lookups {
+                of.seen = None;
+            }
+            None
+        }
+        Finding::Learn(lesson) => Some(Step::Learn(lesson)),
+        Finding::Answer(plan) => Some(Step::Answer(plan)),
+    }
+}
+
+/// The session's environment, where a statement of its stands alone.
+fn ready(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, &Prepared)>,
+) -> Result<Environment, Left> {
+    if explain_warning::concerns(split, head) {
+        return Err(Left::Routed);
+    }
+    let verdict = match rules::concern(split) {
+        true => Some(ruled(split, head, prepared).ok_or(Left::Routed)?),
+        false => None,
+    };
+    if let Some(of) = &mut split.lookups {
+        of.verdict = verdict;
+    }
+    if split.lease.is_some() {
+        let about = prepared.map(|(id, prepared)| (id, prepared.digest));
+        let_go(split, head, Some(&PLAIN), about);
+    }
+    if split.session.in_transaction() || !split.session.autocommit() {
+        return Err(Left::Session);
+    }
+    if split.binding.is_own() {
+        on_own_connection::check(split)?;
+    } else if split.lease.is_some()
+        || split.session.is_pinned()
+        || split.client.account.user.config.pooling != config::Pooling::Transaction
+    {
+        return Err(Left::Session);
+    }
+    Ok(environment(split))
+}
+
+fn environment(split: &mut Split) -> Environment {
+    let status = split.lasting_status();
+    let carried = split.session.carried();
+    let Some(of) = &mut split.lookups else {
+        return Environment::default();
+    };
+    let rights = of.rights();
+    if let Some(seen) = &of.seen
+        && Rc::ptr_eq(&seen.carried, carried)
+        && Rc::ptr_eq(&seen.baseline, split.session.baseline())
+        && Rc::ptr_eq(&seen.key, &split.client.key)
+        && seen.status == status
+        && seen.rights == rights
+    {
+        return seen.environment;
+    }
+    let set = carried.variables().map(|(name, value)| Variable {
+        name,
+        value,
+        is_set: true,
+    });
+    let mut variables: Vec<_> = set.collect();
+    for (name, value) in &split.session.baseline().variables {
+        if carried.variable(name).is_none() {
+            variables.push(Variable {
+                name,
+                value,
+                is_set: false,
+            });
+        }
+    }
+    let environment = of.lookups.environment(&Surroundings {
+        user: split.client.key.user.as_bytes(),
+        account: split.client.key.account,
+        rights,
+        // A server may know several accounts of one name, by where their clients come from.
+        host: of.on_own.as_ref().and_then(|_| {
+            let address = split.client.host.socket_addr()?;
+            Some(address.ip())
+        }),
+        schema: carried.schema(),
+        capabilities: split.client.capabilities,
+        collation: split.client.key.collation,
+        status,
+        variables,
+    });
+    of.seen = Some(Seen {
+        carried: Rc::clone(carried),
+        baseline: Rc::clone(split.session.baseline()),
+        key: Rc::clone(&split.client.key),
+        status,
+        rights,
+        environment,
+    });
+    environment
+}
+
+/// Goes on with a lookup. `prepared`: the statement that is executed.
+pub(crate) async fn go_on(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, Prepared)>,
+) -> Result<Next, SessionError> {
+    match split.lookups.as_mut().and_then(|of| of.step.take()) {
+        None => {}
+        Some(Step::Learn(lesson)) => {
+            split.lookup_series().left(Left::Learned);
+            if let Some(of) = &mut split.lookups {
+                of.recorder = Some((lesson, Recorder::default()));
+            }
+        }
+        Some(Step::Answer(plan)) => match from_memory(split, plan).await? {
+            Ok(rows) => return reply(split, head, prepared, rows).await.map(|()| Next::Done),
+            Err(reason) => split.lookup_series().left(reason),
+        },
+    }
+    Ok(match prepared {
+        Some((id, prepared)) => Next::RuleExecution(Box::new(Execution { head, id, prepared })),
+        None => Next::rule_query(head, PLAIN),
+    })
+}
+
+/// The statement is over. What its answer was recorded for is learned.
+pub(crate) fn finish(split: &mut Split) {
+    if let Some(of) = &mut split.lookups
+        && let Some((lesson, recorder)) = of.recorder.take()
+        && let Some(answer) = recorder.answer()
+    {
+        of.lookups.learn(lesson, answer);
+    }
+}
+
+/// Makes the answer.
+async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>, SessionError> {
+    let Some(mut of) = split.lookups.take() else {
+        return Ok(Err(Left::Session));
+    };
+    let consistency = of.consistency(split);
+    split.control.mark(Waiting::Server);
+    let mut out = std::mem::take(&mut of.out);
+    out.clear();
+    let is_fresh = of.gating.is_fresh(of.lookups.definitions());
+    let now = split.context.worker.clock.now();
+    let began = of.gating.began().filter(|_| is_fresh).unwrap_or(now);
+    let answered = of.lookups.answer(
+        plan,
+        &of.key,
+        consistency,
+        of.own(consistency),
+        is_fresh,
+        &mut out,
+    );
+    let answered = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(split.signalled(signal)),
+        answered = answered => Ok(answered),
+    };
+    of.out = match &answered {
+        Ok(Ok(_)) => {
+            of.note_waited_for(consistency, began);
+            out
+        }
+        _ => lookups::kept(out),
+    };
+    split.lookups = Some(of);
+    Ok(answered?.map(|answered| answered.rows))
+}
+
+impl SessionLookups {
+    /// How fresh the answer must be. What the session has written and cannot name is there for certain only
+    /// when all is.
+    fn consistency(&mut self, split: &Split) -> ReadConsistency {
+        if self.consistency != ReadConsistency::Session {
+            return self.consistency;
+        }
+        if self.makes_rights_certain(split.context.worker.clock.now()) {
+            return ReadConsistency::Strong;
+        }
+        if split.session.has_untracked_writes() || split.session.has_lost_writes() {
+            return ReadConsistency::Strong;
+        }
+        let Some(text) = split.session.gtid() else {
+            self.own = None;
+            return ReadConsistency::Session;
+        };
+        if self.own.as_ref().is_none_or(|(known, _)| **known != *text) {
+            let own = GtidSet::parse(consistency::flavor(split), text).ok();
+            self.own = own.map(|own| (text.into(), own));
+        }
+        match self.own {
+            Some(_) => ReadConsistency::Session,
+            None => ReadConsistency::Strong,
+        }
+    }
+
+    /// What the session has written, where that matters.
+    fn own(&self, consistency: ReadConsistency) -> Option<&GtidSet> {
+        let (_, own) = self.own.as_ref()?;
+        (consistency == ReadConsistency::Session).then_some(own)
+    }
+
+    fn find_again(
+        &mut self,
+        id: u32,
+        environment: Environment,
+        parameters: &Parameters<'_>,
+    ) -> Option<Finding> {
+        let planned = self.plans.get(&id)?;
+        if planned.environment != environment {
+            return None;
+        }
+        self.lookups.find_again(&planned.plan, parameters, &mut self.key)
+    }
+
+    fn keep_plan(
+        &mut self,
+        id: u32,
+        environment: Environment,
+        asked: &Asked<'_>,
+        text: &Rc<[u8]>,
+        finding: &Finding,
+    ) {
+        let Finding::Answer(plan) = finding else { return };
+        if !asked.lookup.has_only_parameters() {
+            return;
+        }
+        if self.plans.len() >= PLANS_MAX {
+            self.plans.clear();
+        }
+        let planned = Planned {
+            text: Rc::clone(text),
+            environment,
+            plan: plan.clone(),
+        };
+        self.plans.insert(id, planned);
+    }
+}
+
+/// Sends the answer.
+async fn reply(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, Prepared)>,
+    rows: u64,
+) -> Result<(), SessionError> {
+    let about = prepared.as_ref().map(|(id, prepared)| (*id, prepared.digest));
+    let Some(of) = &mut split.lookups else {
+        return Ok(());
+    };
+    let out = std::mem::take(&mut of.out);
+    note_answered(split, head, about, rows);
+    let said = answer::say(split, &out).await;
+    if let Some(of) = &mut split.lookups {
+        of.out = lookups::kept(out);
+    }
+    said
+}
+
+/// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
+/// the statement that was executed.
+fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
+    on_own_connection::note_answered(split);
+    with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
+        session.begin(statement);
+    });
+    split.session.end(&Outcome {
+        status: split.lasting_status(),
+        error: None,
+        has_status: true,
+        is_result_set: true,
+        warnings: 0,
+        affected_rows: 0,
+        last_insert_id: 0,
+        rows,
+    });
+    let len = PacketHeader::LEN + head.payload_len;
+    split.streams.traffic.add_from_client(len);
+    split.streams.up.discard(len);
+    split.lookup_series().answered.inc();
+    let verdict = split.lookups.as_mut().and_then(|of| of.verdict.take());
+    if let Some(verdict) = verdict {
+        rules::count(split, &verdict);
+    }
+    split.control.of_split.answered.set(Answered::Memory);
+    let digest = prepared.map_or(0, |(_, digest)| digest);
+    split.control.record.note_statement(PLAIN.class, digest);
+    split.control.record.note_end(End::Memory);
+    // What the connection that had the statement before knows is of that one.
+    split.last.turn = split.last.turn.wrapping_add(1);
+    if let Some(of) = &mut split.lookups {
+        of.rows = Some(rows);
+        if of.consistency == ReadConsistency::Strong {
+            of.gating.note_lookup();
+        }
+    }
+}

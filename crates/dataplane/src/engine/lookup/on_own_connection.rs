@@ -1,0 +1,163 @@
+//! Lookups of a session that has a server connection for itself.
+//!
+//! The server does not know of a lookup that was answered from memory. Where the next statement could tell
+//! (`FOUND_ROWS()`, `SHOW WARNINGS`), which is any but a plain SELECT, it executes one that leaves the same
+//! behind. So what the server says of its last statement is always of the client's last statement.
+
+use config::ReadConsistency;
+use mysql_wire::Command;
+use session::PinReason;
+use sql_class::{Class, Effects, Facts};
+
+use crate::engine::last;
+use crate::engine::leased::Left as LeftBehind;
+use crate::engine::lookup::behind;
+use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::next::Next;
+use crate::engine::state::Split;
+use crate::error::SessionError;
+use crate::lookups::Left;
+
+/// So that the server does not end a connection that it takes for idle, it gets a lookup now and then: after
+/// 10 seconds, in ticks of the worker's clock.
+const QUIET_MAX: u32 = 40;
+
+/// The least `wait_timeout` of a session with lookups, in seconds: the server's clock of a session's silence
+/// does not begin anew with a lookup that it does not see, for up to [`QUIET_MAX`].
+const WAIT_MIN: u32 = 60;
+
+/// What may do in a stored program what changes the answer to a lookup, and is not reported: take on another
+/// role.
+const DOUBTFUL: Effects = Effects::CALLS_PROCEDURE
+    .with(Effects::UNKNOWN_FUNCTION)
+    .with(Effects::INCOMPLETE);
+
+/// Whether a lookup of the session may be answered from memory.
+pub(super) fn check(split: &Split) -> Result<(), Left> {
+    let Some(own) = split.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
+        return Err(Left::Session);
+    };
+    let mut pins = split.session.pins().iter();
+    let is_quiet = split.context.worker.clock.now().wrapping_sub(own.sent) > QUIET_MAX;
+    let holds_nothing = !split.binding.is_bound() && pins.all(|pin| pin.reason.ends_with_next_statement());
+    if !holds_nothing || is_quiet || own.has_other_role || own.is_doubtful {
+        return Err(Left::Session);
+    }
+    let set = split.session.carried().variable(b"wait_timeout");
+    let wait = set.or_else(|| split.session.baseline().variable(b"wait_timeout"));
+    let wait = wait.and_then(|wait| std::str::from_utf8(wait).ok()?.parse::<u32>().ok());
+    match wait {
+        Some(WAIT_MIN..) => Ok(()),
+        _ => Err(Left::Settings),
+    }
+}
+
+/// A lookup is about to be answered from memory.
+pub(super) fn note_answered(split: &mut Split) {
+    let shows_warnings = split
+        .session
+        .pins()
+        .iter()
+        .any(|pin| pin.reason == PinReason::Diagnostics);
+    if let Some(own) = split.lookups.as_mut().and_then(|of| of.on_own.as_mut()) {
+        own.shows_older |= shows_warnings;
+        if let Some(leased) = &mut split.lease {
+            // What the server would say of rows that were found is of an older statement.
+            leased.left.has_count = false;
+        }
+    }
+}
+
+/// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: where
+/// it is known.
+pub(crate) fn owes(split: &Split, facts: &Facts, text: &[u8]) -> bool {
+    let Some(own) = split.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
+        return false;
+    };
+    let is_plain = facts.class == Class::Read && facts.effects == Effects::NONE && facts.statements == 1;
+    let word = text.trim_ascii_start().get(..6).unwrap_or_default();
+    let takes_its_place = is_plain && word.eq_ignore_ascii_case(b"SELECT") && !own.shows_older;
+    behind::found_rows(split).is_some() && !takes_its_place
+}
+
+/// The same of a command that is no statement.
+pub(crate) fn command_owes(split: &Split, command: Command) -> bool {
+    let tells = !matches!(
+        command,
+        Command::PING
+            | Command::STATISTICS
+            | Command::STMT_FETCH
+            | Command::STMT_SEND_LONG_DATA
+            | Command::STMT_RESET
+            | Command::STMT_CLOSE
+            | Command::RESET_CONNECTION
+            | Command::CHANGE_USER
+            | Command::QUIT
+    );
+    let is_own = split.lookups.as_ref().is_some_and(|of| of.on_own.is_some());
+    tells && is_own && behind::found_rows(split).is_some()
+}
+
+/// Has the server execute what leaves behind what the lookup would have.
+pub(crate) async fn catch_up(split: &mut Split, next: Next) -> Result<Next, SessionError> {
+    if let Err(refused) = behind::find_as_many(split).await {
+        return last::give_up(split, refused).await;
+    }
+    if let Some(of) = &mut split.lookups {
+        of.rows = None;
+        of.on_own.iter_mut().for_each(|own| own.shows_older = false);
+    }
+    if let Some(leased) = &mut split.lease {
+        leased.left = LeftBehind::ALL;
+    }
+    Ok(next)
+}
+
+/// A command is about to be sent, of which the session knows.
+pub(super) fn note_sent(split: &mut Split, command: Command) {
+    let (class, effects) = split.session.statement();
+    let now = split.context.worker.clock.now();
+    let Some(of) = &mut split.lookups else { return };
+    let Some(own) = &mut of.on_own else { return };
+    own.sent = now;
+    let keeps_rights = match command {
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+            let changes = Effects::CHANGES_DATABASE
+                .with(Effects::SET_ROLE)
+                .with(Effects::INCOMPLETE);
+            own.has_other_role |= effects.contains(Effects::SET_ROLE);
+            own.is_doubtful |= class == Class::Unknown || effects.intersects(DOUBTFUL);
+            own.shows_older = false;
+            class != Class::Session && class <= Class::Write && !effects.intersects(changes)
+        }
+        Command::RESET_CONNECTION => {
+            own.is_doubtful = false;
+            false
+        }
+        Command::INIT_DB => false,
+        _ => true,
+    };
+    if !keeps_rights {
+        own.rights.renew(of.lookups.rights_of_login(), now);
+    }
+}
+
+impl SessionLookups {
+    /// A lookup that waits for all that anybody has written makes the session's rights certain, without which
+    /// it shares nothing with others after the next grant.
+    pub(super) fn makes_rights_certain(&self, now: u32) -> bool {
+        let definitions = self.lookups.definitions();
+        self.on_own
+            .as_ref()
+            .is_some_and(|own| own.rights.may_become_certain(definitions, now))
+    }
+
+    /// A lookup was answered that was as fresh as that, and began to wait then.
+    pub(super) fn note_waited_for(&mut self, level: ReadConsistency, began: u32) {
+        if level == ReadConsistency::Strong
+            && let Some(own) = &mut self.on_own
+        {
+            own.rights.note_fresh(self.lookups.definitions(), began);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a session of mode `split` has of point lookups.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use config::ReadConsistency;
+use foldhash::fast::RandomState;
+use mysql_wire::StatusFlags;
+use mysql_wire::gtid::GtidSet;
+use routing::rules::Verdict;
+use session::{Baseline, PortableState};
+use upstream::Key;
+
+use crate::engine::lookup::own_rights::RightsOfSession;
+use crate::listener_state::ListenerState;
+use crate::lookups::{self, Environment, Lesson, Lookups, Plan, Recorder, Rights};
+use crate::read_gate::Gating;
+use crate::worker::Worker;
+
+/// What a session has where `point_lookups` is on.
+pub(crate) struct SessionLookups {
+    pub(super) lookups: Rc<dyn Lookups>,
+    pub(super) consistency: ReadConsistency,
+    pub(super) seen: Option<Seen>,
+    /// What is to be done about the statement under way.
+    pub(super) step: Option<Step>,
+    /// Where the answer to the statement under way is recorded, to learn this from it.
+    pub(super) recorder: Option<(Lesson, Recorder)>,
+    /// What rules say of the lookup under way.
+    pub(super) verdict: Option<Rc<Verdict>>,
+    /// The rows of the last lookup that was answered from memory, as long as that is what FOUND_ROWS() says.
+    pub(super) rows: Option<u64>,
+    /// Of the lookup under way.
+    pub(super) key: Vec<u8>,
+    pub(super) out: Vec<u8>,
+    /// How prepared statements were answered that have only parameters, by their ids.
+    pub(super) plans: HashMap<u32, Planned, RandomState>,
+    /// What the session has written, and the text that it is of.
+    pub(super) own: Option<(Box<[u8]>, GtidSet)>,
+    pub(super) gating: Gating,
+    /// Where the session has a server connection for itself.
+    pub(super) on_own: Option<OnOwnConnection>,
+}
+
+/// What lookups have to know of a connection on which the session has logged in by itself.
+pub(super) struct OnOwnConnection {
+    pub(super) rights: RightsOfSession,
+    /// A statement may have changed the current role. A reset need not bring the first one back.
+    pub(super) has_other_role: bool,
+    /// A statement may have done anything, until a reset.
+    pub(super) is_doubtful: bool,
+    /// When a command went to the server last, in ticks of the worker's clock.
+    pub(super) sent: u32,
+    /// The server may still show warnings or an error from before the lookup that was answered last.
+    pub(super) shows_older: bool,
+}
+
+/// See [`SessionLookups::plans`].
+pub(super) struct Planned {
+    pub(super) text: Rc<[u8]>,
+    pub(super) environment: Environment,
+    pub(super) plan: Plan,
+}
+
+/// What the environment was made of.
+pub(super) struct Seen {
+    pub(super) carried: Rc<PortableState>,
+    pub(super) baseline: Rc<Baseline>,
+    pub(super) key: Rc<Key>,
+    pub(super) status: StatusFlags,
+    pub(super) rights: Rights,
+    pub(super) environment: Environment,
+}
+
+/// What is to be done about a lookup.
+pub(super) enum Step {
+    Learn(Lesson),
+    Answer(Plan),
+}
+
+impl SessionLookups {
+    /// `None` where the listener's sessions have no lookups.
+    pub(crate) fn new(worker: &Worker, listener: &ListenerState) -> Option<Box<Self>> {
+        let lookups = lookups::of_listener(worker, listener)?;
+        Some(Box::new(Self {
+            lookups,
+            consistency: listener.config.lookup_consistency,
+            seen: None,
+            step: None,
+            recorder: None,
+            verdict: None,
+            rows: None,
+            key: Vec::new(),
+            out: Vec::new(),
+            plans: HashMap::default(),
+            own: None,
+            gating: Gating::default(),
+            on_own: None,
+        }))
+    }
+
+    /// The same for a session that has a server connection for itself. `as_of`: what
+    /// [`rights_of_login`](crate::lookups::rights_of_login) said before its login.
+    pub(crate) fn on_own_connection(
+        worker: &Worker,
+        listener: &ListenerState,
+        as_of: Option<u64>,
+        session: u32,
+    ) -> Option<Box<Self>> {
+        let mut lookups = Self::new(worker, listener)?;
+        let now = worker.clock.now();
+        lookups.on_own = Some(OnOwnConnection {
+            rights: RightsOfSession::new(session, as_of, now),
+            has_other_role: false,
+            is_doubtful: false,
+            sent: now,
+            shows_older: false,
+        });
+        Some(lookups)
+    }
+
+    /// As of when servers have the rights by which the session's lookups are answered.
+    pub(super) fn rights(&self) -> Rights {
+        self.on_own
+            .as_ref()
+            .map_or(Rights::Pooled, |own| own.rights.said())
+    }
+}

@@ -1,0 +1,97 @@
+//! What happens to a command of a session that is understood: in mode `split` each statement goes to the server
+//! it belongs to, over connections that sessions share; in mode `session` with lookups all go over the session's
+//! own connection (`own_connection`).
+//!
+//! `run` is the loop, and names all stages in their order. A stage returns what is `next`.
+//!
+//! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what
+//! may be shared: between two statements the server connection goes back to the pool unless that says it is
+//! pinned. A connection that is leased is first made to look like the session (`rebuild`), and what a server
+//! reports of changes is read on the way to the client (`observe`).
+//!
+//! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in
+//! `consistency`; prepared statements, whose ids are the client's own here, in `prepared`.
+
+mod account_backoff;
+mod admission;
+mod again;
+mod answer;
+mod answered;
+mod anywhere;
+pub(crate) mod ask;
+mod begin;
+mod binding;
+mod choose;
+mod command;
+mod connection_state;
+mod consistency;
+mod exchange;
+mod explain;
+mod explain_warning;
+mod finish;
+mod forward;
+mod given;
+mod identity;
+mod kill;
+mod last;
+mod last_error;
+mod last_statement;
+mod lease;
+mod leased;
+mod leaving;
+mod login;
+mod lookup;
+mod makers;
+mod next;
+mod observe;
+mod old_primary;
+mod own_connection;
+mod own_writes;
+mod pipeline;
+mod pipelined_setup;
+mod prepared;
+mod rearm_trackers;
+mod rebuild;
+mod reset;
+mod rows;
+mod rules;
+mod run;
+mod series;
+mod serve;
+mod server;
+mod stall;
+mod start;
+mod state;
+mod statement;
+mod target;
+mod text;
+mod told;
+mod transaction;
+mod wait_for_own_writes;
+mod worker_cluster;
+
+pub(crate) use answered::Answered;
+pub(crate) use kill::{end, shoot};
+pub(crate) use own_connection::{Arrived, Introduction, adopt};
+pub(crate) use rules::{ConfiguredRules, Mirrors, WorkerRules};
+pub(crate) use series::{AtPrimary, SeriesOfWorker};
+pub(crate) use serve::{serve, serve_to_the_end};
+pub(crate) use state::Split;
+pub(crate) use worker_cluster::Pools;
+
+#[cfg(test)]
+mod tests {
+    use super::state::Split;
+
+    fn size<F>(_: impl FnOnce(&'static mut Split) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Every client costs this much for as long as it is there. What is rare is boxed.
+    #[test]
+    fn a_session_stays_small() {
+        assert!(size_of::<Split>() <= 1024, "{}", size_of::<Split>());
+        let future = size(super::run::run);
+        assert!(future <= 512, "{future}");
+    }
+}

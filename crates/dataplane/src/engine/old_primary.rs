@@ -1,0 +1,78 @@
+//! Sessions in a transaction on a server that was the primary when it began.
+//!
+//! The server itself says what may still be done in it, and refuses writes by an error that a client may not
+//! heed. What comes next, a new transaction or one more write, is not for that server: the session moves on
+//! where it has nothing else there, or ends.
+
+use session::PinReason;
+use sql_class::{Class, Effects, Facts};
+
+use crate::engine::state::{Refused, Split};
+use crate::engine::{lease, observe, transaction};
+use crate::error::SessionError;
+
+/// Errors that say that a server is not what it was taken for: read-only, not in the group's majority, not
+/// ready.
+const ROLE_ERRORS: [u16; 4] = [1290, 1836, 3100, 1047];
+
+/// A statement has ended with this error.
+pub(crate) fn note_error(split: &mut Split, code: u16) {
+    if !ROLE_ERRORS.contains(&code) {
+        return;
+    }
+    split.context.listener.cluster.look_again();
+    let is_open = split.session.in_transaction();
+    if let Some(leased) = &mut split.lease {
+        leased.has_refused_write |= is_open && observe::TAKES_NO_WRITES.contains(&code);
+    }
+}
+
+/// The session is in a transaction on a server that was the primary, and the statement is not to be executed
+/// there: a new transaction belongs on the new primary, and a write has been refused before. Without this a
+/// client that does not heed errors would stay for ever.
+pub(crate) fn is_left(split: &mut Split, facts: &Facts) -> bool {
+    let begins = begins_anew(facts);
+    if !begins && facts.class < Class::Write || !split.session.in_transaction() {
+        return false;
+    }
+    lease::judge_anew(split);
+    let has_refused = split
+        .lease
+        .as_ref()
+        .is_some_and(|leased| leased.has_refused_write);
+    lease::is_demoted(split) && (begins || has_refused)
+}
+
+/// The statement ends a transaction that is open, and begins another one.
+pub(crate) fn begins_anew(facts: &Facts) -> bool {
+    matches!(facts.class, Class::Begin | Class::BeginReadOnly) && !facts.effects.contains(Effects::XA)
+}
+
+/// Ends the transaction on a server that was the primary, as the statement would, and leaves that server. A
+/// session that would lose more by this is at its end.
+pub(crate) async fn leave(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
+    let ends_here = |reason| lease::ends_with_transaction(reason);
+    let is_free =
+        !split.binding.is_for_good() && split.session.pins().iter().all(|pin| ends_here(pin.reason));
+    if !is_free {
+        return Err(lease::bound_elsewhere(split));
+    }
+    // An error does not say whether it has ended the transaction.
+    let may_be_over = transaction::has_pin(split, PinReason::Unsettled);
+    if !may_be_over || transaction::is_open(split).await? {
+        if !begins_anew(facts) {
+            return Err(lease::bound_elsewhere(split));
+        }
+        let (ok, error) = transaction::commit(split).await?;
+        if let Some(packet) = error {
+            let server = split.server_name().to_owned();
+            lease::abandon(split);
+            return Err(Refused(SessionError::StateRefused { server, packet }));
+        }
+        split
+            .session
+            .observe_ok(&ok.ok_or_else(|| transaction::no_commit(split))?);
+    }
+    lease::abandon(split);
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Sessions of mode `session` of which something has to be known: they are served as those of mode `split`
+//! are, on one server connection from their login to their end. They have logged in on it by themselves, and
+//! the gateway does not know their password.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::Login;
+use net::{Peer, Stream};
+use session::Baseline;
+use upstream::{Adopted, Credential, CredentialSecret, Permit, ServerProfile};
+
+use crate::answer::log_in_anew;
+use crate::authenticate::Authenticated;
+use crate::control::{Control, Waiting};
+use crate::engine::answer;
+use crate::engine::binding::Binding;
+use crate::engine::identity::Identity;
+use crate::engine::lease;
+use crate::engine::leased::Left;
+use crate::engine::login::{key, without_server};
+use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::start::start_of;
+use crate::engine::state::Split;
+use crate::error::{During, SessionError};
+use crate::handshake::{Agreed, Changed, LoggedIn};
+use crate::listener_state::ListenerState;
+use crate::relay::Streams;
+use crate::session::signal_as_error;
+use crate::users::User;
+use crate::worker::Worker;
+
+/// How a client has introduced itself.
+pub(crate) struct Introduction {
+    /// Without what proved it.
+    pub(crate) login: Login,
+    /// What the client was greeted with.
+    pub(crate) profile: Arc<ServerProfile>,
+    /// What [`rights_of_login`](crate::lookups::rights_of_login) said before the login.
+    pub(crate) rights: Option<u64>,
+}
+
+/// A client that a server has let in.
+pub(crate) struct Arrived {
+    pub(crate) streams: Streams,
+    pub(crate) peer: Peer,
+    pub(crate) introduction: Introduction,
+    pub(crate) logged_in: LoggedIn,
+}
+
+/// A session on the connection on which its client has logged in. An error has been told to the client when
+/// this returns it.
+pub(crate) async fn adopt(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    arrived: Arrived,
+    listener: &Arc<ListenerState>,
+) -> Result<Box<Split>, SessionError> {
+    let Arrived {
+        mut streams,
+        introduction: Introduction {
+            login,
+            profile,
+            rights,
+        },
+        logged_in,
+        peer,
+    } = arrived;
+    let stream = std::mem::replace(&mut streams.server, Stream::Detached);
+    let client = logged_in.agreed.client;
+    let server = Adopted {
+        greeting: logged_in.greeting,
+        capabilities: logged_in.agreed.server,
+        status: logged_in.status,
+        login_began: logged_in.began,
+    };
+    let name = String::from_utf8_lossy(&login.user);
+    let knows_name = matches!(name, std::borrow::Cow::Borrowed(_));
+    let account = account(&name)?;
+    let mut key = key(&account.credential, client, &profile, login.charset);
+    key.capabilities = server.capabilities;
+    let key = worker.pools.of(listener, &worker.metrics).share_key(key);
+    let identity = Box::new(Identity {
+        account,
+        host: peer,
+        login,
+        capabilities: client,
+        key,
+        profile,
+        compression: None,
+    });
+    let mut split = without_server((worker, control), streams, identity, listener, Binding::OWN);
+    split.answer.status = server.status;
+    match take_in(&mut split, stream, server, logged_in.lease.permit).await {
+        Ok(is_watched) if is_watched && knows_name => {
+            split.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
+        }
+        Ok(_) => {}
+        Err(error) => {
+            answer::farewell(&mut split, &error).await;
+            return Err(error);
+        }
+    }
+    Ok(split)
+}
+
+/// An account of which a server knows all and the gateway nothing.
+fn account(name: &str) -> Result<Authenticated, SessionError> {
+    let user = Arc::new(User::passing(name, None));
+    let credential = Credential {
+        user: Arc::clone(&user.name),
+        account: 0,
+        secret: CredentialSecret::Password(config::Secret::new("")),
+    };
+    let user = user.begin_session().map_err(|_| SessionError::TooManySessions)?;
+    Ok(Authenticated {
+        user,
+        credential,
+        other_credential: None,
+    })
+}
+
+/// Whether its server reports what the session does.
+async fn take_in(
+    split: &mut Split,
+    stream: Stream,
+    server: Adopted,
+    permit: Permit,
+) -> Result<bool, SessionError> {
+    if !split.streams.down.is_empty() {
+        return Err(SessionError::ServerGone {
+            server: permit.server().name().to_owned(),
+            during: During::Login,
+        });
+    }
+    let pool = Rc::clone(split.pool());
+    let (key, credential) = (
+        Rc::clone(&split.client.key),
+        split.client.account.credential.clone(),
+    );
+    let adopting = Box::pin(pool.adopt(stream, (&key, &credential), server, permit));
+    let adopted = tokio::select! {
+        biased;
+        adopted = adopting => adopted,
+        signal = split.control.signalled(true) => return Err(signal_as_error(signal, "", &split.context.listener)),
+    };
+    let (connection, is_watched) = adopted.map_err(SessionError::NoServer)?;
+    let is_primary = split.is_writer(&pool.topology(), &connection.server);
+    let baseline = Rc::clone(&connection.state.baseline);
+    lease::attach(split, connection, is_primary);
+    let start = start_of(split, baseline);
+    split.session.change_user(start);
+    split.session.begins(split.context.worker.now_ms());
+    Ok(is_watched)
+}
+
+/// COM_RESET_CONNECTION was executed.
+pub(super) async fn was_reset(split: &mut Split) -> Result<(), SessionError> {
+    let baseline = watch_again(split).await?;
+    split.session.reset_on_own_connection(baseline);
+    split.session.rearmed();
+    Ok(())
+}
+
+/// COM_CHANGE_USER: the server checks the password.
+pub(super) async fn change_user(split: &mut Split) -> Result<(), SessionError> {
+    split.control.mark(Waiting::Login);
+    split.binding.unbind();
+    split.last.turn = split.last.turn.wrapping_add(1);
+    split
+        .streams
+        .begin_command()
+        .map_err(|broken| split.broken(broken))?;
+    let Some(leased) = &split.lease else {
+        return Err(lease::lost_with_its_server(split.server_name()));
+    };
+    let server = Arc::clone(&leased.connection.server);
+    let agreed = Agreed {
+        client: split.client.capabilities,
+        server: split.client.key.capabilities,
+    };
+    let (changed, sequence) = log_in_anew(
+        &mut split.streams,
+        &split.context.listener,
+        agreed,
+        (&server, &split.control),
+        (&split.context.worker.shared.accounts.guesses, &split.client.host),
+    )
+    .await;
+    split.answer.error_sequence = Some(sequence);
+    // Its lookups were those of the user that it began with.
+    split.lookups = None;
+    match changed? {
+        Changed::To(request, status) => {
+            split.client.account = account(&String::from_utf8_lossy(&request.user))?;
+            let user = Arc::clone(&split.client.account.user.name);
+            split.control.name_user(&user);
+            let registry = &split.context.worker.shared.registry;
+            registry.rename(split.control.id, request.user.into());
+            split.client.login.database = Some(request.database);
+            split.answer.status = status;
+            let baseline = watch_again(split).await?;
+            let start = start_of(split, baseline);
+            split.session.change_user(start);
+            split.session.begins(split.context.worker.now_ms());
+        }
+        // The client has the server's error, and whether the connection goes on is for the server to say.
+        // What is known of the session is not needed any more.
+        Changed::Refused { is_denied, .. } => {
+            if is_denied && split.control.login_failed() >= split.context.listener.config.login_failures_max {
+                split.answer.error_sequence = None;
+                return Err(SessionError::LoginsRefused);
+            }
+            forget_statements(split);
+            split.session.change_user_refused();
+            split.session.rearmed();
+        }
+    }
+    Ok(())
+}
+
+/// The server reports nothing behind a reset or a login within the session, and variables have other values:
+/// it is told to report again, and what they are is asked.
+async fn watch_again(split: &mut Split) -> Result<Rc<Baseline>, SessionError> {
+    forget_statements(split);
+    let limit = split.context.listener.cluster.config().login_timeout;
+    let Some(leased) = &mut split.lease else {
+        return Err(lease::lost_with_its_server(split.server_name()));
+    };
+    let connection = &mut leased.connection;
+    std::mem::swap(&mut connection.stream, &mut split.streams.server);
+    let watching = connection.watch(limit);
+    let watched = tokio::select! {
+        biased;
+        watched = watching => Ok(watched),
+        signal = split.control.signalled(false) => Err(signal),
+    };
+    std::mem::swap(&mut connection.stream, &mut split.streams.server);
+    let watched = watched
+        .map_err(|signal| signal_as_error(signal, connection.server.name(), &split.context.listener))?;
+    let baseline = watched.map_err(|cause| SessionError::ServerLogin {
+        server: connection.server.name().to_owned(),
+        cause,
+    })?;
+    let baseline = Rc::new(Baseline::from_iter(baseline));
+    connection.state.baseline = Rc::clone(&baseline);
+    Ok(baseline)
+}
+
+/// The server has none any more, and its last statement is no longer the session's.
+fn forget_statements(split: &mut Split) {
+    if let Some(leased) = &mut split.lease {
+        leased.connection.state.statements.clear();
+        leased.connection.state.to_close.clear();
+        leased.left = Left::default();
+    }
+}

@@ -1,0 +1,330 @@
+//! Statements that leave together with the next connection.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::Command;
+use session::PortableState;
+use sql_class::Dialect;
+use telemetry::ServerSeries;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot::{self, Receiver};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout};
+use upstream::{Connection, Credential, Key, LeaseError, Server};
+
+use super::answers::{Answers, Arrived};
+use super::execution::BatchedExecution;
+use super::is_same;
+use super::quick::QuickStatements;
+use super::went_alone::WentAlone;
+use crate::engine::ask;
+use crate::engine::connection_state::Held;
+use crate::engine::state::Split;
+use crate::engine::worker_cluster::WorkerCluster;
+
+/// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
+/// nothing, as it may while it writes answers that nobody reads yet.
+const BYTES_MAX: usize = 16 * 1024;
+
+/// Time from the departure after which nobody waits for an answer any more.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time for the statements to be sent, which take no more room than there is.
+const SENDING: Duration = Duration::from_secs(5);
+
+/// Of the batches that wait, so many are looked at for one that has the session's state, the newest first:
+/// where every session has a state of its own there are as many as sessions.
+const LOOKED_AT: usize = 16;
+
+/// Statements that wait for a connection to one server, for one account, with one state.
+pub(super) struct Batch {
+    pub(super) key: Rc<Key>,
+    pub(super) carried: Rc<PortableState>,
+    /// The latest of its sessions' [`oldest_login`](crate::control::Control::oldest_login).
+    oldest_login: Cell<std::time::Instant>,
+    server: Arc<Server>,
+    credential: Credential,
+    dialect: Dialect,
+    members: RefCell<Vec<Member>>,
+}
+
+/// One of them.
+struct Member {
+    /// The whole packet.
+    command: Box<[u8]>,
+    /// Of those that differ in values only.
+    number: NonZeroU64,
+    /// `None` for one of text.
+    execution: Option<BatchedExecution>,
+    answer: oneshot::Sender<Result<Answered, WentAlone>>,
+}
+
+/// A whole answer, as the server has sent it.
+pub(super) struct Answered {
+    pub(super) bytes: Box<[u8]>,
+    /// When its statement was.
+    pub(super) sent: Instant,
+    pub(super) from: Rc<Answering>,
+}
+
+/// Who has answered a batch.
+pub(super) struct Answering {
+    pub(super) server: Arc<Server>,
+    pub(super) series: Arc<ServerSeries>,
+}
+
+/// The batches of a worker and a cluster that have not left yet.
+#[derive(Default)]
+pub(super) struct Waiting(RefCell<Vec<Rc<Batch>>>);
+
+impl Batch {
+    /// Joins the batch that waits already, or a new one: true where it is new.
+    pub(super) fn join(
+        split: &Split,
+        server: &Arc<Server>,
+        number: NonZeroU64,
+        command: Box<[u8]>,
+        execution: Option<BatchedExecution>,
+    ) -> (Receiver<Result<Answered, WentAlone>>, bool) {
+        let (answer, receiver) = oneshot::channel();
+        let member = Member {
+            command,
+            number,
+            execution,
+            answer,
+        };
+        let max = split.pool().config().pool.pipeline_max as usize;
+        let waiting = &split.context.cluster.pipelines.waiting;
+        let found = waiting.0.borrow().iter().rev().take(LOOKED_AT).find_map(|batch| {
+            let fits = batch.server.id() == server.id() && is_same(split, batch);
+            (fits && batch.has_room(&member, max)).then(|| Rc::clone(batch))
+        });
+        let is_new = found.is_none();
+        let batch = found.unwrap_or_else(|| Self::begin(split, server));
+        let oldest_login = batch.oldest_login.get().max(split.control.oldest_login.get());
+        batch.oldest_login.set(oldest_login);
+        batch.members.borrow_mut().push(member);
+        (receiver, is_new)
+    }
+
+    fn begin(split: &Split, server: &Arc<Server>) -> Rc<Self> {
+        let batch = Rc::new(Self {
+            key: Rc::clone(&split.client.key),
+            carried: Rc::clone(split.session.carried()),
+            oldest_login: Cell::new(split.control.oldest_login.get()),
+            server: Arc::clone(server),
+            credential: split.client.account.credential.clone(),
+            dialect: split.dialect(),
+            members: RefCell::default(),
+        });
+        let waiting = &split.context.cluster.pipelines.waiting;
+        waiting.0.borrow_mut().push(Rc::clone(&batch));
+        spawn_local(Rc::clone(&batch).run(Rc::clone(&split.context.cluster)));
+        batch
+    }
+
+    fn has_room(&self, member: &Member, max: usize) -> bool {
+        let members = self.members.borrow();
+        let len: usize = members.iter().map(|member| member.command.len()).sum();
+        members.len() < max && len + member.command.len() <= BYTES_MAX
+    }
+
+    /// From the wait for a connection to the last answer.
+    async fn run(self: Rc<Self>, shared: Rc<WorkerCluster>) {
+        let boarding = Boarding(&self, &shared.pipelines.waiting);
+        let cost = |held: &Held| held.cost(&self.carried, self.oldest_login.get());
+        let leased = loop {
+            let leased = shared
+                .pool
+                .lease(&self.server, &self.key, &self.credential, &cost, true);
+            match leased.await {
+                // A session that has begun later has joined in the meantime.
+                Ok(connection) if connection.login_began < self.oldest_login.get() => {
+                    shared.pool.give_back(connection);
+                }
+                leased => break leased,
+            }
+        };
+        let leased = leased.map_err(|error| match error {
+            LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => WentAlone::NoConnection(error),
+            _ => WentAlone::Lost,
+        });
+        drop(boarding);
+        let members = self.members.take();
+        match leased {
+            Ok(connection) => {
+                if let Some(connection) = self.carry(&shared, connection, members).await {
+                    shared.pool.give_back(connection);
+                }
+            }
+            Err(left) => members.into_iter().for_each(|member| member.leaves(left.clone())),
+        }
+    }
+
+    /// Sends all statements, and gives each its answer. `None`: the connection is of no use any more.
+    async fn carry(
+        &self,
+        shared: &WorkerCluster,
+        mut connection: Connection<Held>,
+        members: Vec<Member>,
+    ) -> Option<Connection<Held>> {
+        connection.state.last_session = None;
+        if !Rc::ptr_eq(&self.carried, &connection.state.carried) {
+            let limit = shared.pool.config().login_timeout;
+            timeout(limit, Box::pin(self.rebuild(&mut connection)))
+                .await
+                .ok()??;
+        }
+        // Packets of a compressed connection are numbered command by command.
+        if connection.stream.is_compressed() {
+            return Some(connection);
+        }
+        let quick = &shared.pipelines.quick;
+        let members = addressed(members, &mut connection.state, quick);
+        connection.note_statements(u32::try_from(members.len()).unwrap_or(u32::MAX));
+        let commands: Vec<&[u8]> = members.iter().map(|member| &*member.command).collect();
+        let commands = commands.concat();
+        let sent = async {
+            connection.stream.begin_command()?;
+            connection.stream.write_all(&commands).await?;
+            connection.stream.flush().await
+        };
+        timeout(SENDING, sent).await.ok()?.ok()?;
+        let unclean = self.answers(quick, &mut connection, members).await?;
+        if unclean {
+            connection.state.carried = Rc::new(self.carried.with_diagnostics());
+        }
+        Some(connection)
+    }
+
+    /// Reads what was asked for, and gives each statement its own. True where something is left on the
+    /// connection that somebody else must not see; `None` where more is than that.
+    async fn answers(
+        &self,
+        quick: &QuickStatements,
+        connection: &mut Connection<Held>,
+        members: Vec<Member>,
+    ) -> Option<bool> {
+        let from = Rc::new(Answering {
+            server: Arc::clone(&self.server),
+            series: Arc::clone(&connection.state.series),
+        });
+        let mut answers = Answers::new(connection.opened.capabilities);
+        let stream = &mut connection.stream;
+        let sent = Instant::now();
+        let (mut before, mut unclean) = (sent, false);
+        let mut members = members.into_iter();
+        while let Some(member) = members.next() {
+            let left = match answers.next(stream, member.kind(), sent + PATIENCE).await.ok()? {
+                Arrived::Clean => {
+                    let now = Instant::now();
+                    quick.note_with_others(member.number, now - std::mem::replace(&mut before, now));
+                    member.answers(Answered {
+                        bytes: answers.take().into(),
+                        sent,
+                        from: Rc::clone(&from),
+                    });
+                    continue;
+                }
+                Arrived::Unclean => {
+                    answers.take();
+                    quick.forget(member.number);
+                    member.leaves(WentAlone::Unclean);
+                    unclean = true;
+                    continue;
+                }
+                Arrived::Changed => {
+                    quick.forget(member.number);
+                    member.leaves(WentAlone::Unclean);
+                    // The others are told by dropping them.
+                    return None;
+                }
+                Arrived::Late => WentAlone::Slow,
+                Arrived::Long => WentAlone::Long,
+            };
+            quick.forget(member.number);
+            let mut rest = vec![member.kind()];
+            member.leaves(left);
+            for member in members {
+                rest.push(member.kind());
+                member.leaves(WentAlone::Slow);
+            }
+            let discarded = answers.discard(stream, rest).await.ok()?;
+            return Some(unclean || discarded);
+        }
+        answers.is_empty().then_some(unclean)
+    }
+
+    /// See [`rebuild`](crate::engine::rebuild::rebuild).
+    async fn rebuild(&self, connection: &mut Connection<Held>) -> Option<()> {
+        let have = Rc::clone(&connection.state.carried);
+        if session::cost(&self.carried, &have) == session::CANNOT {
+            return None;
+        }
+        let baseline = Rc::clone(&connection.state.baseline);
+        let mut commands = session::rebuild(&self.carried, &have, &baseline, self.dialect);
+        if !commands.is_empty() {
+            commands.push(session::clear_diagnostics());
+            let capabilities = connection.opened.capabilities;
+            let commands = ask::framed(capabilities, commands);
+            let asking = ask::ask(&mut connection.stream, capabilities, &commands);
+            let replies = asking.await.ok()?;
+            if replies.iter().any(|reply| reply.outcome.error.is_some()) {
+                return None;
+            }
+        }
+        connection.state.carried = Rc::clone(&self.carried);
+        Some(())
+    }
+}
+
+/// For as long as statements may join a batch.
+struct Boarding<'b>(&'b Rc<Batch>, &'b Waiting);
+
+impl Drop for Boarding<'_> {
+    fn drop(&mut self) {
+        let Self(batch, Waiting(waiting)) = self;
+        waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, batch));
+    }
+}
+
+/// Those that somebody waits for and that can be executed on the connection; the others are told.
+fn addressed(members: Vec<Member>, held: &mut Held, quick: &QuickStatements) -> Vec<Member> {
+    let mut ready = Vec::with_capacity(members.len());
+    for mut member in members.into_iter().filter(|member| !member.answer.is_closed()) {
+        let is_known = match &member.execution {
+            Some(execution) => execution.address(held, &mut member.command),
+            None => true,
+        };
+        if !is_known {
+            // Alone it is prepared, and may come back.
+            quick.forget(member.number);
+            member.leaves(WentAlone::Unprepared);
+        } else {
+            ready.push(member);
+        }
+    }
+    ready
+}
+
+impl Member {
+    fn kind(&self) -> Command {
+        match self.execution {
+            Some(_) => Command::STMT_EXECUTE,
+            None => Command::QUERY,
+        }
+    }
+
+    // A session that has gone meanwhile needs no answer.
+    fn answers(self, answered: Answered) {
+        let _ = self.answer.send(Ok(answered));
+    }
+
+    fn leaves(self, left: WentAlone) {
+        let _ = self.answer.send(Err(left));
+    }
+}

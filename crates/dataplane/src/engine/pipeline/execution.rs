@@ -1,0 +1,78 @@
+//! The execution of a prepared statement together with others.
+
+use std::rc::Rc;
+
+use mysql_wire::PacketHeader;
+use mysql_wire::statement::ExecuteHead;
+use session::Prepared;
+
+use crate::engine::connection_state::Held;
+use crate::engine::state::Split;
+#[cfg(doc)]
+use crate::engine::statement::Statement;
+
+/// What a connection has to have prepared for it.
+pub(super) struct BatchedExecution {
+    prepared: Prepared,
+    /// Of the parameters; none where there are no parameters.
+    types: Option<Rc<[u8]>>,
+}
+
+impl BatchedExecution {
+    /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its
+    /// parameters are put where the client has sent them before. `None` for one that has to go alone: with a
+    /// cursor, long data or query attributes, without types.
+    pub(super) fn of(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Self> {
+        let copy = split.statement.copy.as_mut()?;
+        let payload = copy.get(PacketHeader::LEN..)?;
+        let parsed = ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities).ok()?;
+        let is_held = prepared.long_data || prepared.cursor;
+        if is_held || parsed.opens_cursor || parsed.attributes > 0 {
+            return None;
+        }
+        let mut types = None;
+        if let Some(sent) = parsed.types() {
+            let known = prepared.types.as_ref().filter(|known| ***known == *sent);
+            let sent = known.map_or_else(|| sent.into(), Rc::clone);
+            types = Some(sent);
+        } else if parsed.needs_types() {
+            let known = Rc::clone(prepared.types.as_ref()?);
+            let mut changed = payload.to_vec();
+            if !parsed.inject_types(&mut changed, &known) {
+                return None;
+            }
+            *copy = in_a_packet(&changed);
+            types = Some(known);
+        }
+        if prepared.types != types
+            && let Some(known) = split.session.statements().get_mut(id)
+        {
+            known.types.clone_from(&types);
+        }
+        Some(Self {
+            prepared: prepared.clone(),
+            types,
+        })
+    }
+
+    /// Puts the server's id into the command. False where the connection has not prepared the statement.
+    pub(super) fn address(&self, held: &mut Held, command: &mut [u8]) -> bool {
+        let Some(on_server) = held.statements.find(&self.prepared) else {
+            return false;
+        };
+        let Some(place) = command.get_mut(PacketHeader::LEN + 1..PacketHeader::LEN + 5) else {
+            return false;
+        };
+        place.copy_from_slice(&on_server.id.to_le_bytes());
+        if self.types.is_some() {
+            on_server.types.clone_from(&self.types);
+        }
+        true
+    }
+}
+
+fn in_a_packet(payload: &[u8]) -> Box<[u8]> {
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    mysql_wire::write_packet(&mut packet, &mut 0, payload);
+    packet.into()
+}

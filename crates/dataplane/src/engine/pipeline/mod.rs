@@ -1,0 +1,274 @@
+//! Quick reads of several sessions, sent down one server connection without waiting for each other's answers.
+//!
+//! Only while all connections to their server are in use, so that each would wait in line for one of its own.
+//! Those that come in the meantime join one [`batch`], which has one place in the line, and leaves with the
+//! next connection: one write and about one read of the server's side for all of them, and no idle server
+//! between two of them.
+//!
+//! What goes so has nothing to do with what comes before or after it: plain reads, with nothing that binds
+//! their session, of sessions whose state is the same. And it was quick when it ran alone: nobody is to wait
+//! for somebody else's long report. A statement that gets no such answer all the same (it takes long, it
+//! fails, it warns, the connection is lost) is executed again, alone: it leaves nothing behind, and nothing
+//! of its answer has been seen. Each has one such try.
+
+mod answers;
+mod batch;
+mod execution;
+mod quick;
+pub(crate) mod went_alone;
+
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::{Command, PacketHeader};
+use session::Prepared;
+use sql_class::{Class, Effects, Facts};
+use upstream::{Key, LeaseError, Server};
+
+use self::batch::{Answered, Answering, Batch};
+use self::execution::BatchedExecution;
+use self::quick::QuickStatements;
+use self::went_alone::WentAlone;
+use crate::control::Waiting;
+use crate::engine::answered::{self, Why};
+use crate::engine::begin::begin;
+use crate::engine::exchange::exchange_arrived;
+use crate::engine::lease::LeaseAttempt;
+use crate::engine::next::Next;
+use crate::engine::prepared::{execute, known};
+use crate::engine::series::Ran;
+use crate::engine::series::SplitSeries;
+use crate::engine::state::{Refused, Split};
+use crate::engine::target::Target;
+use crate::engine::{again, consistency, next, pipelined_setup, rules};
+use crate::error::SessionError;
+use crate::finished::End;
+use crate::relay::RelayOutcome;
+use crate::session::CommandHead;
+
+/// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
+#[derive(Default)]
+pub(crate) struct Pipelines {
+    waiting: batch::Waiting,
+    quick: QuickStatements,
+}
+
+impl Pipelines {
+    /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the
+    /// server has said that something of the session has changed.
+    pub(crate) fn note_alone(&self, number: NonZeroU64, outcome: &RelayOutcome, reported: bool) {
+        self.quick.note(number, outcome, reported);
+    }
+}
+
+/// What a statement of text that was just looked at has in common with those that differ in values only;
+/// `None` for one that never goes with others.
+pub(crate) fn number(split: &Split, facts: &Facts) -> Option<NonZeroU64> {
+    let number = split.context.worker.facts_cache.borrow().number();
+    number.and_then(NonZeroU64::new).filter(|_| is_plain(facts))
+}
+
+/// The same of the execution of a prepared statement.
+pub(crate) fn number_of_execution(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: &Prepared,
+) -> Option<NonZeroU64> {
+    let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts) && !rules::concern(split);
+    NonZeroU64::new(prepared.digest).filter(|_| goes)
+}
+
+fn is_plain(facts: &Facts) -> bool {
+    facts.effects == Effects::NONE && facts.class == Class::Read && facts.statements == 1
+}
+
+/// Whether the command under way, which would have to wait for a connection to this server, goes with others.
+pub(crate) fn takes(split: &Split, server: &Server) -> bool {
+    let is_quick = |number| split.context.cluster.pipelines.quick.contains(number);
+    split.statement.number.is_some_and(is_quick)
+        && split.statement.copy.is_some()
+        && is_full(split, server)
+        && !keeps_connections(split)
+}
+
+/// Whether what the session does has to do with the connection it is done on.
+fn keeps_connections(split: &Split) -> bool {
+    // Packets of a compressed connection are numbered command by command.
+    let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
+    // A read begins a transaction.
+    let begins = !split.session.autocommit();
+    begins
+        || split.binding.is_for_good()
+        || is_compressed
+        || split.lookups.is_some()
+        || split.client.account.user.config.pooling == config::Pooling::Session
+        || consistency::is_galera(split)
+}
+
+/// Whether who wants a connection to it now has to wait for somebody to give one back.
+fn is_full(split: &Split, server: &Server) -> bool {
+    if split.pool().config().pool.pipeline_max <= 1 {
+        return false;
+    }
+    let (idle, _) = split.pool().idle_and_busy(server.id());
+    server.waiting() > 0 || server.is_full() && idle == 0
+}
+
+/// Sends the statement of text at the head of what the client sent with others, or alone where that comes to
+/// nothing.
+pub(crate) async fn query(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+    (server, is_primary): (Arc<Server>, bool),
+    target: Target,
+) -> Result<Next, SessionError> {
+    match with_others(split, &server, None).await {
+        Ok(Some(answered)) => {
+            begin(split, head, Some(&facts));
+            Ok(relay_arrived(split, head, answered, is_primary).await)
+        }
+        Ok(None) => {
+            again::keep_to_send_again(split, head, &facts);
+            // Rare: not to be room in every wait.
+            Box::pin(pipelined_setup::lease_and_begin(
+                split,
+                head,
+                facts,
+                target,
+                LeaseAttempt::Wait(None),
+            ))
+            .await
+        }
+        Err(refused) => Ok(refused.into()),
+    }
+}
+
+/// The same for the execution of a prepared statement.
+pub(crate) async fn execute(
+    split: &mut Split,
+    execution: next::Execution,
+    (server, is_primary): (Arc<Server>, bool),
+    target: Target,
+) -> Result<Next, SessionError> {
+    let next::Execution { head, id, prepared } = &execution;
+    let (head, id) = (*head, *id);
+    let answered = match BatchedExecution::of(split, id, prepared) {
+        Some(execution) => with_others(split, &server, Some(execution)).await,
+        None => Ok(None),
+    };
+    match answered {
+        Ok(Some(answered)) => {
+            known::begin_prepared(split, head, id, prepared);
+            Ok(relay_arrived(split, head, answered, is_primary).await)
+        }
+        Ok(None) => {
+            again::keep_to_send_again(split, head, &prepared.facts);
+            let leased = execute::lease_and_execute(split, execution, target, LeaseAttempt::Wait(None));
+            Box::pin(leased).await
+        }
+        Err(refused) => Ok(refused.into()),
+    }
+}
+
+async fn relay_arrived(split: &mut Split, head: CommandHead, answered: Answered, is_primary: bool) -> Next {
+    let (server, sent) = (answered.from.server.id(), answered.sent);
+    take_in(split, answered, is_primary);
+    split.control.record.note_end(End::Pipelined);
+    let ended = exchange_arrived(split, head.command, sent.into_std()).await;
+    if split.context.cluster.by_latency.get() {
+        split.context.cluster.note_answer(server, ended.took);
+    }
+    Next::settle(ended)
+}
+
+/// `None` where the statement has to go alone.
+async fn with_others(
+    split: &mut Split,
+    server: &Arc<Server>,
+    execution: Option<BatchedExecution>,
+) -> Result<Option<Answered>, Refused> {
+    let Some((number, mut command)) = split.statement.number.zip(split.statement.copy.take()) else {
+        return Ok(None);
+    };
+    // Clients under compression number packets as they like; a server without ends the connection for it,
+    // which is everybody's.
+    const NUMBER: usize = 3;
+    match command.get_mut(NUMBER) {
+        Some(place) if split.streams.client.is_compressed() => *place = 0,
+        Some(0) => {}
+        _ => return Ok(None),
+    }
+    split.control.mark(Waiting::Seat);
+    let _counted = Counted::new(&split.context.series);
+    let (answer, is_first) = Batch::join(split, server, number, command, execution);
+    let answer = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        answer = answer => answer,
+    };
+    let left = match answer {
+        Ok(Ok(answered)) => return Ok(Some(answered)),
+        // Who has joined later has time left.
+        Ok(Err(WentAlone::NoConnection(LeaseError::QueueTimeout { .. }))) if !is_first => return Ok(None),
+        Ok(Err(WentAlone::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
+        Ok(Err(left)) => left,
+        // The batch was dropped with its task.
+        Err(_) => WentAlone::Lost,
+    };
+    split.series().pipeline_left(&left);
+    Ok(None)
+}
+
+/// A statement that waits for an answer together with others.
+struct Counted(Arc<SplitSeries>);
+
+impl Counted {
+    fn new(series: &Arc<SplitSeries>) -> Self {
+        series.in_pipelines.inc();
+        Self(Arc::clone(series))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.in_pipelines.dec();
+    }
+}
+
+/// The answer takes the place of what would be read from a connection.
+fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
+    let command_len = PacketHeader::parse(split.streams.up.unseen())
+        .map_or(0, |header| PacketHeader::LEN + header.payload_len);
+    split.streams.up.discard(command_len);
+    let Answering { server, series } = &*answered.from;
+    if !Arc::ptr_eq(&split.streams.traffic.server, series) {
+        split.streams.traffic.server = Arc::clone(series);
+    }
+    split.streams.traffic.add_up(command_len);
+    split.streams.down.fill(&answered.bytes);
+    if split
+        .last
+        .server
+        .as_ref()
+        .is_none_or(|last| !Arc::ptr_eq(last, server))
+    {
+        split.last.server = Some(Arc::clone(server));
+    }
+    // What the connection that the session had last says of its last statement is of the one before.
+    split.last.turn = split.last.turn.wrapping_add(1);
+    split
+        .series()
+        .ran(if is_primary { Ran::Primary } else { Ran::Replica });
+    split.series().pipelined.inc();
+    let why = Why::Usual;
+    let by = answered::Answered::Server { is_primary, why };
+    split.control.of_split.answered.set(by);
+}
+
+/// Whose connections, and what state on them, a session shares with others.
+fn is_same(split: &Split, batch: &Batch) -> bool {
+    let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &split.client.key) || **key == *split.client.key;
+    is_same_key(&batch.key) && Rc::ptr_eq(&batch.carried, split.session.carried())
+}

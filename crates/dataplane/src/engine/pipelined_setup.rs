@@ -1,0 +1,190 @@
+//! What it may take until a statement of text can be sent; and what goes ahead of a command of the client's,
+//! with it in one write, so that it costs no round trip: the state that a connection lacks, and (see
+//! `prepared::prepare_execute`) the preparation of what is executed.
+//!
+//! State goes ahead of plain reads, preparations and beginnings of transactions alone: where the server
+//! refuses something of it, they were executed under another one. They have left nothing behind, nobody has
+//! seen the answer, and all is dropped with the connection. Anything else waits for the answers: a write must
+//! not be executed in the schema of somebody else.
+
+use std::rc::Rc;
+
+use mysql_wire::{PacketHeader, WireError};
+use sql_class::{Class, Effects, Facts};
+
+use crate::control::{Signal, Waiting};
+use crate::engine::ask::{self, Broken, Reply};
+use crate::engine::begin::{begin, needs_no_priming};
+use crate::engine::lease::{self, LeaseAttempt};
+use crate::engine::leased::Left;
+use crate::engine::next::Next;
+use crate::engine::state::{Refused, Split};
+use crate::engine::target::Target;
+use crate::engine::{last, rebuild};
+use crate::error::SessionError;
+use crate::relay::RelayError;
+use crate::session::CommandHead;
+
+/// The longest command that is sent behind others: sockets between us and the server take it although the
+/// server reads nothing, as it may while it writes answers that nobody reads yet.
+const LONGEST: usize = 16 * 1024;
+
+/// What it may take until a statement of text can be sent.
+pub(crate) async fn lease_and_begin(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+    target: Target,
+    now: LeaseAttempt,
+) -> Result<Next, SessionError> {
+    split.statement.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
+    let leased = lease::resume(split, &target, now).await;
+    split.statement.state_may_wait = false;
+    let ready = match leased {
+        Ok(()) if lacks_state(split) => Box::pin(send_whole(split, head, &target)).await,
+        leased => leased.map(|()| None),
+    };
+    let unread = match ready {
+        Ok(unread) => unread,
+        Err(refused) => return Ok(refused.into()),
+    };
+    if !needs_no_priming(split, &facts)
+        && let Err(refused) = Box::pin(last::bring_about(split, head, &facts, None)).await
+    {
+        return Box::pin(last::give_up(split, refused)).await;
+    }
+    begin(split, head, Some(&facts));
+    if let Some(unread) = unread {
+        take_in(split, head, &unread);
+    }
+    Ok(Next::Exchange)
+}
+
+/// Nothing is left of the statement when its connection is dropped.
+pub(crate) fn leaves_nothing(facts: &Facts) -> bool {
+    matches!(facts.class, Class::Read | Class::Begin | Class::BeginReadOnly)
+        && facts.effects == Effects::NONE
+        && facts.statements == 1
+}
+
+/// Whether the state of a connection yet to be leased may wait for the command, to be sent with it.
+pub(crate) fn may_wait(split: &Split, head: CommandHead) -> bool {
+    // Packets of a compressed connection are numbered command by command.
+    let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
+    // A transaction that moves is begun on its new connection first.
+    split.lease.is_none() && !is_compressed && whole(split, head).is_some()
+}
+
+/// The payload of the command that the client has sent, where it can go behind others: whole, short, and
+/// numbered as it should be.
+pub(crate) fn whole(split: &Split, head: CommandHead) -> Option<&[u8]> {
+    let unseen = split.streams.up.unseen();
+    let header = PacketHeader::parse(unseen)?;
+    // Clients under compression number packets as they like; a server without ends the connection for it.
+    let is_first = header.sequence == 0 || split.streams.client.is_compressed();
+    let payload = unseen.get(PacketHeader::LEN..PacketHeader::LEN + head.payload_len)?;
+    (is_first && payload.len() <= LONGEST).then_some(payload)
+}
+
+/// Whether the leased connection has not got the session's state yet.
+pub(crate) fn lacks_state(split: &Split) -> bool {
+    split.lease.as_ref().is_some_and(|leased| leased.lacks_state)
+}
+
+/// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is
+/// taken to have it from here on: who does not send them, or has them refused, drops it.
+pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
+    let want = Rc::clone(split.session.carried());
+    let dialect = split.dialect();
+    let Some(leased) = split.lease.as_mut().filter(|leased| leased.lacks_state) else {
+        return Vec::new();
+    };
+    leased.lacks_state = false;
+    let state = &mut leased.connection.state;
+    let mut commands = session::rebuild(&want, &state.carried, &state.baseline, dialect);
+    state.syncs_reads &= rebuild::keeps_sync_wait(&state.carried, &want);
+    state.carried = want;
+    if !commands.is_empty() {
+        // What the gateway is warned of is not for the session to see.
+        commands.push(session::clear_diagnostics());
+        leased.left = Left::default();
+    }
+    ask::framed(leased.connection.opened.capabilities, commands)
+}
+
+/// Sends commands, and the packet behind them. The answers to the commands, and what has been read of the one
+/// to the packet.
+pub(crate) async fn send(
+    split: &mut Split,
+    commands: &[Vec<u8>],
+    packet: &[u8],
+) -> Result<(Vec<Reply>, Vec<u8>), RelayError> {
+    let capabilities = split.client.key.capabilities;
+    split.control.mark(Waiting::Server);
+    let asking = ask::ask_ahead(&mut split.streams.server, capabilities, commands, packet);
+    let asked = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(RelayError::Signal(signal)),
+        asked = asking => asked,
+    };
+    asked.map_err(broken)
+}
+
+/// A conversation that did not come to its end, as that of an exchange.
+pub(crate) fn broken(error: Broken) -> RelayError {
+    match error {
+        Broken::Io(_) | Broken::Closed => RelayError::Server,
+        Broken::Wire(error) => RelayError::ServerProtocol(error),
+        Broken::Unexpected(_) | Broken::TooLong(_) => RelayError::ServerProtocol(WireError::NotAsked),
+    }
+}
+
+/// The command has been sent. What has come of its answer is where it would have been read to.
+pub(crate) fn take_in(split: &mut Split, head: CommandHead, unread: &[u8]) {
+    let len = PacketHeader::LEN + head.payload_len;
+    split.streams.up.discard(len);
+    split.streams.traffic.add_up(len);
+    split.streams.down.fill(unread);
+    split.statement.is_ours = true;
+}
+
+pub(crate) fn are_done(replies: &[Reply]) -> bool {
+    replies.iter().all(|reply| reply.outcome.error.is_none())
+}
+
+/// Sends the state and the command as it is. What has been read of its answer; `None` where it was not sent,
+/// and the connection has the state.
+pub(crate) async fn send_whole(
+    split: &mut Split,
+    head: CommandHead,
+    target: &Target,
+) -> Result<Option<Vec<u8>>, Refused> {
+    let packet = whole(split, head).map(in_a_packet);
+    let state = take_state(split);
+    if state.is_empty() {
+        return Ok(None);
+    }
+    let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
+    split.control.can_move(is_replica);
+    let sent = send(split, &state, packet.as_deref().unwrap_or_default()).await;
+    split.control.can_move(false);
+    match sent {
+        Err(RelayError::Signal(signal)) if signal != Signal::ServerSilent => {
+            let error = split.signalled(signal);
+            lease::abandon(split);
+            Err(Refused(error))
+        }
+        Ok((replies, unread)) if are_done(&replies) => Ok(packet.map(|_| unread)),
+        // Step by step, on another connection, it is known what is wrong.
+        _ => {
+            lease::abandon(split);
+            lease::lease(split, target).await.map(|()| None)
+        }
+    }
+}
+
+pub(crate) fn in_a_packet(payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    mysql_wire::write_packet(&mut packet, &mut 0, payload);
+    packet
+}

@@ -1,0 +1,68 @@
+//! What is known of a client's prepared statement, and of it on the leased connection.
+
+use mysql_wire::Command;
+use session::Prepared;
+use sql_class::Effects;
+
+use crate::engine::begin::with_statement;
+use crate::engine::command;
+use crate::engine::state::Split;
+use crate::error::SessionError;
+use crate::session::CommandHead;
+
+/// The text of a statement that nobody has room for, which no server prepares: the client's goes to the
+/// server as it comes, and the session is bound to that connection.
+pub(super) const NOT_KEPT: &[u8] = b"";
+
+/// Whether a statement can be prepared on another connection than the one on which its client has prepared
+/// it.
+pub(crate) fn is_kept(prepared: &Prepared) -> bool {
+    *prepared.text != *NOT_KEPT
+}
+
+/// What cannot be written into a prepared statement is right only on the connection of the statement before.
+pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_LAST_GTID);
+
+/// Whether the leased connection has the statement.
+pub(crate) fn is_known_here(split: &mut Split, prepared: &Prepared) -> bool {
+    let leased = split.lease.as_mut();
+    leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
+}
+
+/// Tells the session that the statement is about to be executed.
+pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
+    split.statement.may_load_file = command::may_load_file(split, &prepared.facts);
+    split.statement.executes_call = is_call(prepared);
+    let about = Some((id, prepared.digest));
+    with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
+        session.begin(statement);
+    });
+}
+
+/// A `CALL` and nothing else, as far as its first word says so.
+fn is_call(prepared: &Prepared) -> bool {
+    let calls = prepared.facts.effects.contains(Effects::CALLS_PROCEDURE) && prepared.facts.statements == 1;
+    let first = prepared.text.trim_ascii_start().first_chunk::<4>();
+    calls && first.is_some_and(|word| word.eq_ignore_ascii_case(b"CALL"))
+}
+
+/// The client's statement of this id has no text with figures of the last statement any more.
+pub(crate) fn forget_figures(split: &mut Split, id: u32) {
+    if let Some(with_figures) = &mut split.prepared.with_figures {
+        with_figures.0.retain(|of| of.0 != id);
+    }
+}
+
+/// In the words of servers, which say the same of a bulk execution as of a plain one.
+pub(crate) fn unknown_statement(id: u32, command: Command) -> SessionError {
+    let command = match command {
+        Command::STMT_BULK_EXECUTE => Command::STMT_EXECUTE,
+        command => command,
+    };
+    SessionError::UnknownStatement {
+        id,
+        command: command.name(),
+    }
+}

@@ -1,0 +1,352 @@
+//! A prepared statement that the leased connection does not have is prepared and executed there in one write;
+//! with the session's state ahead, where the connection lacks that, too.
+//!
+//! The execution names the statement by the id that its preparation is about to be given, which is a guess.
+//! It can do no harm: ids of a connection grow, each answer to COM_STMT_PREPARE was seen, and the guess is
+//! greater than them all. So it names the statement that goes ahead of it, or none: then the server refuses
+//! the execution (1243) and has done nothing, and all goes on step by step. Any other answer is a fault,
+//! which ends the connection. (MariaDB's word for "the one prepared last" does not do: where it has as many
+//! statements as it takes it leaves the one before in that place.)
+//!
+//! What it takes step by step: a statement that means something else now than when it was prepared, whose way
+//! there and back may fail between the two; one that asks for what the statement before has left; one that
+//! servers may read in different ways.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use mysql_wire::statement::{ExecuteHead, replace_id};
+use mysql_wire::{Command, ErrPacket, WireError};
+use session::Prepared;
+use sql_class::Effects;
+
+use crate::engine::ask::{self, Reply};
+use crate::engine::last_error::Told;
+use crate::engine::leased::Left;
+use crate::engine::next::Next;
+use crate::engine::prepared::known::{begin_prepared, is_known_here};
+use crate::engine::prepared::reprepare;
+use crate::engine::prepared::reprepare::{NotPrepared, prepared_ids};
+use crate::engine::series::Apart;
+use crate::engine::state::{Refused, Split};
+use crate::engine::target::Target;
+use crate::engine::{last, lease, pipelined_setup, told};
+use crate::error::SessionError;
+use crate::relay::{RelayError, RelayOutcome};
+use crate::session::CommandHead;
+
+/// ER_UNKNOWN_STMT_HANDLER.
+const UNKNOWN_STATEMENT: u16 = 1243;
+
+/// An execution that was refused would change what these are asked for.
+const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
+    .with(Effects::READS_ROW_COUNT)
+    .with(Effects::READS_FOUND_ROWS);
+
+/// What has become of an execution.
+pub(crate) enum Together {
+    /// It has been sent, and its answer comes next.
+    Sent,
+    /// It was sent and lost, or is refused.
+    Ended(Next),
+    /// Nothing was executed. The leased connection has the session's state.
+    Apart,
+}
+
+/// What is sent behind the session's state.
+struct Plan {
+    /// The statement's, or the one that it will have.
+    server_id: u32,
+    /// The command that prepares it, where the connection does not have it.
+    preparation: Option<Vec<u8>>,
+    execution: Vec<u8>,
+    /// The parameter types that are in it.
+    types: Option<Rc<[u8]>>,
+    /// A cursor is opened.
+    opens_cursor: bool,
+}
+
+/// Sends the execution behind all that it needs on the leased connection, or makes the connection ready for
+/// it. `target`: where the statement may be executed.
+pub(crate) async fn prepare_and_execute(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+    target: &Target,
+) -> Result<Together, SessionError> {
+    let done = execute(split, head, id, prepared, target).await?;
+    if matches!(done, Together::Apart)
+        && !is_known_here(split, prepared)
+        && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
+    {
+        let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
+        return ended.map(Together::Ended);
+    }
+    Ok(done)
+}
+
+async fn execute(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+    target: &Target,
+) -> Result<Together, SessionError> {
+    let lacks_state = pipelined_setup::lacks_state(split);
+    let is_known = is_known_here(split, prepared);
+    if is_known && !lacks_state {
+        return Ok(Together::Apart);
+    }
+    let plan = match plan(split, head, prepared, is_known) {
+        Ok(plan) => plan,
+        Err(why) => {
+            split.series().prepared_apart(why);
+            return set_state(split, target).await;
+        }
+    };
+    let state = pipelined_setup::take_state(split);
+    if is_known && state.is_empty() {
+        return Ok(Together::Apart);
+    }
+    let ahead_of_it = state.len();
+    let mut commands = state;
+    if let Some(leased) = &mut split.lease {
+        commands.extend(leased.connection.state.take_closing());
+    }
+    let at = commands.len();
+    commands.extend(plan.preparation.iter().cloned());
+    let (replies, unread) = match pipelined_setup::send(split, &commands, &plan.execution).await {
+        Ok(answered) => answered,
+        Err(broken) => return lost(split, head, id, prepared, broken),
+    };
+    if !pipelined_setup::are_done(replies.get(..ahead_of_it).unwrap_or_default()) {
+        // What was executed has left nothing behind. Step by step it is known what is wrong.
+        lease::abandon(split);
+        return match lease::lease(split, target).await {
+            Ok(()) => Ok(Together::Apart),
+            Err(refused) => Ok(Together::Ended(refused.into())),
+        };
+    }
+    let preparation = replies.get(at);
+    if plan.preparation.is_some() && !is_prepared(split, preparation, &plan, prepared) {
+        let refused = preparation.and_then(|reply| reply.error(split.client.key.capabilities));
+        return was_not_executed(split, head, id, prepared, unread, refused).await;
+    }
+    note_executed(split, id, prepared, plan);
+    begin_prepared(split, head, id, prepared);
+    pipelined_setup::take_in(split, head, &unread);
+    Ok(Together::Sent)
+}
+
+fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: bool) -> Result<Plan, Apart> {
+    if split.streams.server.is_compressed() {
+        // Packets of a compressed connection are numbered command by command.
+        return Err(Apart::Command);
+    }
+    let mut payload = pipelined_setup::whole(split, head)
+        .ok_or(Apart::Command)?
+        .to_vec();
+    let parsed = ExecuteHead::decode(&payload, prepared.params, split.client.key.capabilities);
+    let parsed = parsed.map_err(|_| Apart::Command)?;
+    if prepared.long_data {
+        return Err(Apart::Command);
+    }
+    // What is not known of the session's state is asked for on the other way.
+    let is_known_state = split.session.ask_meaning().is_none();
+    let means_the_same = is_known_state && split.session.carried().means_the_same(&prepared.context);
+    let Some(leased) = &mut split.lease else {
+        return Err(Apart::Command);
+    };
+    let statements = &mut leased.connection.state.statements;
+    let (server_id, known_types) = match is_known {
+        true => {
+            let known = statements.find(prepared);
+            let known = known.ok_or(Apart::Command)?;
+            (known.id, known.types.clone())
+        }
+        false if !means_the_same => return Err(Apart::Meaning),
+        false if prepared.facts.effects.intersects(OF_THE_LAST) => return Err(Apart::Last),
+        false if has_version_comment(&prepared.text) => return Err(Apart::Versions),
+        false => (statements.next_id().ok_or(Apart::Id)?, None),
+    };
+    let mut types = parsed.types().map(Rc::from);
+    if let Some(known) = prepared.types.as_ref().filter(|_| parsed.needs_types())
+        && known_types.as_ref() != Some(known)
+    {
+        if !parsed.inject_types(&mut payload, known) {
+            return Err(Apart::Command);
+        }
+        types = Some(Rc::clone(known));
+    }
+    let preparation = (!is_known).then(|| [&[Command::STMT_PREPARE.0], &*prepared.text].concat());
+    if !replace_id(&mut payload, server_id) {
+        return Err(Apart::Command);
+    }
+    Ok(Plan {
+        server_id,
+        preparation,
+        execution: pipelined_setup::in_a_packet(&payload),
+        types,
+        opens_cursor: parsed.opens_cursor,
+    })
+}
+
+/// Of what is in such a comment, parameters too, servers of other versions know nothing.
+fn has_version_comment(text: &[u8]) -> bool {
+    text.windows(3).any(|part| part == b"/*!" || part == b"/*M")
+}
+
+/// Takes in the answer to the preparation. True where it says what was guessed.
+fn is_prepared(split: &mut Split, reply: Option<&Reply>, plan: &Plan, prepared: &Prepared) -> bool {
+    let ids = reply.and_then(prepared_ids);
+    let Some(leased) = &mut split.lease else {
+        return false;
+    };
+    let state = &mut leased.connection.state;
+    match ids {
+        Some((given, params)) if params == prepared.params => {
+            let was_right = given == plan.server_id;
+            state.statements.note_guess(was_right);
+            reprepare::remember(split, given, prepared);
+            was_right
+        }
+        ids => {
+            state.note_unused(ids.map(|(id, _)| id));
+            false
+        }
+    }
+}
+
+/// What the server knows of the statement from here on.
+fn note_executed(split: &mut Split, id: u32, prepared: &Prepared, plan: Plan) {
+    let Some(leased) = &mut split.lease else { return };
+    let state = &mut leased.connection.state;
+    state.statements.set_held(&prepared.owner, plan.opens_cursor);
+    if let Some(on_server) = state.statements.find(prepared)
+        && plan.types.is_some()
+    {
+        on_server.types.clone_from(&plan.types);
+    }
+    if plan.types.is_some()
+        && plan.types != prepared.types
+        && let Some(known) = split.session.statements().get_mut(id)
+    {
+        known.types = plan.types;
+    }
+}
+
+/// The server has no statement of the id that was guessed: it has to have refused the execution. What it has
+/// said of that is not for the session to see.
+async fn was_not_executed(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+    unread: Vec<u8>,
+    refused: Option<ErrPacket>,
+) -> Result<Together, SessionError> {
+    let capabilities = split.client.key.capabilities;
+    let reading = ask::rest(&mut split.streams.server, capabilities, head.command, unread);
+    let read = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(RelayError::Signal(signal)),
+        read = reading => read.map_err(pipelined_setup::broken),
+    };
+    match read {
+        Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
+            split.series().prepared_apart(Apart::Refused);
+            if let Some(packet) = refused.filter(is_of_the_moment) {
+                if let Err(refused) = show(split, &packet).await {
+                    return last::give_up(split, refused).await.map(Together::Ended);
+                }
+                let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
+                let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
+                return ended.map(Together::Ended);
+            }
+            if split.dialect().is_mariadb() {
+                // It is kept over statements that use no tables.
+                let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
+                if let Err(refused) = lease::ask_on_lease(split, &clear).await {
+                    return last::give_up(split, refused).await.map(Together::Ended);
+                }
+                if let Some(leased) = &mut split.lease {
+                    leased.left = Left::default(); // it counts rows of its own
+                }
+            }
+            Ok(Together::Apart)
+        }
+        Ok(_) => lost(
+            split,
+            head,
+            id,
+            prepared,
+            RelayError::ServerProtocol(WireError::NotAsked),
+        ),
+        Err(broken) => lost(split, head, id, prepared, broken),
+    }
+}
+
+/// An error of a preparation that the client has to know of: the server may have rolled back the transaction
+/// (1213) or have been told to stop (1317), and would prepare the statement now. What is wrong with the
+/// statement alone (SQLSTATE 42) it says again.
+fn is_of_the_moment(refused: &ErrPacket) -> bool {
+    !refused.sql_state.starts_with(b"42")
+}
+
+/// Has the connection show this error instead of what it has said of the execution; or nothing, where that
+/// cannot be.
+async fn show(split: &mut Split, packet: &ErrPacket) -> Result<(), Refused> {
+    if told::raise(split, packet).await?.is_ok() {
+        split.last.told = Told::new(packet.clone());
+        return Ok(());
+    }
+    let clear = ask::framed(split.client.key.capabilities, vec![session::clear_diagnostics()]);
+    lease::ask_on_lease(split, &clear).await.map(drop)
+}
+
+/// Nobody knows what has become of the execution: as of any that was lost with its connection.
+fn lost(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+    broken: RelayError,
+) -> Result<Together, SessionError> {
+    begin_prepared(split, head, id, prepared);
+    pipelined_setup::take_in(split, head, &[]);
+    split.statement.is_ours = false;
+    let begun = split.streams.client.begin_command();
+    begun.map_err(SessionError::ClientFailed)?;
+    let ended = RelayOutcome {
+        result: Err(broken),
+        error_sequence: Some(1),
+        request_done: true,
+        said: 0,
+        client_at_end: false,
+        took: Duration::ZERO,
+    };
+    Ok(Together::Ended(Next::settle(ended)))
+}
+
+/// Gives the connection the state that it lacks, by itself.
+async fn set_state(split: &mut Split, target: &Target) -> Result<Together, SessionError> {
+    let state = pipelined_setup::take_state(split);
+    if state.is_empty() {
+        return Ok(Together::Apart);
+    }
+    let ready = match lease::ask_on_lease(split, &state).await {
+        Ok(replies) if pipelined_setup::are_done(&replies) => return Ok(Together::Apart),
+        Err(refused) if refused.0.ends_session() => Err(refused),
+        _ => Ok(()),
+    };
+    lease::abandon(split);
+    let leased = match ready {
+        Ok(()) => lease::lease(split, target).await,
+        refused => refused,
+    };
+    match leased {
+        Ok(()) => Ok(Together::Apart),
+        Err(refused) => Ok(Together::Ended(refused.into())),
+    }
+}

@@ -1,0 +1,222 @@
+//! A statement that the leased connection does not have is prepared there, on the way to its execution.
+//!
+//! The session may be in the middle of a transaction: nothing is sent here that a transaction takes notice
+//! of, and where the server refuses, all that the session holds on the connection stays.
+
+use std::rc::Rc;
+
+use mysql_wire::{Command, OkPacket, Outcome};
+use session::{Excursion, PinReason, PortableState, Prepared};
+use sql_class::{Class, Effects, Facts};
+
+use crate::control::Waiting;
+use crate::engine::begin::with_statement;
+use crate::engine::next::Next;
+use crate::engine::prepared::known::{is_kept, unknown_statement};
+use crate::engine::prepared::limit;
+use crate::engine::state::{Refused, Split};
+use crate::engine::{ask, finish, last, lease};
+use crate::error::SessionError;
+use crate::session::CommandHead;
+
+/// Why a statement was not prepared.
+pub(crate) enum NotPrepared {
+    /// It cannot be. The connection is as it was.
+    Refused(SessionError),
+    /// What has become of the connection is not known.
+    Lost(SessionError),
+}
+
+impl From<NotPrepared> for SessionError {
+    fn from(not_prepared: NotPrepared) -> Self {
+        match not_prepared {
+            NotPrepared::Refused(error) | NotPrepared::Lost(error) => error,
+        }
+    }
+}
+
+/// More than it takes to make room on a server that others fill, too.
+const TRIES_MAX: usize = 8;
+
+/// Prepares a statement on the connection that was leased, so that it means what it has meant when the client
+/// prepared it.
+pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+    for _ in 1..TRIES_MAX {
+        match try_to_prepare(split, id, prepared).await {
+            Err(NotPrepared::Refused(SessionError::PrepareRefused(packet)))
+                if packet.code == limit::NO_ROOM && limit::make(split).await => {}
+            done => return done,
+        }
+    }
+    try_to_prepare(split, id, prepared).await
+}
+
+async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+    if !is_kept(prepared) {
+        return Err(NotPrepared::Refused(SessionError::StatementChanged));
+    }
+    learn_meaning(split).await?;
+    let has_changed = !split.session.carried().means_the_same(&prepared.context);
+    if has_changed && split.statement.was_pinned {
+        learn_what_comes_late(split).await?;
+    }
+    let (there, back) = match has_changed {
+        true => {
+            excursion(split, &prepared.context).ok_or(NotPrepared::Refused(SessionError::StatementChanged))?
+        }
+        false => (Vec::new(), Vec::new()),
+    };
+    let text = last::without_schema(split, prepared);
+    let mut command = vec![Command::STMT_PREPARE.0];
+    command.extend_from_slice(text.as_deref().unwrap_or(&prepared.text));
+    let leased = split.lease.as_mut();
+    let closing = leased.map_or_else(Vec::new, |leased| leased.connection.state.take_closing());
+    let (unanswered, at) = (closing.len(), there.len());
+    let commands = closing.into_iter().chain(there).chain([command]).chain(back);
+    let commands: Vec<_> = commands.collect();
+    split.control.mark(Waiting::Server);
+    let mut replies = ask(split, &commands).await?;
+    replies.drain(..unanswered.min(replies.len()));
+    for (_, reply) in replies.iter().enumerate().filter(|(index, _)| *index != at) {
+        if let Some(ok) = ok(split, reply) {
+            split.session.observe_excursion(&ok);
+        }
+    }
+    let error_in = |replies: &[ask::Reply]| {
+        let mut errors = replies.iter();
+        errors.find_map(|reply| reply.error(split.client.key.capabilities))
+    };
+    let (until, back) = replies.split_at(replies.len().min(at + 1));
+    if let Some(packet) = error_in(back) {
+        return Err(NotPrepared::Lost(SessionError::StateRefused {
+            server: split.server_name().to_owned(),
+            packet,
+        }));
+    }
+    let refused = error_in(until).map(SessionError::PrepareRefused);
+    let ids = until.get(at).and_then(prepared_ids);
+    match (refused, ids) {
+        (None, Some((server_id, params))) if params == prepared.params => {
+            remember(split, server_id, prepared);
+            Ok(())
+        }
+        (None, None) => Err(NotPrepared::Lost(unknown_statement(id, Command::STMT_EXECUTE))),
+        (refused, ids) => {
+            if let Some(leased) = &mut split.lease {
+                leased.connection.state.note_unused(ids.map(|(id, _)| id));
+            }
+            Err(NotPrepared::Refused(
+                refused.unwrap_or(SessionError::StatementChanged),
+            ))
+        }
+    }
+}
+
+fn excursion(split: &Split, context: &PortableState) -> Option<Excursion> {
+    let baseline = &split.lease.as_ref()?.connection.state.baseline;
+    let (there, back) = split.session.excursion(context, baseline)?;
+    let framed = |commands| ask::framed(split.client.key.capabilities, commands);
+    Some((framed(there), framed(back)))
+}
+
+/// A statement is about to be prepared under what the session has set, which is known but for what the last
+/// statement has set and is yet to be reported: the answer to a preparation reports nothing.
+pub(crate) async fn learn_what_is_late(split: &mut Split) -> Result<(), NotPrepared> {
+    let is_late = |reason| matches!(reason, PinReason::Unsettled | PinReason::SetStatement);
+    if split.session.pins().iter().any(|pin| is_late(pin.reason)) {
+        learn_what_comes_late(split).await?;
+    }
+    learn_meaning(split).await
+}
+
+/// What gives texts their meaning may be set where nothing reports it: then the server is asked.
+async fn learn_meaning(split: &mut Split) -> Result<(), NotPrepared> {
+    if split.session.ask_meaning().is_none() {
+        return Ok(());
+    }
+    learn_what_comes_late(split).await?;
+    let Some(question) = split.session.ask_meaning() else {
+        return Ok(());
+    };
+    let question = ask::framed(split.client.key.capabilities, vec![question]);
+    let replies = ask(split, &question).await?;
+    if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
+        split.session.learn_meaning(&ok);
+    }
+    Ok(())
+}
+
+/// What the session's last statement has set may be reported with the next OK only, which must be none of an
+/// excursion's.
+async fn learn_what_comes_late(split: &mut Split) -> Result<(), NotPrepared> {
+    let replies = ask(split, &[vec![Command::PING.0]]).await?;
+    if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
+        split.session.observe_ok(&ok);
+    }
+    Ok(())
+}
+
+async fn ask(split: &mut Split, commands: &[Vec<u8>]) -> Result<Vec<ask::Reply>, NotPrepared> {
+    let asked = lease::ask_on_lease(split, commands).await;
+    asked.map_err(|Refused(error)| NotPrepared::Lost(error))
+}
+
+fn ok(split: &Split, reply: &ask::Reply) -> Option<OkPacket> {
+    OkPacket::decode(reply.packet(0)?, split.client.key.capabilities).ok()
+}
+
+/// The id and the count of parameters in the answer to COM_STMT_PREPARE.
+pub(crate) fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
+    match *reply.packet(0)?.first_chunk::<9>()? {
+        [0, a, b, c, d, _, _, p0, p1] => {
+            Some((u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([p0, p1])))
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
+    split.context.worker.metrics.reprepares.inc();
+    let Some(leased) = &mut split.lease else { return };
+    let state = &mut leased.connection.state;
+    let text = Rc::clone(&prepared.text);
+    let closed = state.statements.add(server_id, text, &prepared.owner);
+    state.to_close.extend(closed);
+}
+
+/// What a statement does that was refused before it was executed.
+pub(crate) const NOTHING: Facts = Facts {
+    class: Class::Read,
+    effects: Effects::NONE,
+    statements: 1,
+    hint: None,
+};
+
+/// The server has not prepared the statement: to the session that is an execution that failed. Where the
+/// connection is lost, so is what bound the session to it.
+pub(crate) async fn not_prepared(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+    not_prepared: NotPrepared,
+) -> Result<Next, SessionError> {
+    let error = match not_prepared {
+        NotPrepared::Refused(error) => error,
+        NotPrepared::Lost(error) => return last::give_up(split, Refused(error)).await,
+    };
+    let failed = Outcome {
+        error: error.to_packet().map(|packet| packet.code),
+        ..Outcome::default()
+    };
+    let about = Some((id, prepared.digest));
+    with_statement(split, head, Some(&NOTHING), about, |session, statement| {
+        session.begin(statement);
+    });
+    split.session.end(&failed);
+    lease::release_unused(split);
+    if split.lease.is_some() {
+        finish::keep(split);
+    }
+    Ok(Next::refuse(error))
+}

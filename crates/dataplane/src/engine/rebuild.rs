@@ -1,0 +1,137 @@
+//! The session's state on a connection that it does not hold yet, and whatever else is asked there.
+
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mysql_wire::ErrPacket;
+use session::PortableState;
+use tokio::time::timeout;
+use upstream::{Connection, Server};
+
+use crate::engine::ask::{self, Broken};
+use crate::engine::command;
+use crate::engine::connection_state::Held;
+use crate::engine::state::{Refused, Split};
+use crate::error::SessionError;
+
+/// Sets on the connection what the session has set and it has not, and the reverse.
+pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
+    rebuild_to(split, split.session.carried(), connection).await
+}
+
+/// Sets on the connection what is wanted and it has not, and the reverse.
+pub(crate) async fn rebuild_to(
+    split: &Split,
+    want: &Rc<PortableState>,
+    connection: &mut Connection<Held>,
+) -> Result<(), Refused> {
+    if Rc::ptr_eq(want, &connection.state.carried) {
+        return Ok(());
+    }
+    let commands = session::rebuild(
+        want,
+        &connection.state.carried,
+        &connection.state.baseline,
+        split.dialect(),
+    );
+    if !commands.is_empty() && set_state(split, connection, commands).await? {
+        // What the gateway is warned of is not for the session to see.
+        set_state(split, connection, vec![session::clear_diagnostics()]).await?;
+    }
+    let state = &mut connection.state;
+    state.syncs_reads &= keeps_sync_wait(&state.carried, want);
+    state.carried = Rc::clone(want);
+    Ok(())
+}
+
+/// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that
+/// for ever.
+pub(crate) fn may_do_without_schema(split: &Split, error: &SessionError) -> bool {
+    const ER_BAD_DB_ERROR: u16 = 1049;
+    let is_gone =
+        matches!(error, SessionError::StateRefused { packet, .. } if packet.code == ER_BAD_DB_ERROR);
+    is_gone && command::needs_no_schema(split)
+}
+
+/// True where the server has warned.
+async fn set_state(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    commands: Vec<Vec<u8>>,
+) -> Result<bool, Refused> {
+    let capabilities = connection.opened.capabilities;
+    let replies = asked_in_time(split, connection, &ask::framed(capabilities, commands)).await?;
+    match replies.iter().find_map(|reply| reply.error(capabilities)) {
+        None => Ok(replies.iter().any(|reply| reply.outcome.warnings > 0)),
+        // The connection is dropped with whatever of the state is on it.
+        Some(error) => Err(Refused(state_refused(&connection.server, error))),
+    }
+}
+
+pub(crate) fn state_refused(server: &Server, packet: ErrPacket) -> SessionError {
+    SessionError::StateRefused {
+        server: server.name().to_owned(),
+        packet,
+    }
+}
+
+/// Asks something on a connection that nobody else uses.
+pub(crate) async fn asked(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    commands: &[Vec<u8>],
+) -> Result<Vec<ask::Reply>, Refused> {
+    connection.state.last_session = None;
+    let capabilities = connection.opened.capabilities;
+    let asking = ask::ask(&mut connection.stream, capabilities, commands);
+    let asked = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        asked = asking => asked,
+    };
+    asked.map_err(|error| Refused(not_asked(&connection.server, error)))
+}
+
+/// The same of what a server answers at once, if it answers at all. A session that holds no connection yet
+/// hears neither of a server that is down nor of `server_idle_timeout`.
+pub(crate) async fn asked_in_time(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    commands: &[Vec<u8>],
+) -> Result<Vec<ask::Reply>, Refused> {
+    let limit = split.pool().config().login_timeout;
+    asked_within(split, connection, commands, limit).await
+}
+
+/// The same within this time.
+pub(crate) async fn asked_within(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    commands: &[Vec<u8>],
+    limit: Duration,
+) -> Result<Vec<ask::Reply>, Refused> {
+    let asked = timeout(limit, Box::pin(asked(split, connection, commands))).await;
+    asked.unwrap_or_else(|_| {
+        let error = Broken::Io(ErrorKind::TimedOut.into());
+        Err(Refused(not_asked(&connection.server, error)))
+    })
+}
+
+fn not_asked(server: &Server, broken: Broken) -> SessionError {
+    SessionError::ServerLogin {
+        server: server.name().to_owned(),
+        cause: ask::cause(broken),
+    }
+}
+
+pub(super) const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
+/// The older name of its first bit.
+pub(super) const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
+
+/// Whether a connection goes on waiting when its state becomes another.
+pub(crate) fn keeps_sync_wait(from: &PortableState, to: &PortableState) -> bool {
+    [SYNC_WAIT, CAUSAL_READS]
+        .iter()
+        .all(|name| from.variable(name) == to.variable(name))
+}

@@ -1,0 +1,536 @@
+//! `[[rule]]`: what the configuration says about certain statements, and groups of servers to which it sends
+//! them.
+//!
+//! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which
+//! no rule can match costs a look at two figures a statement ([`concern`]). For the others a statement gets a
+//! [`RuleDecision`], which lives as long as the statement does and is asked where something is decided: where
+//! it goes (`choose`), how fresh that must be (`fresh`), what it may bind (`run`), for how long it may run
+//! ([`time_limit`]).
+//!
+//! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it
+//! is executed.
+
+mod limits;
+mod mirror;
+mod rule_set;
+pub(crate) mod session_rules;
+mod time_limit;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::PinRule;
+use mysql_wire::{Command, OkPacket, PacketHeader, write_packet};
+use routing::rules::{Look, Route, Verdict, Who, without_backticks};
+use session::PinReason;
+use sql_class::{Class, Digest, Effects, Facts, Hint};
+use tokio::time::sleep;
+use tracing::info;
+
+use crate::engine::answered::Answered;
+use crate::engine::next::{Execution, Next};
+use crate::engine::rules::session_rules::RuleDecision;
+use crate::engine::state::{Refused, Split};
+use crate::engine::target::Target;
+use crate::engine::{answer, command};
+use crate::error::SessionError;
+use crate::session::CommandHead;
+
+pub(crate) use mirror::Mirrors;
+use rule_set::Question;
+pub(crate) use rule_set::{ConfiguredRules, WorkerRules};
+pub(crate) use time_limit::TimeLimit;
+
+/// The longest normalised text in a log line, in bytes.
+const LOGGED_MAX: usize = 1024;
+
+/// Effects that bind a session to its connection, which a rule may overlook.
+const BINDING: Effects = Effects::USER_VARIABLES
+    .with(Effects::TAKES_USER_LOCK)
+    .with(Effects::TEMPORARY_TABLE)
+    .with(Effects::LOCKS_TABLES)
+    .with(Effects::GLOBAL_LOCK)
+    .with(Effects::HANDLER)
+    .with(Effects::TEXT_PREPARE)
+    .with(Effects::NEXT_TRANSACTION)
+    .with(Effects::SET_STATEMENT)
+    .with(Effects::SET_ROLE)
+    .with(Effects::SETS_UNCARRIED)
+    .with(Effects::LOADS_DATA)
+    .with(Effects::SEQUENCE)
+    .with(Effects::CALCULATES_FOUND_ROWS)
+    .with(Effects::CALLS_PROCEDURE)
+    .with(Effects::UNKNOWN_FUNCTION);
+
+/// Whether any rule may say something about the session's statements. Rules are for sessions that share
+/// connections.
+#[inline]
+pub(crate) fn concern(split: &mut Split) -> bool {
+    if split.binding.is_own() {
+        return false;
+    }
+    if split.rules.generation != split.context.worker.rules.generation() {
+        select(split);
+    }
+    !split.rules.selection.is_empty() || split.rules.decision.is_some()
+}
+
+#[cold]
+fn select(split: &mut Split) {
+    let rules = Rc::clone(&split.context.worker.rules.current());
+    let selection = rules.select(&who(split));
+    split.rules.generation = split.context.worker.rules.generation();
+    (split.rules.rules, split.rules.selection) = (rules, selection);
+}
+
+/// The session as rules see it.
+fn who(split: &Split) -> Who<'_> {
+    Who {
+        user: &split.client.account.user.name,
+        client: split.client.host.socket_addr().map(|address| address.ip()),
+        listener: &split.context.listener.config.name,
+    }
+}
+
+/// What rules say about a read of one row by its key. `None` where one that matches leaves it to a server, or
+/// has an answer of its own. `digest`: where it is known.
+pub(crate) fn of_lookup(
+    split: &Split,
+    text: &[u8],
+    facts: &Facts,
+    digest: Option<u64>,
+) -> Option<Rc<Verdict>> {
+    // A statement that is sent again has its decision, which is its own only.
+    if split.rules.decision.is_some() {
+        return None;
+    }
+    let verdict = decide(split, text, facts, digest);
+    verdict.allows_memory().then_some(verdict)
+}
+
+/// Counts a statement that was answered from memory for the rules that it met.
+pub(crate) fn count(split: &Split, verdict: &Verdict) {
+    split.rules.rules.count(verdict);
+}
+
+/// COM_QUERY under rules.
+pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<Next, SessionError> {
+    let (mut head, mut facts) = (head, facts);
+    if !goes_on(split) && !facts.effects.contains(Effects::GATEWAY) {
+        let payload = command::payload(split, head);
+        let text = command::text(payload, split.client.capabilities).unwrap_or_default();
+        let before_text = payload.len() - text.len();
+        let verdict = decide(split, text, &facts, None);
+        let logged = verdict
+            .log
+            .then(|| sql_class::digest(text, split.session.syntax()));
+        if let Some(answered) = answered(split, &verdict, logged.as_ref(), true).await {
+            return answered;
+        }
+        if let Some(rewritten) = &verdict.rewritten {
+            match rewrite(split, head, before_text, rewritten) {
+                Ok(changed) => head = changed,
+                Err(refused) => return Ok(refused.into()),
+            }
+            split.statement.head = head;
+            facts = command::facts(split, head);
+            command::note(split, head, &facts);
+        }
+        if let Err(refused) = enter(split, verdict, logged).await {
+            return Ok(refused.into());
+        }
+        bind(split, |split| {
+            let text = command::text(command::payload(split, head), split.client.capabilities);
+            sql_class::digest(text.unwrap_or_default(), split.session.syntax()).hash
+        });
+        mirror::copy(split, head, &facts);
+    }
+    Ok(Next::route_query(head, facts))
+}
+
+/// COM_STMT_EXECUTE, and MariaDB's bulk execution, under rules.
+pub(crate) async fn execute(split: &mut Split, execution: Execution) -> Result<Next, SessionError> {
+    let Execution { id, prepared, .. } = &execution;
+    if !goes_on(split) {
+        let original = original(split, *id);
+        let digest = original.is_none().then_some(prepared.digest);
+        let text = original.unwrap_or_else(|| Rc::clone(&prepared.text));
+        let verdict = decide(split, &text, &prepared.facts, digest);
+        let logged = verdict
+            .log
+            .then(|| sql_class::digest(&text, split.session.syntax()));
+        if let Some(answered) = answered(split, &verdict, logged.as_ref(), true).await {
+            return answered;
+        }
+        if let Err(refused) = enter(split, verdict, logged).await {
+            return Ok(refused.into());
+        }
+        bind(split, |_| prepared.digest);
+    }
+    Ok(Next::RouteExecution(Box::new(execution)))
+}
+
+/// COM_STMT_PREPARE under rules: it may be refused, be rewritten, and is prepared where it will be executed.
+/// All else is for its executions.
+pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
+    let payload = command::payload(split, head);
+    let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
+    let facts = command::facts(split, head);
+    let verdict = decide(split, &text, &facts, None);
+    if let Some(answered) = answered(split, &verdict, None, false).await {
+        return answered;
+    }
+    if let Some(rewritten) = &verdict.rewritten {
+        match rewrite(split, head, 1, rewritten) {
+            Ok(changed) => split.statement.head = changed,
+            Err(refused) => return Ok(refused.into()),
+        }
+        split.statement.original = Some(text);
+    }
+    split.rules.decision =
+        (!verdict.is_empty()).then(|| Box::new(RuleDecision::new(verdict, Vec::new(), None)));
+    Ok(Next::Prepare)
+}
+
+/// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
+/// since go when there are too many of them.
+fn remember_original(split: &mut Split, id: u32, text: Rc<[u8]>) {
+    const CLOSED_MAX: usize = 64;
+    let statements = split.session.statements();
+    let originals = &mut split.rules.originals;
+    if originals.len() > statements.len() + CLOSED_MAX {
+        originals.retain(|id, _| statements.get(*id).is_some());
+    }
+    originals.insert(id, text);
+}
+
+/// What the client has sent of a prepared statement that was rewritten.
+pub(crate) fn original(split: &Split, id: u32) -> Option<Rc<[u8]>> {
+    split.rules.originals.get(&id).cloned()
+}
+
+/// What the rules say about a statement.
+fn decide(split: &Split, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<Verdict> {
+    let schema = split.session.carried().schema().map(String::from_utf8_lossy);
+    let question = Question {
+        text,
+        facts,
+        syntax: split.session.syntax(),
+        schema: schema.as_deref(),
+        digest,
+    };
+    split.rules.rules.decide(&split.rules.selection, question)
+}
+
+/// Counts a statement, and answers it where a rule says how. `None`: it is for a server. `is_run`: it is to
+/// be executed and not only prepared.
+async fn answered(
+    split: &mut Split,
+    verdict: &Verdict,
+    logged: Option<&Digest>,
+    is_run: bool,
+) -> Option<Result<Next, SessionError>> {
+    if is_run || verdict.refuse.is_some() {
+        split.rules.rules.count(verdict);
+    }
+    let answered = match (&verdict.refuse, &verdict.answer_ok) {
+        (Some(words), _) => Ok(Next::refuse(SessionError::RefusedByRule(words.to_string()))),
+        (None, Some(words)) if is_run => {
+            let answered = answer_ok(split, words.as_bytes().to_vec()).await;
+            answered.map(|()| Next::Done)
+        }
+        _ => return None,
+    };
+    if let Some(digest) = logged {
+        log(split, verdict, digest, Duration::ZERO, "answered");
+    }
+    Some(answered)
+}
+
+async fn answer_ok(split: &mut Split, info: Vec<u8>) -> Result<(), SessionError> {
+    split.control.of_split.answered.set(Answered::Gateway);
+    let sequence = answer::discard(split).await?.wrapping_add(1);
+    let ok = OkPacket {
+        status: split.lasting_status(),
+        info,
+        ..OkPacket::default()
+    };
+    answer::say_ok(split, ok, sequence).await
+}
+
+/// Puts another text in the place of the client's, whose command has so many bytes in front of it.
+fn rewrite(
+    split: &mut Split,
+    head: CommandHead,
+    before_text: usize,
+    rewritten: &[u8],
+) -> Result<CommandHead, Refused> {
+    let too_long = |len| Err(Refused(SessionError::StatementTooLong(len)));
+    let payload = command::payload(split, head);
+    if payload.len() != head.payload_len {
+        return too_long(head.payload_len);
+    }
+    let old = split.streams.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
+    let payload = [&payload[..before_text], rewritten].concat();
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    write_packet(&mut packet, &mut 0, &payload);
+    split.streams.up.discard(old.len());
+    if !split.streams.up.put_back(&packet) {
+        // It has just been there.
+        split.streams.up.put_back(&old);
+        return too_long(payload.len());
+    }
+    Ok(CommandHead {
+        command: head.command,
+        payload_len: payload.len(),
+    })
+}
+
+/// Lets a statement in, once it has had its turn and its delay.
+async fn enter(split: &mut Split, verdict: Rc<Verdict>, logged: Option<Digest>) -> Result<(), Refused> {
+    if verdict.is_empty() {
+        return Ok(());
+    }
+    let turns = limits::take(split, &verdict).await?;
+    if let Some(delay) = verdict.delay {
+        wait(split, delay).await?;
+    }
+    split.rules.decision = Some(Box::new(RuleDecision::new(verdict, turns, logged)));
+    Ok(())
+}
+
+/// A rule may bind the session to its connection for good.
+fn bind(split: &mut Split, digest: impl FnOnce(&Split) -> u64) {
+    let verdict = split.rules.verdict();
+    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && !split.binding.has_reason() {
+        let digest = digest(split);
+        split.keep_connection(PinReason::Rule, digest);
+    }
+}
+
+/// Lets time pass, unless the session is to end.
+async fn wait(split: &Split, time: Duration) -> Result<(), Refused> {
+    tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(Refused(split.signalled(signal))),
+        () = sleep(time) => Ok(()),
+    }
+}
+
+/// The command is over, unless it is sent to another server.
+pub(crate) fn finish(split: &mut Split, command: Command) {
+    if command == Command::STMT_PREPARE {
+        split.rules.decision = None;
+        if let Some(text) = split
+            .statement
+            .original
+            .take()
+            .filter(|_| split.prepared.last_prepared != 0)
+        {
+            remember_original(split, split.prepared.last_prepared, text);
+        }
+        return;
+    }
+    let Some(decision) = split.rules.decision.take_if(|decision| !decision.goes_on) else {
+        return;
+    };
+    if let Some(digest) = &decision.logged {
+        log(split, &decision.verdict, digest, decision.begun.elapsed(), "done");
+    }
+}
+
+/// Whether the command is one that is sent again, about which everything is said.
+fn goes_on(split: &mut Split) -> bool {
+    match &mut split.rules.decision {
+        Some(decision) if decision.goes_on => {
+            decision.goes_on = false;
+            true
+        }
+        decision => {
+            *decision = None;
+            false
+        }
+    }
+}
+
+fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: &str) {
+    let text = without_backticks(&digest.text);
+    let end = text.floor_char_boundary(LOGGED_MAX);
+    info!(
+        session = split.control.id,
+        listener = split.context.listener.config.name,
+        client = %split.client.host,
+        user = &*split.client.account.user.name,
+        server = if what == "done" { split.server_name() } else { "" },
+        rules = split.rules.rules.names(verdict).collect::<Vec<_>>().join(", "),
+        digest = format!("{:016x}", digest.hash),
+        statement = &text[..end],
+        seconds = took.as_secs_f64(),
+        "statement of a rule {what}"
+    );
+}
+
+/// Where a rule sends the statement under way. A session that is bound to its connection stays there.
+pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
+    let verdict = split.rules.verdict()?;
+    if split.lease.is_some() {
+        return None;
+    }
+    match &verdict.route {
+        Some(Route::Primary) => Some(Target::Primary { for_writing: true }),
+        Some(Route::Replicas) if verdict.pin != Some(PinRule::Never) && binds_read(split, facts) => {
+            Some(Target::Primary { for_writing: true })
+        }
+        Some(Route::Replicas) => Some(Target::Replica),
+        Some(Route::Group(name)) => Some(Target::Group {
+            name: name.clone(),
+            is_read: matches!(facts.class, Class::Read | Class::BeginReadOnly),
+        }),
+        // On a replica the session could never write again.
+        None if verdict.pin == Some(PinRule::Always) => Some(Target::Primary { for_writing: true }),
+        None => None,
+    }
+}
+
+/// Whether it is a read that binds its session to its connection for longer than to the next statement. On a
+/// replica the session could not write any more.
+pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
+    let trusted = match is_trusted(split, facts) {
+        true => Effects::UNKNOWN_FUNCTION,
+        false => Effects::NONE,
+    };
+    let binding = BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0 & !trusted.0;
+    facts.class == Class::Read && facts.effects.intersects(Effects(binding))
+}
+
+/// Whether it binds its session to any connection for longer than to the next statement. `GET DIAGNOSTICS` to
+/// the one that has them alone.
+pub(crate) fn binds_for_long(split: &Split, facts: &Facts) -> bool {
+    let overlooked = overlooked(split, facts);
+    let effects = overlooked.as_ref().unwrap_or(facts).effects;
+    let trusted = match effects.contains(Effects::LEAVES_NOTHING) {
+        true => Effects::CALLS_PROCEDURE,
+        false => Effects::NONE,
+    };
+    let binding = BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0 & !trusted.0;
+    effects.intersects(Effects(binding)) && !effects.intersects(Effects::READS_DIAGNOSTICS)
+}
+
+/// Whoever wrote the statement or the configuration says that the functions it calls only read.
+fn is_trusted(split: &Split, facts: &Facts) -> bool {
+    facts.class == Class::Read && (facts.hint == Some(Hint::Replica) || split.session.trusts_functions())
+}
+
+/// Whether a rule says where the statement under way goes.
+pub(crate) fn routes(split: &Split) -> bool {
+    split
+        .rules
+        .verdict()
+        .is_some_and(|verdict| verdict.route.is_some())
+}
+
+/// Whether a rule says of the statement under way that it belongs to the primary.
+pub(crate) fn wants_primary(split: &Split) -> bool {
+    let route = split.rules.verdict().and_then(|verdict| verdict.route.as_ref());
+    matches!(route, Some(Route::Primary))
+}
+
+/// What the session is to think of a statement that must not bind it.
+pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
+    let verdict = split.rules.verdict();
+    let (overlooked, instead) = match verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Never)) {
+        // It may begin a transaction all the same, or write.
+        true if facts.class == Class::Unknown => {
+            let calls = facts.effects.0 & Effects::CALLS_PROCEDURE.0;
+            (BINDING, Effects::LEAVES_NOTHING.with(Effects(calls)))
+        }
+        true => (BINDING, Effects::NONE),
+        false if is_trusted(split, facts) => (Effects::UNKNOWN_FUNCTION, Effects::NONE),
+        false => return None,
+    };
+    let effects = Effects(facts.effects.0 & !overlooked.0).with(instead);
+    (effects != facts.effects).then(|| Facts {
+        effects,
+        ..facts.clone()
+    })
+}
+
+/// After a statement that must not bind the session: forgets that the server has reported some change of its
+/// state, if it was the first.
+pub(crate) fn overlook_change(split: &mut Split) {
+    let never = split
+        .rules
+        .verdict()
+        .is_some_and(|verdict| verdict.pin == Some(PinRule::Never));
+    if never && !split.session.was_pinned() {
+        split.session.cleared(PinReason::StateChange);
+    }
+}
+
+/// Whether a statement whose server was lost may be sent to another one; without a rule, once.
+pub(crate) fn may_send_again(split: &mut Split, was_sent_again: bool) -> bool {
+    let decision = split.rules.decision.as_mut();
+    match decision.and_then(|decision| Some((decision.verdict.retries?, decision))) {
+        None => !was_sent_again,
+        Some((retries, decision)) => {
+            decision.resent += 1;
+            decision.resent <= retries
+        }
+    }
+}
+
+/// Whether a statement whose server was lost is sent to another one at all.
+pub(crate) fn sends_again(split: &Split) -> bool {
+    let decision = split.rules.decision.as_ref();
+    let retries = decision.and_then(|decision| decision.verdict.retries);
+    retries.is_none_or(|retries| retries > 0)
+}
+
+/// The statement under way is about to be taken up again.
+pub(crate) fn sent_again(split: &mut Split) {
+    if let Some(decision) = &mut split.rules.decision {
+        decision.goes_on = true;
+    }
+}
+
+/// What became of each rule for a statement, in words; after this they are in force as for the statement
+/// itself, until [`explained`].
+pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
+    concern(split);
+    let schema = split.session.carried().schema().map(String::from_utf8_lossy);
+    let question = Question {
+        text,
+        facts,
+        syntax: split.session.syntax(),
+        schema: schema.as_deref(),
+        digest: None,
+    };
+    let in_words = |(name, look): (&str, Look)| {
+        let look = match look {
+            Look::Matched => "matches".to_owned(),
+            Look::Differs(condition) => format!("differs: {condition}"),
+            Look::NotReached => "not looked at: a rule before it was the last".to_owned(),
+        };
+        (format!("rule {name}"), look)
+    };
+    let looks = split.rules.rules.explain(&who(split), question);
+    let looks = looks.into_iter().map(in_words);
+    let verdict = split.rules.rules.decide(&split.rules.selection, question);
+    let says = verdict.in_words().into_iter();
+    let looks = looks
+        .chain(says.map(|(option, value)| (option.to_owned(), value)))
+        .collect();
+    split.rules.decision = Some(Box::new(RuleDecision::new(verdict, Vec::new(), None)));
+    looks
+}
+
+/// Whether the rules that are explained have the statement answered by the gateway.
+pub(crate) fn answer_it(split: &Split) -> bool {
+    let decision = split.rules.decision.as_ref();
+    decision.is_some_and(|decision| decision.verdict.is_answer())
+}
+
+/// The explanation is over.
+pub(crate) fn explained(split: &mut Split) {
+    split.rules.decision = None;
+}

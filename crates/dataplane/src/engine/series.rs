@@ -1,0 +1,222 @@
+//! What one worker counts in mode `split`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use session::PinReason;
+use telemetry::{Counter, Gauge, Samples, catalog};
+
+use crate::engine::pipeline::went_alone::WentAlone;
+
+/// Where a statement ran.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ran {
+    /// On the primary, over a connection that others share.
+    Primary,
+    /// On a replica, likewise.
+    Replica,
+    /// On the connection that its session holds.
+    Held,
+}
+
+/// Why a read that could have gone to a replica went to the primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtPrimary {
+    /// No replica had what it must see, and waiting for one took too long.
+    NotFresh,
+    /// What it must see is not known, since the primary does not say.
+    PositionUnknown,
+    /// There was no replica, or none that may be used.
+    NoReplica,
+    /// Of the replicas some refuse the account, and no other could take it.
+    AccountRefused,
+}
+
+/// What became of a transaction that reads on a replica before it writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OnReplica {
+    /// It has begun there.
+    Begun,
+    /// It has gone on to the primary.
+    Moved,
+}
+
+/// Why a statement was prepared, or the state set, without the execution behind it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Apart {
+    /// The statement means something else under what the session has set since.
+    Meaning,
+    /// It asks for what the statement before has left.
+    Last,
+    /// It has a comment for servers of some versions.
+    Versions,
+    /// The id that the server gives is not to be guessed.
+    Id,
+    /// The command is long, compressed, or not as commands are.
+    Command,
+    /// The server has refused to prepare it, or has given another id than was guessed.
+    Refused,
+}
+
+/// The series of one worker, cluster and listener, written by the worker's thread only.
+#[derive(Debug, Default)]
+pub(crate) struct SplitSeries {
+    /// Sessions that hold a connection between two statements, now.
+    pub(crate) pinned: Gauge,
+    /// Reads that were sent again to another server, after theirs was lost before it answered.
+    pub(crate) retried: Counter,
+    /// Sessions of whose writes some were lost with the primary that had them.
+    pub(crate) lost_writes: Counter,
+    /// Statements that wait for an answer together with others, now.
+    pub(crate) in_pipelines: Gauge,
+    /// Those that were answered so.
+    pub(crate) pipelined: Counter,
+    pipelines_left: [Counter; PIPELINES_LEFT.len()],
+    prepared_apart: [Counter; PREPARED_APART.len()],
+    ran: [Counter; 3],
+    at_primary: [Counter; 4],
+    on_replicas: [Counter; 2],
+    pins: Pins,
+}
+
+#[derive(Debug)]
+struct Pins([Counter; PinReason::ALL.len()]);
+
+impl Default for Pins {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+const RAN: [(Ran, &str); 3] = [
+    (Ran::Primary, "primary"),
+    (Ran::Replica, "replica"),
+    (Ran::Held, "held"),
+];
+
+pub(crate) const AT_PRIMARY: [(AtPrimary, &str); 4] = [
+    (AtPrimary::NotFresh, "not_fresh"),
+    (AtPrimary::PositionUnknown, "position_unknown"),
+    (AtPrimary::NoReplica, "no_replica"),
+    (AtPrimary::AccountRefused, "account_refused"),
+];
+
+const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnReplica::Moved, "moved")];
+
+const PIPELINES_LEFT: [&str; 6] = ["no_connection", "lost", "slow", "unclean", "long", "unprepared"];
+
+const PREPARED_APART: [(Apart, &str); 6] = [
+    (Apart::Meaning, "meaning"),
+    (Apart::Last, "last"),
+    (Apart::Versions, "versions"),
+    (Apart::Id, "id"),
+    (Apart::Command, "command"),
+    (Apart::Refused, "refused"),
+];
+
+impl SplitSeries {
+    /// A statement takes one more round trip until it is executed.
+    pub(crate) fn prepared_apart(&self, why: Apart) {
+        self.prepared_apart[why as usize].inc();
+    }
+
+    /// A statement was to be answered together with others, and was not.
+    pub(crate) fn pipeline_left(&self, left: &WentAlone) {
+        let place = match left {
+            WentAlone::NoConnection(_) => 0,
+            WentAlone::Lost => 1,
+            WentAlone::Slow => 2,
+            WentAlone::Unclean => 3,
+            WentAlone::Long => 4,
+            WentAlone::Unprepared => 5,
+        };
+        self.pipelines_left[place].inc();
+    }
+
+    pub(crate) fn ran(&self, ran: Ran) {
+        self.ran[ran as usize].inc();
+    }
+
+    pub(crate) fn at_primary(&self, why: AtPrimary) {
+        self.at_primary[why as usize].inc();
+    }
+
+    pub(crate) fn on_replica(&self, what: OnReplica) {
+        self.on_replicas[what as usize].inc();
+    }
+
+    /// A session keeps its connection for this reason.
+    pub(crate) fn pin(&self, reason: PinReason) {
+        if let Some(place) = PinReason::ALL.iter().position(|known| *known == reason) {
+            self.pins.0[place].inc();
+        }
+    }
+
+    fn collect(&self, cluster: &str, listener: &str, out: &mut Samples) {
+        let of = &[cluster, listener];
+        out.gauge(&catalog::SESSIONS_PINNED, of, self.pinned.get());
+        out.counter(&catalog::READS_RETRIED, of, self.retried.get());
+        out.counter(&catalog::LOST_WRITES, of, self.lost_writes.get());
+        out.gauge(&catalog::READS_IN_PIPELINES, of, self.in_pipelines.get());
+        out.counter(&catalog::READS_PIPELINED, of, self.pipelined.get());
+        for (label, count) in PIPELINES_LEFT.iter().zip(&self.pipelines_left) {
+            out.counter(&catalog::PIPELINES_LEFT, &[cluster, listener, label], count.get());
+        }
+        for ((_, label), count) in PREPARED_APART.iter().zip(&self.prepared_apart) {
+            out.counter(&catalog::PREPARED_APART, &[label], count.get());
+        }
+        for ((_, label), count) in RAN.iter().zip(&self.ran) {
+            out.counter(&catalog::STATEMENTS, &[cluster, listener, label], count.get());
+        }
+        for ((_, label), count) in AT_PRIMARY.iter().zip(&self.at_primary) {
+            out.counter(
+                &catalog::READS_AT_PRIMARY,
+                &[cluster, listener, label],
+                count.get(),
+            );
+        }
+        for ((_, label), count) in ON_REPLICAS.iter().zip(&self.on_replicas) {
+            out.counter(
+                &catalog::TRANSACTIONS_ON_REPLICAS,
+                &[cluster, listener, label],
+                count.get(),
+            );
+        }
+        for (reason, count) in PinReason::ALL.iter().zip(&self.pins.0) {
+            out.counter(&catalog::PINS, &[cluster, listener, reason.label()], count.get());
+        }
+    }
+}
+
+/// Pairs of cluster and listener that a worker tells apart; sessions of further ones are counted together,
+/// under `other`.
+const PAIRS_MAX: usize = 256;
+
+/// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two
+/// scrapes.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesOfWorker(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitSeries>>>);
+
+impl SeriesOfWorker {
+    /// Looked up once a session.
+    pub(crate) fn of(&self, cluster: &str, listener: &str) -> Arc<SplitSeries> {
+        let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [cluster.into(), listener.into()];
+        if let Some(found) = pairs.get(&key) {
+            return Arc::clone(found);
+        }
+        let key = if pairs.len() < PAIRS_MAX {
+            key
+        } else {
+            ["other".into(), "other".into()]
+        };
+        Arc::clone(pairs.entry(key).or_default())
+    }
+
+    pub(crate) fn collect(&self, out: &mut Samples) {
+        let pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for ([cluster, listener], series) in pairs.iter() {
+            series.collect(cluster, listener, out);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The life of a connection in mode `split`: its login, its commands, its end.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use net::Accepted;
+use telemetry::ListenerSeries;
+
+use crate::connection::SessionSummary;
+use crate::control::Control;
+use crate::engine::login::log_in;
+use crate::engine::state::Split;
+use crate::engine::{answer, finish, lease, run};
+use crate::error::SessionError;
+use crate::listener_state::ListenerState;
+use crate::worker::Worker;
+
+/// The life of a connection in mode `split`.
+pub(crate) async fn serve(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
+        Ok(split) => split,
+        Err(error) => {
+            series.login_failures.inc();
+            return error;
+        }
+    };
+    serve_to_the_end(&mut split, summary).await
+}
+
+/// Serves a session that has logged in, until it ends, and says why it ended.
+pub(crate) async fn serve_to_the_end(split: &mut Split, summary: &mut SessionSummary) -> SessionError {
+    // Said by the account from here on.
+    summary.user = Box::default();
+    let Err(error) = run::run(split).await;
+    // Of a command that was to be sent once more.
+    finish::tell(split, split.statement.head.command, Err(&error));
+    Box::pin(answer::farewell(split, &error)).await;
+    if matches!(error, SessionError::ClientQuit)
+        && let Some(connection) = lease::detach(split)
+    {
+        connection.quit();
+    }
+    summary.server = split.last.server.take();
+    summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
+    summary.commands = split.streams.traffic.commands;
+    summary.from_client = split.streams.traffic.from_client;
+    summary.to_client = split.streams.traffic.to_client;
+    error
+}

@@ -1,0 +1,231 @@
+//! What a session of mode `split` holds.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::{ErrPacket, PacketHeader, StatusFlags, write_packet};
+use session::{Pin, PinReason};
+use sql_class::Dialect;
+use upstream::{Member, Pool, Server, Topology};
+
+use crate::control::{Control, Signal};
+use crate::engine::binding::Binding;
+use crate::engine::connection_state::Held;
+use crate::engine::identity::Identity;
+use crate::engine::last_statement::LastStatement;
+use crate::engine::leased::Leased;
+use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::observe::Shape;
+use crate::engine::own_writes::OwnWrites;
+use crate::engine::prepared::client_statements::ClientStatements;
+use crate::engine::rules::session_rules::SessionRules;
+use crate::engine::series::{AtPrimary, SplitSeries};
+use crate::engine::statement::Statement;
+use crate::engine::worker_cluster::WorkerCluster;
+use crate::error::{During, SessionError};
+use crate::listener_state::ListenerState;
+use crate::lookups::LookupSeries;
+use crate::relay::{RelayError, Streams};
+use crate::session::{as_error, signal_as_error};
+use crate::worker::Worker;
+
+/// What a session does where a server has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    InLine,
+    /// There are other servers to ask first.
+    NotInLine,
+}
+
+/// A logged-in session in mode `split`: what outlives a command.
+pub(crate) struct Split {
+    pub(crate) control: Rc<Control>,
+    pub(crate) context: Context,
+    pub(crate) client: Box<Identity>,
+    /// The server's side is detached while nothing is leased.
+    pub(crate) streams: Streams,
+    pub(crate) lease: Option<Leased>,
+    pub(crate) binding: Binding,
+    pub(crate) session: session::Session,
+    pub(crate) own_writes: OwnWrites,
+    pub(crate) prepared: ClientStatements,
+    pub(crate) rules: SessionRules,
+    pub(crate) lookups: Option<Box<SessionLookups>>,
+    /// The command under way.
+    pub(crate) statement: Statement,
+    pub(crate) last: LastStatement,
+    pub(crate) answer: AnswerState,
+}
+
+/// Where the session came in, and what it shares with others there.
+pub(crate) struct Context {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) listener: Arc<ListenerState>,
+    pub(crate) cluster: Rc<WorkerCluster>,
+    pub(crate) series: Arc<SplitSeries>,
+}
+
+/// What an answer to the client has to fit.
+pub(crate) struct AnswerState {
+    /// As a server last reported it.
+    pub(crate) status: StatusFlags,
+    /// The sequence number an error has now, or `None` where the protocol has no place for one.
+    pub(crate) error_sequence: Option<u8>,
+    pub(crate) shape: Shape,
+}
+
+/// A command that was not executed. The client is told, and the session goes on.
+pub(crate) struct Refused(pub(crate) SessionError);
+
+impl Drop for Split {
+    fn drop(&mut self) {
+        if self.binding.uncount() {
+            self.series().pinned.dec();
+        }
+    }
+}
+
+impl Split {
+    /// The session keeps its connection from here on. The first reason counts.
+    pub(crate) fn keep_connection(&mut self, reason: PinReason, digest: u64) {
+        self.binding.bind_for(Pin {
+            reason,
+            digest,
+            since_ms: self.context.worker.now_ms(),
+        });
+    }
+
+    /// Why the session holds its connection, for those who look at it.
+    pub(crate) fn shown_pins(&self) -> Cow<'_, [Pin]> {
+        self.binding.reasons(self.session.pins())
+    }
+
+    /// Between commands, and nothing is lost when the session ends here.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.answer.status.contains(StatusFlags::IN_TRANS)
+    }
+
+    /// The status as an answer of our own has it: what lasts, without what belongs to the last statement.
+    pub(crate) fn lasting_status(&self) -> StatusFlags {
+        const LASTING: StatusFlags = StatusFlags(
+            StatusFlags::IN_TRANS.0
+                | StatusFlags::AUTOCOMMIT.0
+                | StatusFlags::NO_BACKSLASH_ESCAPES.0
+                | StatusFlags::IN_TRANS_READONLY.0
+                | StatusFlags::ANSI_QUOTES.0,
+        );
+        StatusFlags(self.answer.status.0 & LASTING.0)
+    }
+
+    /// Whose SQL the cluster speaks.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.session.syntax().dialect
+    }
+
+    pub(crate) fn series(&self) -> &SplitSeries {
+        &self.context.series
+    }
+
+    /// A read goes to the primary that might have gone to a replica.
+    pub(crate) fn note_at_primary(&self, why: AtPrimary) {
+        self.series().at_primary(why);
+        self.control.of_split.at_primary.set(Some(why));
+    }
+
+    pub(crate) fn lookup_series(&self) -> &LookupSeries {
+        &self.context.worker.shared.lookup_series[self.context.worker.index]
+    }
+
+    pub(crate) fn pool(&self) -> &Rc<Pool<Held>> {
+        &self.context.cluster.pool
+    }
+
+    pub(crate) fn server_name(&self) -> &str {
+        match (&self.lease, &self.last.server) {
+            (Some(leased), _) => leased.connection.server.name(),
+            (None, Some(server)) => server.name(),
+            (None, None) => "",
+        }
+    }
+
+    /// An exchange that did not come to its end, as an error.
+    pub(crate) fn broken(&self, broken: RelayError) -> SessionError {
+        let mut error = as_error(
+            broken,
+            self.server_name(),
+            &self.context.listener,
+            During::Command,
+        );
+        if let SessionError::StatementTimeout { mariadb } = &mut error {
+            *mariadb = self.session.syntax().dialect.is_mariadb();
+        }
+        error
+    }
+
+    pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
+        signal_as_error(signal, self.server_name(), &self.context.listener)
+    }
+
+    /// Says a command in the place of the client's, which was taken off already.
+    pub(crate) fn say_command(&mut self, payload: &[u8]) {
+        let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
+        write_packet(&mut bytes, &mut 0, payload);
+        self.streams.up.say(&bytes);
+        self.statement.is_ours = true;
+    }
+
+    /// The server that takes this session's writes: the primary, or always the same of several, as long as it
+    /// takes any.
+    pub(crate) fn writer<'t>(&self, topology: &'t Topology) -> Option<&'t Member> {
+        if topology.writers.len() < 2 {
+            return topology.primary();
+        }
+        let writer = topology.writer_of(self.own_writes.writer(), self.control.id)?;
+        self.own_writes.go_to(writer.server.id());
+        Some(writer)
+    }
+
+    pub(crate) fn is_writer(&self, topology: &Topology, server: &Server) -> bool {
+        self.writer(topology)
+            .is_some_and(|writer| writer.server.id() == server.id())
+    }
+
+    /// Whether this one of those that take the session's writes has all of them.
+    pub(crate) fn has_own_writes(&self, server: &Server) -> bool {
+        self.own_writes.are_on(server.id()) || self.read_consistency() == config::ReadConsistency::Eventual
+    }
+
+    /// The last statement has ended: what it has written is on this server. What a rule or a hint has written
+    /// anywhere else reaches the others in groups alone, where all apply all.
+    pub(crate) fn note_written(&mut self) {
+        let Some(leased) = self.lease.as_ref().filter(|_| self.session.has_just_written()) else {
+            return;
+        };
+        let applies_all = matches!(
+            self.pool().config().topology,
+            config::Topology::Galera | config::Topology::GroupReplication
+        );
+        if leased.is_primary || applies_all {
+            self.own_writes.note_on(leased.connection.server.id());
+        }
+    }
+
+    /// How fresh a read must be: a rule's word, the session's own, the account's, the listener's.
+    pub(crate) fn read_consistency(&self) -> config::ReadConsistency {
+        let rule = self.rules.read_consistency();
+        let said = rule.or(self.own_writes.said_consistency());
+        said.or(self.client.account.user.config.read_consistency)
+            .unwrap_or(self.context.listener.config.read_consistency)
+    }
+}
+
+impl Split {
+    /// Whether the server has just refused a write because it takes none, in which words.
+    pub(crate) fn note_refusal(&mut self, refusal: Option<Box<ErrPacket>>) {
+        self.statement.took_no_writes = refusal.is_some();
+        if let Some(refusal) = refusal {
+            *self.context.cluster.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
+        }
+    }
+}

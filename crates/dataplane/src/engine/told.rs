@@ -1,0 +1,311 @@
+//! The error that the session was told last, for which it may ask: `SHOW WARNINGS`, `SHOW ERRORS`,
+//! `GET DIAGNOSTICS`, `@@error_count`.
+//!
+//! The connection that has said it knows it, and the session keeps that one for it. While its client is
+//! silent and others wait for connections, the gateway keeps the error in its place, where it is all that the
+//! server has to show. When the client does ask, the error is raised again on the connection at hand, by
+//! `SIGNAL`, and it is the server that answers.
+
+use mysql_wire::{Command, ErrPacket};
+use session::{Pin, PinReason};
+use sql_class::{Effects, Facts};
+
+use crate::engine::begin::{needs_no_priming, with_statement};
+use crate::engine::last_error::{Told, may_be_raised};
+use crate::engine::leased::Left;
+use crate::engine::next::Next;
+use crate::engine::prepared::execute;
+use crate::engine::state::{Refused, Split};
+use crate::engine::target::Target;
+use crate::engine::{ask, command, last, lease};
+use crate::error::SessionError;
+use crate::relay::{Exchanged, RelayOutcome};
+use crate::session::CommandHead;
+
+/// A command was answered, and what its client was `told` may be asked for from here on.
+pub(crate) fn renew(split: &mut Split, ended: &RelayOutcome, told: Option<Box<Told>>) {
+    if split.last.told.is_none() {
+        split.last.told = told;
+        return;
+    }
+    let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
+    let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
+    let is_kept = !has_failed && split.session.pins().iter().any(has_diagnostics);
+    Told::renew(&mut split.last.told, told, is_kept);
+}
+
+/// The statement by which a server says this error again.
+fn signal(error: &ErrPacket) -> Option<String> {
+    may_be_raised(error).then(|| {
+        format!(
+            "SIGNAL SQLSTATE '{}' SET MYSQL_ERRNO = {}, MESSAGE_TEXT = '{}'",
+            String::from_utf8_lossy(&error.sql_state),
+            error.code,
+            String::from_utf8_lossy(&error.message).replace('\'', "''")
+        )
+    })
+}
+
+/// Whether the session holds its connection for such an error and nothing else; or for what it has not asked
+/// for behind the statement that left it. Not on MySQL, where one that is raised again has another
+/// `CLASS_ORIGIN`.
+pub(crate) fn is_all(split: &Split) -> bool {
+    let mut pins = split.session.pins().iter();
+    let is_mariadb = split.dialect().is_mariadb();
+    let is_told = split
+        .last
+        .told
+        .as_ref()
+        .is_some_and(|told| told.put_away.is_none());
+    is_mariadb
+        && (is_told || split.session.has_old_diagnostics())
+        && !split.binding.is_for_good()
+        && split.lease.is_some()
+        && pins.all(|pin| pin.reason == PinReason::Diagnostics)
+}
+
+/// The client is silent: gives the connection back where others want it, if the error is all that is on it.
+pub(crate) async fn put_away(split: &mut Split) {
+    let Some(server) = split.lease.as_ref().map(|leased| &leased.connection.server) else {
+        return;
+    };
+    let is_wanted =
+        server.waiting() > 0 || server.is_full() && split.pool().idle_and_busy(server.id()).0 == 0;
+    if !is_all(split) || !is_wanted {
+        return;
+    }
+    if split.last.told.is_none() {
+        if !split.session.knows_last_insert_id() {
+            last::learn_insert_id(split).await;
+        }
+        if split.lease.is_some() {
+            lease::give_back(split);
+        }
+        return;
+    }
+    // `max_error_count` may leave of many but one.
+    let questions = ["SHOW WARNINGS LIMIT 2", "SHOW COUNT(*) WARNINGS"];
+    let questions = questions.map(|text| ask::query(split.client.key.capabilities, text));
+    let Ok(replies) = lease::ask_on_lease(split, &questions).await else {
+        return lease::abandon(split);
+    };
+    if let Some(leased) = &mut split.lease {
+        // It is of what was shown.
+        leased.left.has_count = false;
+    }
+    let Some(told) = &split.last.told else { return };
+    let code = told.error.code.to_string();
+    let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
+    let is_alone = match &replies[..] {
+        [shown, count] => shown.row() == Some(expected) && count.row() == Some([Some(&b"1"[..])]),
+        _ => false,
+    };
+    if !is_alone {
+        // It has more to show than can be shown again.
+        split.last.told = None;
+        return;
+    }
+    if !split.session.knows_last_insert_id() {
+        last::learn_insert_id(split).await;
+    }
+    let digest = split.session.pins().first().map_or(0, |pin| pin.digest);
+    if let Some(told) = &mut split.last.told {
+        told.put_away = Some(digest);
+    }
+    if split.lease.is_some() {
+        lease::give_back(split);
+    }
+}
+
+/// A command has come of a session whose error was put away. Raises it again where the command may ask for
+/// it, or leaves it where it is.
+pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
+    let Some(digest) = split.last.told.as_ref().and_then(|told| told.put_away) else {
+        return Ok(Next::Begin);
+    };
+    let is_mariadb = split.dialect().is_mariadb();
+    let (facts, about) = about(split, head);
+    let is_of_no_server = [
+        Command::PING,
+        Command::STMT_CLOSE,
+        Command::STMT_SEND_LONG_DATA,
+        Command::STATISTICS,
+    ];
+    let is_kept = match head.command {
+        command if is_of_no_server.contains(&command) => return Ok(Next::Begin),
+        Command::QUERY if facts.as_ref().is_some_and(is_the_gateways) => return Ok(Next::Begin),
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+            facts.is_some()
+                && with_statement(split, head, facts.as_ref(), about, |session, statement| {
+                    session.keeps_diagnostics(statement)
+                })
+        }
+        // MySQL forgets what was said before when it prepares.
+        Command::STMT_PREPARE => is_mariadb,
+        Command::RESET_CONNECTION | Command::CHANGE_USER | Command::STMT_FETCH | Command::QUIT => false,
+        _ => true,
+    };
+    let Some(mut told) = split.last.told.take().filter(|_| is_kept) else {
+        return Ok(Next::Begin);
+    };
+    let target = where_to_raise(split);
+    if let Err(refused) = lease::lease(split, &target).await {
+        if !facts.as_ref().is_some_and(asks) {
+            // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
+            return Ok(Next::Begin);
+        }
+        split.last.told = Some(told);
+        return Ok(refused.into());
+    }
+    let brought = raise_behind_figures(split, head, facts.as_ref(), about, &told.error).await;
+    if let Err(refused) = brought {
+        return last::give_up(split, refused).await;
+    }
+    split
+        .session
+        .has_diagnostics_again(digest, split.context.worker.now_ms());
+    told.put_away = None;
+    split.last.told = Some(told);
+    Ok(Next::Begin)
+}
+
+/// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for
+/// one.
+fn where_to_raise(split: &Split) -> Target {
+    let topology = split.pool().topology();
+    let writer = split.writer(&topology);
+    let has_primary = writer.is_some_and(|writer| writer.server.takes_statements());
+    match has_primary && topology.refuse_writes.is_none() {
+        true => Target::Primary { for_writing: false },
+        false => Target::Replica,
+    }
+}
+
+fn asks(facts: &Facts) -> bool {
+    facts.effects.contains(Effects::READS_DIAGNOSTICS)
+}
+
+fn is_the_gateways(facts: &Facts) -> bool {
+    facts.effects.contains(Effects::GATEWAY)
+}
+
+/// What is known of the statement of a command, and the id and the digest of one that was prepared.
+fn about(split: &mut Split, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
+    match head.command {
+        Command::QUERY => (Some(command::facts(split, head)), None),
+        Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+            let known = execute::prepared_of(split, head);
+            let about = known.as_ref().map(|(id, prepared)| (*id, prepared.digest));
+            (known.map(|(_, prepared)| (*prepared.facts).clone()), about)
+        }
+        _ => (None, None),
+    }
+}
+
+async fn raise_behind_figures(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Option<&Facts>,
+    about: Option<(u32, u64)>,
+    error: &ErrPacket,
+) -> Result<(), Refused> {
+    // Anything that is asked later would end it.
+    if let Some(facts) = facts.filter(|facts| !needs_no_priming(split, facts)) {
+        last::bring_about(split, head, facts, about).await?;
+    }
+    match raise(split, error).await? {
+        Ok(()) => Ok(()),
+        Err(packet) => Err(Refused(SessionError::StateRefused {
+            server: split.server_name().to_owned(),
+            packet,
+        })),
+    }
+}
+
+/// Has the leased connection say this error, in the place of what it has said last. What it says instead, if
+/// it does.
+pub(crate) async fn raise(split: &mut Split, error: &ErrPacket) -> Result<Result<(), ErrPacket>, Refused> {
+    let capabilities = split.client.key.capabilities;
+    let Some(signal) = signal(error) else {
+        return Ok(Err(error.clone()));
+    };
+    let replies = lease::ask_on_lease(split, &[ask::query(capabilities, &signal)]).await?;
+    if let Some(leased) = &mut split.lease {
+        // As after a statement that has failed.
+        leased.left = Left {
+            has_count: false,
+            ..Left::ALL
+        };
+    }
+    let said = replies.first().and_then(|reply| reply.error(capabilities));
+    Ok(match said {
+        Some(said) if said == *error => Ok(()),
+        said => Err(said.unwrap_or_else(|| error.clone())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::{Capabilities, write_packet};
+
+    use super::*;
+    use crate::engine::last_error::MESSAGE_MAX;
+
+    fn error(code: u16, sql_state: &[u8; 5], message: &str) -> ErrPacket {
+        ErrPacket {
+            code,
+            sql_state: *sql_state,
+            message: message.into(),
+        }
+    }
+
+    #[test]
+    fn an_error_is_found_at_the_end_of_an_answer() {
+        let told = error(1054, b"42S22", "Unknown column 'a' in 'SELECT'");
+        let (mut payload, mut packet) = (Vec::new(), Vec::new());
+        told.encode(&mut payload, Capabilities::PROTOCOL_41);
+        write_packet(&mut packet, &mut 3, &payload);
+        for rows in [&b""[..], b"\x05\0\0\x06\x04rows", &[0xff; 2000]] {
+            let answer = [rows, &packet].concat();
+            let found = Told::at_end_of(&answer, 1054).unwrap();
+            assert_eq!((found.error, found.put_away), (told.clone(), None));
+            assert!(Told::at_end_of(&answer, 1064).is_none());
+            assert!(Told::at_end_of(&answer[..answer.len() - 1], 1054).is_none());
+        }
+        assert!(Told::at_end_of(b"", 1054).is_none());
+    }
+
+    #[test]
+    fn what_was_put_away_outlives_commands_that_tell_nothing() {
+        let mut told = Told::new(error(1054, b"42S22", "no"));
+        let mut put_away = Told::new(error(1054, b"42S22", "no"));
+        if let Some(told) = &mut put_away {
+            told.put_away = Some(1);
+        }
+        Told::renew(&mut told, None, true);
+        assert!(told.is_some());
+        Told::renew(&mut told, None, false);
+        Told::renew(&mut put_away, None, false);
+        assert!(told.is_none() && put_away.is_some());
+        Told::renew(&mut put_away, Told::new(error(1146, b"42S02", "no")), false);
+        assert!(put_away.is_some_and(|told| told.error.code == 1146 && told.put_away.is_none()));
+    }
+
+    #[test]
+    fn only_what_is_plain_is_raised_again() {
+        let of = |code, state, message: &str| signal(&error(code, state, message));
+        assert_eq!(
+            of(1062, b"23000", "it's so").unwrap(),
+            "SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'it''s so'"
+        );
+        let longest = "x".repeat(MESSAGE_MAX);
+        assert!(of(1062, b"23000", &longest).is_some());
+        for message in ["a\\b", "ä", "a\0b", "a\nb", &format!("{longest}x")] {
+            assert_eq!(of(1062, b"23000", message), None, "{message}");
+        }
+        for state in [b"00000", b"01000", b"02000", b"42'00"] {
+            assert_eq!(of(1062, state, "x"), None);
+        }
+        assert_eq!(of(0, b"23000", "x"), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the sessions of one worker share of a cluster.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use routing::PeakEwma;
+use session::{ClientTrackers, PortableState};
+use tokio::task::{AbortHandle, spawn_local};
+use upstream::{Key, Pool, ServerId};
+
+use crate::engine::connection_state::Held;
+use crate::engine::consistency::strong::ReadIndex;
+use crate::engine::consistency::vain::VainWaits;
+use crate::engine::lease;
+use crate::engine::makers::Makers;
+use crate::engine::pipeline::Pipelines;
+use crate::listener_state::{ListenerState, NumberedCluster};
+
+/// What the sessions of one worker share of a cluster.
+pub(crate) struct WorkerCluster {
+    pub(crate) pool: Rc<Pool<Held>>,
+    pub(crate) read_index: ReadIndex,
+    pub(crate) pipelines: Pipelines,
+    pub(crate) makers: Makers,
+    pub(crate) vain_waits: VainWaits,
+    /// Held by whoever asks a server whether an account may `KILL`.
+    pub(crate) kill_question: tokio::sync::Mutex<()>,
+    /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
+    answers: RefCell<HashMap<ServerId, PeakEwma>>,
+    born: Instant,
+    /// As it was at the last choice: whether answers are to be timed.
+    pub(crate) by_latency: Cell<bool>,
+    /// With what words a server has refused a write last.
+    pub(crate) refusal: RefCell<Box<str>>,
+    /// When it was said last that the primary takes no writes.
+    pub(crate) refusal_said: Cell<Option<tokio::time::Instant>>,
+    /// What sessions begin with, of which there are few: one allocation each.
+    common: RefCell<Vec<Rc<PortableState>>>,
+    common_trackers: RefCell<Vec<Rc<ClientTrackers>>>,
+    common_keys: RefCell<Vec<Rc<Key>>>,
+    housekeeping: AbortHandle,
+}
+
+/// Beginnings of sessions that are kept in common; a schema each, as a rule.
+const COMMON_MAX: usize = 64;
+
+impl WorkerCluster {
+    /// A server has answered.
+    pub(crate) fn note_answer(&self, server: ServerId, took: Duration) {
+        let now = self.now_us();
+        self.answers
+            .borrow_mut()
+            .entry(server)
+            .or_default()
+            .note(took, now);
+    }
+
+    /// How long each server is expected to take now, in microseconds; 0 where that is not known.
+    pub(crate) fn expected_us(&self, server: ServerId) -> u64 {
+        let answers = self.answers.borrow();
+        answers
+            .get(&server)
+            .map_or(0, |answers| answers.expected_us(self.now_us()))
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Has a session that has just begun share its state with others that begin so.
+    pub(crate) fn share(&self, session: &mut session::Session) {
+        let carried = in_common(&self.common, Rc::clone(session.carried()));
+        session.share_carried(&carried);
+        let trackers = in_common(&self.common_trackers, Rc::clone(session.initial_trackers()));
+        session.share_trackers(&trackers);
+    }
+
+    /// The key that others with the same use.
+    pub(crate) fn share_key(&self, key: Key) -> Rc<Key> {
+        in_common(&self.common_keys, Rc::new(key))
+    }
+}
+
+/// What was there before and is equal, or this for those who come later.
+fn in_common<T: PartialEq>(common: &RefCell<Vec<Rc<T>>>, own: Rc<T>) -> Rc<T> {
+    let mut common = common.borrow_mut();
+    if let Some(known) = common.iter().find(|known| **known == own) {
+        return Rc::clone(known);
+    }
+    if common.len() < COMMON_MAX {
+        common.push(Rc::clone(&own));
+    }
+    own
+}
+
+impl Drop for WorkerCluster {
+    fn drop(&mut self) {
+        self.housekeeping.abort();
+    }
+}
+
+/// The pools of one worker, one a cluster.
+#[derive(Default)]
+pub(crate) struct Pools {
+    by_cluster: RefCell<HashMap<u32, Rc<WorkerCluster>>>,
+}
+
+impl Pools {
+    /// That of a listener's cluster, made at its first use.
+    pub(crate) fn of(&self, listener: &ListenerState, metrics: &Arc<telemetry::Worker>) -> Rc<WorkerCluster> {
+        self.of_cluster(&(listener.cluster_serial, Arc::clone(&listener.cluster)), metrics)
+    }
+
+    /// That of any cluster, likewise.
+    pub(crate) fn of_cluster(
+        &self,
+        (serial, cluster): &NumberedCluster,
+        metrics: &Arc<telemetry::Worker>,
+    ) -> Rc<WorkerCluster> {
+        let mut by_cluster = self.by_cluster.borrow_mut();
+        let shared = by_cluster.entry(*serial).or_insert_with(|| {
+            let (metrics, of) = (Arc::clone(metrics), Arc::clone(cluster));
+            let pool = Pool::new(Arc::clone(cluster), move |opened| {
+                lease::held(&metrics, &of, opened)
+            });
+            let housekeeping = spawn_local(Rc::clone(&pool).run()).abort_handle();
+            Rc::new(WorkerCluster {
+                pool,
+                read_index: ReadIndex::default(),
+                pipelines: Pipelines::default(),
+                makers: Makers::default(),
+                vain_waits: VainWaits::default(),
+                kill_question: tokio::sync::Mutex::default(),
+                answers: RefCell::default(),
+                born: Instant::now(),
+                by_latency: Cell::new(false),
+                refusal: RefCell::default(),
+                refusal_said: Cell::new(None),
+                common: RefCell::default(),
+                common_trackers: RefCell::default(),
+                common_keys: RefCell::default(),
+                housekeeping,
+            })
+        });
+        Rc::clone(shared)
+    }
+
+    /// Forgets a cluster that is no longer in the configuration, once its last session is gone.
+    pub(crate) fn forget(&self, cluster_serial: u32) {
+        self.by_cluster.borrow_mut().remove(&cluster_serial);
+    }
+}
