@@ -13,7 +13,7 @@ use crate::source::{Source, part_of_name};
 const DATA_PLANE: [&str; 1] = ["dataplane"];
 
 /// The session's struct, in one of these.
-const SESSION: &str = "Split";
+const SESSION: &str = "ClientSession";
 
 /// What these figures began with, on 2026-11-23.
 const LINES_BEFORE: usize = 103_500;
@@ -285,25 +285,25 @@ mod tests {
 
     const STATE: &str = "\
 //! What a session holds.
-pub(crate) struct Split {
+pub(crate) struct ClientSession {
     a: u8,
     b: Map<u8, u8>,
 }
 
-impl Split {
-    fn new() -> Self { Split }
+impl ClientSession {
+    fn new() -> Self { ClientSession }
     fn read(&self) {}
     fn change(&mut self) { crate::run::run(self) }
 }
 ";
     const RUN: &str = "\
-use crate::state::Split;
-pub(crate) async fn run(split: &mut Split) {}
-fn other<'a>(one: u8, split: &'a mut super::state::Split) {}
-fn reads(split: &Split, splits: &mut Splits, mut split: Split) {}
+use crate::state::ClientSession;
+pub(crate) async fn run(split: &mut ClientSession) {}
+fn other<'a>(one: u8, split: &'a mut super::state::ClientSession) {}
+fn reads(split: &ClientSession, splits: &mut Splits, mut split: ClientSession) {}
 #[cfg(test)]
 mod tests {
-    fn test(split: &mut Split) {}
+    fn test(split: &mut ClientSession) {}
 }
 ";
 
@@ -358,13 +358,9 @@ mod tests {
 
     #[test]
     fn a_session_that_is_named_otherwise_is_told() {
-        let crates = [made_up(
-            "dataplane",
-            &[("", "struct ClientSession { a: u8 }")],
-            &[],
-        )];
+        let crates = [made_up("dataplane", &[("", "struct Another { a: u8 }")], &[])];
         let error = rows(&crates).err().unwrap().to_string();
-        assert!(error.contains("no struct Split"), "{error}");
+        assert!(error.contains("no struct ClientSession"), "{error}");
     }
 
     #[test]

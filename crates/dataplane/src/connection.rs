@@ -19,7 +19,7 @@ use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile,
 
 use crate::clock::ticks;
 use crate::control::{Control, IdleLimits, Signal, Waiting};
-use crate::engine::{self, Introduction, Split};
+use crate::engine::{self, ClientSession, Introduction};
 use crate::error::SessionError;
 use crate::extension;
 use crate::flow::Flow;
@@ -345,10 +345,10 @@ enum LogIn {
     /// What its client says is forwarded by first bytes.
     Forwarded(Box<Session>),
     /// It is read, for something asks what the session does.
-    Understood(Box<Split>),
+    Understood(Box<ClientSession>),
 }
 
-async fn serve_understood(mut session: Box<Split>, summary: &mut SessionSummary) -> SessionError {
+async fn serve_understood(mut session: Box<ClientSession>, summary: &mut SessionSummary) -> SessionError {
     let _on_server = OnServer::new(&session.streams.traffic.server);
     engine::serve_to_the_end(&mut session, summary).await
 }

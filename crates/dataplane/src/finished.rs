@@ -160,8 +160,8 @@ fn tell_all(
     observers.iter().for_each(|observer| observer.finished(&finished));
 }
 
-/// Those of queue, lease, server and relay. A command that was sent more than once waits in the queue until it
-/// is leased a connection for the last time.
+/// Those of queue, lease, server and relay. A command that was sent more than once waits in the queue until
+/// it is leased a connection for the last time.
 fn times(noted: &Noted, now: Instant) -> [Duration; 4] {
     let Some(sent) = noted.sent else {
         return [Duration::ZERO; 4];

@@ -1,4 +1,5 @@
-//! Packets over a stream, for the few that are exchanged at login and at the end. Not for the path of queries.
+//! Packets over a stream, for the few that are exchanged at login and at the end. Not for the path of
+//! queries.
 
 use std::io;
 

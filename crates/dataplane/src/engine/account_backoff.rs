@@ -3,7 +3,7 @@
 
 use upstream::{LeaseError, Role, Server, Topology};
 
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 use crate::error::SessionError;
 
 /// Access denied, with and without a password; the account is locked, on MySQL, for a while, on MariaDB.
@@ -18,20 +18,20 @@ pub(crate) fn is_refused(error: &SessionError) -> bool {
 }
 
 /// A replica has refused the session's account.
-pub(crate) fn note(split: &Split, server: &Server, error: &SessionError) {
+pub(crate) fn note(session: &ClientSession, server: &Server, error: &SessionError) {
     let SessionError::NoServer(LeaseError::Refused { packet, .. }) = error else {
         return;
     };
     if !OF_THE_ACCOUNT.contains(&packet.code) {
         return;
     }
-    let credential = &split.client.account.credential;
+    let credential = &session.client.account.credential;
     let words = String::from_utf8_lossy(&packet.message);
-    let Some(pause) = split.pool().note_denied(server, credential, &words) else {
+    let Some(pause) = session.pool().note_denied(server, credential, &words) else {
         return;
     };
     tracing::warn!(
-        cluster = split.context.listener.cluster.name(),
+        cluster = session.context.listener.cluster.name(),
         server = server.name(),
         user = &*credential.user,
         reason = &*words,
@@ -41,15 +41,17 @@ pub(crate) fn note(split: &Split, server: &Server, error: &SessionError) {
 }
 
 /// Whether this server is not asked.
-pub(crate) fn is_denied(split: &Split, server: &Server) -> bool {
-    split.pool().is_denied(server, &split.client.account.credential)
+pub(crate) fn is_denied(session: &ClientSession, server: &Server) -> bool {
+    session
+        .pool()
+        .is_denied(server, &session.client.account.credential)
 }
 
 /// Whether there are replicas that are not asked.
-pub(crate) fn are_there(split: &Split, topology: &Topology) -> bool {
+pub(crate) fn are_there(session: &ClientSession, topology: &Topology) -> bool {
     let mut replicas = topology
         .members
         .iter()
         .filter(|member| member.role == Role::Replica);
-    replicas.any(|member| is_denied(split, &member.server))
+    replicas.any(|member| is_denied(session, &member.server))
 }

@@ -8,31 +8,31 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use upstream::{ConnectFailure, Connection, LeaseError, Role, Server};
 
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused, Wait};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease;
 use crate::engine::rebuild;
 use crate::engine::server;
 use crate::engine::stall;
 use crate::engine::start;
-use crate::engine::state::{Refused, Split, Wait};
 use crate::error::SessionError;
 use crate::handshake::Patience;
 
 /// A connection to a server on which the session may begin, with its state on it.
-pub(super) async fn admit(split: &mut Split) -> Result<Connection<Held>, SessionError> {
-    let oldest_login = split.context.listener.cluster.oldest_login();
-    split.control.oldest_login.set(oldest_login);
-    let candidates = candidates(split)?;
+pub(super) async fn admit(session: &mut ClientSession) -> Result<Connection<ConnectionState>, SessionError> {
+    let oldest_login = session.context.listener.cluster.oldest_login();
+    session.control.oldest_login.set(oldest_login);
+    let candidates = candidates(session)?;
     if let [only] = &*candidates {
-        return wait_on(split, &only.server).await;
+        return wait_on(session, &only.server).await;
     }
-    let limit = split.context.listener.cluster.config().login_timeout;
+    let limit = session.context.listener.cluster.config().login_timeout;
     let mut patience = Patience::new(limit);
     let mut tried = Tried::default();
     for (at, candidate) in candidates.iter().enumerate() {
         let began = Instant::now();
         let time = patience.next(candidates.len() - at);
-        let attempt = on_server(split, &candidate.server, Wait::NotInLine);
+        let attempt = on_server(session, &candidate.server, Wait::NotInLine);
         let admitted = match time < limit {
             // The limits of a connection that is opened are for one server each.
             true => timeout(time, attempt)
@@ -47,10 +47,10 @@ pub(super) async fn admit(split: &mut Split) -> Result<Connection<Held>, Session
         patience.waited(began.elapsed());
     }
     match tried.full.first().map(Arc::clone) {
-        Some(full) => wait_on(split, &full)
+        Some(full) => wait_on(session, &full)
             .await
-            .map_err(|error| tried.in_vain(split, Some((&full, error)))),
-        None => Err(tried.in_vain(split, None)),
+            .map_err(|error| tried.in_vain(session, Some((&full, error)))),
+        None => Err(tried.in_vain(session, None)),
     }
 }
 
@@ -60,8 +60,8 @@ struct Candidate {
 }
 
 /// Servers to try the account on: the primary before those that can be read from.
-fn candidates(split: &Split) -> Result<Vec<Candidate>, SessionError> {
-    let cluster = &split.context.listener.cluster;
+fn candidates(session: &ClientSession) -> Result<Vec<Candidate>, SessionError> {
+    let cluster = &session.context.listener.cluster;
     let topology = cluster.topology();
     if let Err(servers) = topology.entrance() {
         return Err(SessionError::NoServer(LeaseError::NoServerAvailable {
@@ -88,36 +88,41 @@ fn candidates(split: &Split) -> Result<Vec<Candidate>, SessionError> {
 }
 
 /// On this server, also where it takes a wait in line.
-async fn wait_on(split: &mut Split, server: &Arc<Server>) -> Result<Connection<Held>, SessionError> {
-    match on_server(split, server, Wait::InLine).await {
+async fn wait_on(
+    session: &mut ClientSession,
+    server: &Arc<Server>,
+) -> Result<Connection<ConnectionState>, SessionError> {
+    match on_server(session, server, Wait::InLine).await {
         // To ask again is to wait in line.
-        Err(SessionError::NoServer(error)) if error.is_full() => on_server(split, server, Wait::InLine).await,
+        Err(SessionError::NoServer(error)) if error.is_full() => {
+            on_server(session, server, Wait::InLine).await
+        }
         admitted => admitted,
     }
 }
 
 async fn on_server(
-    split: &mut Split,
+    session: &mut ClientSession,
     server: &Arc<Server>,
     wait: Wait,
-) -> Result<Connection<Held>, SessionError> {
+) -> Result<Connection<ConnectionState>, SessionError> {
     // What it needs of a connection is known before one is there; what variables are on it, after.
     // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
-    let without_baseline = start::start_of(split, Rc::default());
-    split.session.change_user(without_baseline);
-    let lease = lease::bare_connection(split, server, wait);
+    let without_baseline = start::start_of(session, Rc::default());
+    session.state.change_user(without_baseline);
+    let lease = lease::bare_connection(session, server, wait);
     let connection = match wait {
         Wait::InLine => lease.await,
         Wait::NotInLine => server::unless_silent(server, lease).await,
     };
     let mut connection = connection.map_err(|Refused(error)| error)?;
-    let start = start::start_of(split, Rc::clone(&connection.state.baseline));
-    split.session.change_user(start);
-    split.session.begins(split.context.worker.now_ms());
-    let common = Rc::clone(&split.context.cluster);
-    common.share(&mut split.session);
-    stall::set(split);
-    let rebuilt = rebuild::rebuild(split, &mut connection).await;
+    let start = start::start_of(session, Rc::clone(&connection.state.baseline));
+    session.state.change_user(start);
+    session.state.begins(session.context.worker.now_ms());
+    let common = Rc::clone(&session.context.cluster);
+    common.share(&mut session.state);
+    stall::set(session);
+    let rebuilt = rebuild::rebuild(session, &mut connection).await;
     rebuilt.map_err(|Refused(error)| error)?;
     Ok(connection)
 }
@@ -177,7 +182,11 @@ impl Tried {
     }
 
     /// Why there is no server. `waited`: what came of the wait for one that was full.
-    fn in_vain(mut self, split: &Split, waited: Option<(&Arc<Server>, SessionError)>) -> SessionError {
+    fn in_vain(
+        mut self,
+        session: &ClientSession,
+        waited: Option<(&Arc<Server>, SessionError)>,
+    ) -> SessionError {
         let is_full_only = self.failures.is_empty() && self.refusals.is_empty();
         match waited {
             Some((_, SessionError::NoServer(LeaseError::QueueTimeout { cluster, waited, .. })))
@@ -185,7 +194,7 @@ impl Tried {
             {
                 return SessionError::NoServer(LeaseError::QueueTimeout {
                     cluster,
-                    server: self.names_of_full(split),
+                    server: self.names_of_full(session),
                     waited,
                 });
             }
@@ -197,7 +206,7 @@ impl Tried {
             )) if is_full_only => {
                 return SessionError::NoServer(LeaseError::QueueFull {
                     cluster,
-                    server: self.names_of_full(split),
+                    server: self.names_of_full(session),
                     queue_max,
                 });
             }
@@ -220,7 +229,7 @@ impl Tried {
             _ => {
                 self.failures.extend(self.refusals);
                 SessionError::NoServer(LeaseError::ConnectFailed {
-                    cluster: split.context.listener.cluster.name().to_owned(),
+                    cluster: session.context.listener.cluster.name().to_owned(),
                     failures: self.failures,
                 })
             }
@@ -228,8 +237,8 @@ impl Tried {
     }
 
     /// None where those are all.
-    fn names_of_full(&self, split: &Split) -> Option<String> {
-        if self.full.len() == split.context.listener.cluster.servers().len() {
+    fn names_of_full(&self, session: &ClientSession) -> Option<String> {
+        if self.full.len() == session.context.listener.cluster.servers().len() {
             return None;
         }
         let names: Vec<&str> = self.full.iter().map(|server| server.name()).collect();

@@ -9,8 +9,8 @@ use session::PinReason;
 use crate::answer::{Unasked, unasked};
 use crate::control::{Signal, Waiting};
 use crate::engine::answered::Answered;
+use crate::engine::client_session::ClientSession;
 use crate::engine::lease;
-use crate::engine::state::Split;
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
 use crate::session::{await_last_command, error_bytes, say_goodbye};
@@ -31,17 +31,17 @@ impl Traffic {
 
 /// Takes the command off what the client sent, to its last byte, without executing it. Returns its last
 /// sequence number.
-pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
+pub(crate) async fn discard(session: &mut ClientSession) -> Result<u8, SessionError> {
     loop {
-        let header = next_header(split).await?;
+        let header = next_header(session).await?;
         let mut rest = PacketHeader::LEN + header.payload_len;
         while rest > 0 {
-            let there = split.streams.up.unseen().len().min(rest);
+            let there = session.streams.up.unseen().len().min(rest);
             if there == 0 {
-                read(split).await?;
+                read(session).await?;
             }
-            split.streams.up.discard(there);
-            split.streams.traffic.add_from_client(there);
+            session.streams.up.discard(there);
+            session.streams.traffic.add_from_client(there);
             rest -= there;
         }
         if !header.is_continued() {
@@ -50,22 +50,22 @@ pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
     }
 }
 
-async fn next_header(split: &mut Split) -> Result<PacketHeader, SessionError> {
+async fn next_header(session: &mut ClientSession) -> Result<PacketHeader, SessionError> {
     loop {
-        if let Some(header) = PacketHeader::parse(split.streams.up.unseen()) {
+        if let Some(header) = PacketHeader::parse(session.streams.up.unseen()) {
             return Ok(header);
         }
-        read(split).await?;
+        read(session).await?;
     }
 }
 
-async fn read(split: &mut Split) -> Result<(), SessionError> {
-    split.control.mark(Waiting::Request);
-    let streams = &mut split.streams;
+async fn read(session: &mut ClientSession) -> Result<(), SessionError> {
+    session.control.mark(Waiting::Request);
+    let streams = &mut session.streams;
     let read = poll_fn(|cx| streams.up.poll_read(cx, &mut streams.client));
     let read = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.context.listener)),
+        signal = session.control.signalled(false) => return Err(signal_only(signal, &session.context.listener)),
         read = read => read,
     };
     match read {
@@ -80,63 +80,71 @@ fn signal_only(signal: Signal, listener: &crate::listener_state::ListenerState) 
 }
 
 /// Answers the command with an OK of our own.
-pub(crate) async fn ok(split: &mut Split) -> Result<(), SessionError> {
-    let sequence = discard(split).await?.wrapping_add(1);
+pub(crate) async fn ok(session: &mut ClientSession) -> Result<(), SessionError> {
+    let sequence = discard(session).await?.wrapping_add(1);
     let ok = OkPacket {
-        status: split.lasting_status(),
+        status: session.lasting_status(),
         ..OkPacket::default()
     };
-    say_ok(split, ok, sequence).await
+    say_ok(session, ok, sequence).await
 }
 
 /// Says an OK.
-pub(crate) async fn say_ok(split: &mut Split, ok: OkPacket, mut sequence: u8) -> Result<(), SessionError> {
+pub(crate) async fn say_ok(
+    session: &mut ClientSession,
+    ok: OkPacket,
+    mut sequence: u8,
+) -> Result<(), SessionError> {
     let mut payload = Vec::with_capacity(16);
-    ok.encode(&mut payload, split.client.capabilities);
+    ok.encode(&mut payload, session.client.capabilities);
     let mut packet = Vec::with_capacity(24);
     write_packet(&mut packet, &mut sequence, &payload);
-    say(split, &packet).await
+    say(session, &packet).await
 }
 
 /// Tells the client why its command was not executed. The session goes on, unless it is the session that has
 /// to end.
-pub(crate) async fn refuse(split: &mut Split, error: SessionError) -> Result<(), SessionError> {
+pub(crate) async fn refuse(session: &mut ClientSession, error: SessionError) -> Result<(), SessionError> {
     if error.ends_session() {
-        split.answer.error_sequence = Some(discard(split).await?.wrapping_add(1));
+        session.answer.error_sequence = Some(discard(session).await?.wrapping_add(1));
         return Err(error);
     }
-    let sequence = discard(split).await?.wrapping_add(1);
-    tell(split, sequence, error).await
+    let sequence = discard(session).await?.wrapping_add(1);
+    tell(session, sequence, error).await
 }
 
 /// Writes an error in the place of an answer.
-pub(crate) async fn tell(split: &mut Split, sequence: u8, error: SessionError) -> Result<(), SessionError> {
-    begin(split)?;
-    end_with(split, sequence, error).await
+pub(crate) async fn tell(
+    session: &mut ClientSession,
+    sequence: u8,
+    error: SessionError,
+) -> Result<(), SessionError> {
+    begin(session)?;
+    end_with(session, sequence, error).await
 }
 
 /// Writes an error as the end of an answer that has begun, or was awaited.
 pub(crate) async fn end_with(
-    split: &mut Split,
+    session: &mut ClientSession,
     sequence: u8,
     error: SessionError,
 ) -> Result<(), SessionError> {
     let Some(packet) = error.to_packet() else {
         return Err(error);
     };
-    split
+    session
         .context
         .worker
         .metrics
         .error_sent(packet.code, error.fault());
-    split.control.record.note_error(packet.code);
-    split.control.of_split.answered.set(Answered::Gateway);
-    let bytes = error_bytes(&packet, sequence, split.client.capabilities);
-    put(split, &bytes).await
+    session.control.record.note_error(packet.code);
+    session.control.of_split.answered.set(Answered::Gateway);
+    let bytes = error_bytes(&packet, sequence, session.client.capabilities);
+    put(session, &bytes).await
 }
 
-async fn write(split: &mut Split) -> Result<std::io::Result<()>, SessionError> {
-    let (streams, control) = (&mut split.streams, &split.control);
+async fn write(session: &mut ClientSession) -> Result<std::io::Result<()>, SessionError> {
+    let (streams, control) = (&mut session.streams, &session.control);
     let written = poll_fn(|cx| {
         let written = streams.down.poll_write(cx, &mut streams.client);
         if written.is_pending() {
@@ -146,64 +154,64 @@ async fn write(split: &mut Split) -> Result<std::io::Result<()>, SessionError> {
     });
     tokio::select! {
         biased;
-        signal = control.signalled(false) => Err(signal_only(signal, &split.context.listener)),
+        signal = control.signalled(false) => Err(signal_only(signal, &session.context.listener)),
         written = written => Ok(written),
     }
 }
 
 /// Writes what may go to the client of what has come from the server.
-pub(crate) async fn flush(split: &mut Split) -> Result<(), SessionError> {
-    if !split.streams.down.is_pending() {
+pub(crate) async fn flush(session: &mut ClientSession) -> Result<(), SessionError> {
+    if !session.streams.down.is_pending() {
         return Ok(());
     }
-    let written = write(split).await?;
+    let written = write(session).await?;
     written.map_err(SessionError::ClientFailed)
 }
 
 /// Tells the client why its session ends, where the protocol has a place for it.
-pub(crate) async fn farewell(split: &mut Split, error: &SessionError) {
-    let (capabilities, control) = (split.client.capabilities, &split.control);
+pub(crate) async fn farewell(session: &mut ClientSession, error: &SessionError) {
+    let (capabilities, control) = (session.client.capabilities, &session.control);
     let must_end_now = matches!(control.due(false), Some(Signal::DrainNow | Signal::ShutdownNow));
-    if split.answer.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
-        split.answer.error_sequence = await_last_command(&mut split.streams).await;
+    if session.answer.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
+        session.answer.error_sequence = await_last_command(&mut session.streams).await;
     }
     let mut last = Vec::new();
-    if let (Some(packet), Some(sequence)) = (error.to_packet(), split.answer.error_sequence) {
-        split
+    if let (Some(packet), Some(sequence)) = (error.to_packet(), session.answer.error_sequence) {
+        session
             .context
             .worker
             .metrics
             .error_sent(packet.code, error.fault());
         last = error_bytes(&packet, sequence, capabilities);
     }
-    say_goodbye(&mut split.streams, &last).await;
+    say_goodbye(&mut session.streams, &last).await;
 }
 
 /// Writes packets of our own to the client, as an answer.
-pub(crate) async fn say(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
-    begin(split)?;
-    put(split, packets).await
+pub(crate) async fn say(session: &mut ClientSession, packets: &[u8]) -> Result<(), SessionError> {
+    begin(session)?;
+    put(session, packets).await
 }
 
-fn begin(split: &mut Split) -> Result<(), SessionError> {
-    let begun = split.streams.client.begin_command();
+fn begin(session: &mut ClientSession) -> Result<(), SessionError> {
+    let begun = session.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)
 }
 
-async fn put(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
-    split.streams.down.say(packets);
-    let written = write(split).await?;
-    split.streams.traffic.add_to_client(packets.len());
+async fn put(session: &mut ClientSession, packets: &[u8]) -> Result<(), SessionError> {
+    session.streams.down.say(packets);
+    let written = write(session).await?;
+    session.streams.traffic.add_to_client(packets.len());
     written.map_err(SessionError::ClientFailed)
 }
 
 /// Writes what was said to the command before and is still on its way.
-pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<(), SessionError>> {
-    let streams = &mut split.streams;
+pub(crate) fn poll_rest(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result<(), SessionError>> {
+    let streams = &mut session.streams;
     let written = streams.down.poll_write(cx, &mut streams.client);
-    match split.control.due(false) {
+    match session.control.due(false) {
         Some(signal) if written.is_pending() => {
-            Poll::Ready(Err(signal_only(signal, &split.context.listener)))
+            Poll::Ready(Err(signal_only(signal, &session.context.listener)))
         }
         _ => written.map_err(SessionError::ClientFailed),
     }
@@ -211,13 +219,13 @@ pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<
 
 /// Between two commands of a session that holds a connection its server has nothing to say but why it ends
 /// it. The session has lost what was on the connection, so it ends, too.
-pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<SessionError> {
+pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<SessionError> {
     loop {
-        let streams = &mut split.streams;
+        let streams = &mut session.streams;
         match unasked(streams.down.unseen()) {
             Unasked::Error(len) => {
                 streams.down.approve(len);
-                split.answer.error_sequence = None;
+                session.answer.error_sequence = None;
                 break;
             }
             Unasked::Nonsense => {
@@ -235,23 +243,23 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<S
         }
     }
     // What a session holds only for the sake of a question that it may ask next is no reason to end it.
-    let holds_only_answers = split
-        .session
+    let holds_only_answers = session
+        .state
         .pins()
         .iter()
         .all(|pin| matches!(pin.reason, PinReason::Diagnostics | PinReason::FoundRows));
-    if holds_only_answers && !split.binding.is_for_good() {
-        lease::abandon(split);
+    if holds_only_answers && !session.binding.is_for_good() {
+        lease::abandon(session);
         cx.waker().wake_by_ref();
         return Poll::Pending;
     }
-    let during = if split.is_free() {
+    let during = if session.is_free() {
         During::Idle
     } else {
         During::Transaction
     };
     Poll::Ready(SessionError::ServerGone {
-        server: split.server_name().to_owned(),
+        server: session.server_name().to_owned(),
         during,
     })
 }

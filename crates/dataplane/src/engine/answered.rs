@@ -2,8 +2,8 @@
 //!
 //! Noted with each statement, in a few bytes; put into words when it is asked for.
 
+use crate::engine::client_session::ClientSession;
 use crate::engine::series::{AT_PRIMARY, AtPrimary};
-use crate::engine::state::Split;
 
 /// The columns of the answer.
 pub(crate) const COLUMNS: [&str; 4] = ["server", "address", "role", "why"];
@@ -28,29 +28,29 @@ pub(crate) enum Why {
     /// It went where statements of its kind go.
     Usual,
     /// The session was bound to the connection.
-    Held,
+    ConnectionState,
     /// A read that could have gone to a replica.
     AtPrimary(AtPrimary),
 }
 
 /// A statement is about to be sent over the connection that is leased.
-pub(crate) fn note_sent(split: &Split) {
-    let why = match split.control.of_split.at_primary.take() {
+pub(crate) fn note_sent(session: &ClientSession) {
+    let why = match session.control.of_split.at_primary.take() {
         Some(why) => Why::AtPrimary(why),
-        None if split.statement.was_pinned => Why::Held,
+        None if session.statement.was_pinned => Why::ConnectionState,
         None => Why::Usual,
     };
-    if let Some(leased) = &split.lease {
+    if let Some(leased) = &session.lease {
         let is_primary = leased.is_primary;
         let answered = Answered::Server { is_primary, why };
-        split.control.of_split.answered.set(answered);
+        session.control.of_split.answered.set(answered);
     }
 }
 
 /// The row of the answer; none before the first statement.
-pub(crate) fn rows(split: &Split) -> Vec<Vec<String>> {
+pub(crate) fn rows(session: &ClientSession) -> Vec<Vec<String>> {
     let row = |parts: [&str; 4]| vec![parts.map(str::to_owned).to_vec()];
-    match (split.control.of_split.answered.get(), &split.last.server) {
+    match (session.control.of_split.answered.get(), &session.last.server) {
         (Answered::Server { is_primary, why }, Some(server)) => {
             let role = if is_primary { "primary" } else { "replica" };
             row([server.name(), &server.address().to_string(), role, label(why)])
@@ -64,7 +64,7 @@ pub(crate) fn rows(split: &Split) -> Vec<Vec<String>> {
 fn label(why: Why) -> &'static str {
     match why {
         Why::Usual => "",
-        Why::Held => "held",
+        Why::ConnectionState => "held",
         Why::AtPrimary(why) => {
             let known = AT_PRIMARY.iter().find(|(known, _)| *known == why);
             known.map_or("", |(_, label)| label)

@@ -12,7 +12,7 @@ use sql_class::{Class, Effects, Facts};
 use upstream::{Server, ServerId, Topology};
 
 use crate::engine::choose;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 use crate::engine::target::Target;
 use crate::engine::{command, rules};
 use crate::session::CommandHead;
@@ -21,40 +21,44 @@ use crate::session::CommandHead;
 const CARRIED: Effects = Effects::CHANGES_DATABASE.with(Effects::SETS_AUTOCOMMIT);
 
 /// Where such a COM_QUERY goes; `None` for any other.
-pub(crate) fn target(split: &Split, head: CommandHead, facts: &Facts) -> Option<Target> {
+pub(crate) fn target(session: &ClientSession, head: CommandHead, facts: &Facts) -> Option<Target> {
     let is_plain = facts.class == Class::Session
         && CARRIED.contains(facts.effects)
         && facts.statements == 1
         && facts.hint.is_none();
-    let goes = is_plain && may_go(split) && {
+    let goes = is_plain && may_go(session) && {
         let text =
-            command::text(command::payload(split, head), split.client.capabilities).unwrap_or_default();
+            command::text(command::payload(session, head), session.client.capabilities).unwrap_or_default();
         // What is no value of its own is what the server has that is asked.
         facts.effects.contains(Effects::CHANGES_DATABASE)
-            || sql_class::assigns_given_values(text, split.session.syntax())
+            || sql_class::assigns_given_values(text, session.state.syntax())
     };
     goes.then_some(Target::Anywhere)
 }
 
 /// The same for a command that is no statement.
-pub(crate) fn target_of_command(split: &Split, head: CommandHead) -> Option<Target> {
-    (head.command == Command::INIT_DB && may_go(split)).then_some(Target::Anywhere)
+pub(crate) fn target_of_command(session: &ClientSession, head: CommandHead) -> Option<Target> {
+    (head.command == Command::INIT_DB && may_go(session)).then_some(Target::Anywhere)
 }
 
 /// Once a replica has refused it the primary is asked.
-fn may_go(split: &Split) -> bool {
-    split.lease.is_none()
-        && split.statement.attempts.refusals == 0
-        && !split.binding.is_for_good()
-        && split.client.account.user.config.pooling == config::Pooling::Transaction
-        && !rules::routes(split)
+fn may_go(session: &ClientSession) -> bool {
+    session.lease.is_none()
+        && session.statement.attempts.refusals == 0
+        && !session.binding.is_for_good()
+        && session.client.account.user.config.pooling == config::Pooling::Transaction
+        && !rules::routes(session)
 }
 
 /// The server that can have it at once, and whether that is the primary; `None` where the primary is to be
 /// waited for.
-pub(crate) fn at_hand(split: &Split, topology: &Topology, tried: &[ServerId]) -> Option<(Arc<Server>, bool)> {
-    let has_room = |server: &Server| split.pool().idle_and_busy(server.id()).0 > 0 || !server.is_full();
-    let primary = split.writer(topology).map(|writer| &writer.server);
+pub(crate) fn at_hand(
+    session: &ClientSession,
+    topology: &Topology,
+    tried: &[ServerId],
+) -> Option<(Arc<Server>, bool)> {
+    let has_room = |server: &Server| session.pool().idle_and_busy(server.id()).0 > 0 || !server.is_full();
+    let primary = session.writer(topology).map(|writer| &writer.server);
     let is_ready = |server: &&Arc<Server>| {
         topology.refuse_writes.is_none()
             && server.takes_statements()
@@ -65,23 +69,23 @@ pub(crate) fn at_hand(split: &Split, topology: &Topology, tried: &[ServerId]) ->
     if let Some(primary) = primary.filter(is_ready) {
         return Some((Arc::clone(primary), true));
     }
-    let replica = choose::replica(split, topology, tried, None, |_| true, false)?;
-    let is_primary = split.is_writer(topology, &replica);
+    let replica = choose::replica(session, topology, tried, None, |_| true, false)?;
+    let is_primary = session.is_writer(topology, &replica);
     has_room(&replica).then_some((replica, is_primary))
 }
 
 /// Whether the command under way, which is kept to be sent again, could be executed elsewhere if its server
 /// stood still. `on_primary`: where it is. From there a read has nowhere to go for certain.
-pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
-    let has_place = || match (&split.lease, split.control.of_split.asks_primary.get()) {
+pub(crate) fn can_move(session: &ClientSession, on_primary: bool) -> bool {
+    let has_place = || match (&session.lease, session.control.of_split.asks_primary.get()) {
         (Some(leased), true) => {
             let tried = [leased.connection.server.id()];
-            at_hand(split, &split.pool().topology(), &tried).is_some()
+            at_hand(session, &session.pool().topology(), &tried).is_some()
         }
         _ => false,
     };
-    split.statement.leaves_nothing
-        && split.statement.attempts.lost_on.is_none()
-        && rules::sends_again(split)
+    session.statement.leaves_nothing
+        && session.statement.attempts.lost_on.is_none()
+        && rules::sends_again(session)
         && (!on_primary || has_place())
 }

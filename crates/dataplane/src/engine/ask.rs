@@ -1,5 +1,5 @@
-//! Commands of the gateway's own on a session's connection: [`upstream::conversation`], and what is said of one
-//! that came to nothing.
+//! Commands of the gateway's own on a session's connection: [`upstream::conversation`], and what is said of
+//! one that came to nothing.
 
 use std::io::{self, ErrorKind};
 

@@ -4,52 +4,52 @@ use mysql_wire::Command;
 use session::{Pin, PinReason, Request};
 use sql_class::{Class, Effects, Facts};
 
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 use crate::engine::{command, lease, rules};
 use crate::session::CommandHead;
 
 /// Nothing has to be so on the connection before the statement.
-pub(crate) fn needs_no_priming(split: &Split, facts: &Facts) -> bool {
+pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {
     let is_plain = facts.effects == Effects::NONE && facts.class != Class::Unknown;
     let several = facts.statements > 1 && facts.class >= Class::Write;
-    let one_more = facts.class == Class::Write && split.session.has_many_insert_ids();
+    let one_more = facts.class == Class::Write && session.state.has_many_insert_ids();
     is_plain && !several && !one_more
 }
 
 /// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be
 /// asked (`last::learn_insert_id`) first.
 pub(crate) fn let_go(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Option<&Facts>,
     prepared: Option<(u32, u64)>,
 ) -> bool {
-    if split.lease.is_none() || split.binding.is_for_good() || !split.session.is_pinned() {
+    if session.lease.is_none() || session.binding.is_for_good() || !session.state.is_pinned() {
         return false;
     }
-    let needs = with_statement(split, head, facts, prepared, |session, statement| {
+    let needs = with_statement(session, head, facts, prepared, |session, statement| {
         session.needs_its_connection(statement)
     });
-    let is_to_be_asked = !needs && !split.session.knows_last_insert_id();
-    let leaves = needs && lease::may_leave_replica(split);
-    let leaves = leaves && facts.is_some_and(|facts| rules::binds_for_long(split, facts));
-    let is_to_be_asked = is_to_be_asked || leaves && has_count_alone(split);
+    let is_to_be_asked = !needs && !session.state.knows_last_insert_id();
+    let leaves = needs && lease::may_leave_replica(session);
+    let leaves = leaves && facts.is_some_and(|facts| rules::binds_for_long(session, facts));
+    let is_to_be_asked = is_to_be_asked || leaves && has_count_alone(session);
     if !is_to_be_asked && (!needs || leaves) {
-        lease::give_back(split);
+        lease::give_back(session);
     }
     is_to_be_asked
 }
 
 /// The connection alone can say how many rows the session's last statement has found.
-pub(crate) fn has_count_alone(split: &Split) -> bool {
+pub(crate) fn has_count_alone(session: &ClientSession) -> bool {
     let has_counted = |pin: &Pin| pin.reason == PinReason::FoundRows;
-    split.session.pins().iter().any(has_counted) && split.session.found_rows().is_none()
+    session.state.pins().iter().any(has_counted) && session.state.found_rows().is_none()
 }
 
 /// Tells the session what is about to be sent.
-pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>) {
-    split.statement.may_load_file = facts.is_some_and(|facts| command::may_load_file(split, facts));
-    with_statement(split, head, facts, None, |session, statement| {
+pub(crate) fn begin(session: &mut ClientSession, head: CommandHead, facts: Option<&Facts>) {
+    session.statement.may_load_file = facts.is_some_and(|facts| command::may_load_file(session, facts));
+    with_statement(session, head, facts, None, |session, statement| {
         session.begin(statement)
     });
 }
@@ -57,18 +57,18 @@ pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>)
 /// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement
 /// that it executes.
 pub(crate) fn with_statement<T>(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Option<&Facts>,
     prepared: Option<(u32, u64)>,
     tell: impl FnOnce(&mut session::Session, &Request<'_>) -> T,
 ) -> T {
-    let overlooked = facts.and_then(|facts| rules::overlooked(split, facts));
+    let overlooked = facts.and_then(|facts| rules::overlooked(session, facts));
     let facts = overlooked.as_ref().or(facts);
-    let syntax = split.session.syntax();
-    let payload = command::payload_of(&split.streams.up, head);
+    let syntax = session.state.syntax();
+    let payload = command::payload_of(&session.streams.up, head);
     let text = match head.command {
-        Command::QUERY => command::text(payload, split.client.capabilities).unwrap_or_default(),
+        Command::QUERY => command::text(payload, session.client.capabilities).unwrap_or_default(),
         _ => &[],
     };
     let (argument, digest) = prepared.unwrap_or_else(|| {
@@ -93,7 +93,7 @@ pub(crate) fn with_statement<T>(
         argument,
         digest,
         text,
-        now_ms: split.context.worker.now_ms(),
+        now_ms: session.context.worker.now_ms(),
     };
-    tell(&mut split.session, &statement)
+    tell(&mut session.state, &statement)
 }

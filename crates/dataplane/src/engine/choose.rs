@@ -11,14 +11,14 @@ use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Member, Role, Server, ServerId, Topology};
 
 use crate::engine::account_backoff;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 use crate::engine::target::{PRIMARY_ONLY, Target};
 use crate::engine::{command, lookup, rules, transaction};
 use crate::session::CommandHead;
 
 /// Whether something of a read keeps it from a replica.
-pub(crate) fn keeps_from_replicas(split: &Split, effects: Effects) -> bool {
-    let trusted = match split.session.trusts_functions() {
+pub(crate) fn keeps_from_replicas(session: &ClientSession, effects: Effects) -> bool {
+    let trusted = match session.state.trusts_functions() {
         true => Effects::UNKNOWN_FUNCTION,
         false => Effects::NONE,
     };
@@ -26,42 +26,42 @@ pub(crate) fn keeps_from_replicas(split: &Split, effects: Effects) -> bool {
 }
 
 /// Where a statement goes that is not bound to the connection the session holds.
-pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
-    if split.binding.is_own() {
+pub(crate) fn target(session: &ClientSession, facts: &Facts) -> Target {
+    if session.binding.is_own() {
         return Target::Held;
     }
-    if transaction::is_on_replica(split) {
-        return transaction::target(split, facts);
+    if transaction::is_on_replica(session) {
+        return transaction::target(session, facts);
     }
-    if lookup::learns(split) {
+    if lookup::learns(session) {
         return Target::Primary { for_writing: false };
     }
-    if let Some(target) = rules::route(split, facts) {
+    if let Some(target) = rules::route(session, facts) {
         return target;
     }
     let primary = Target::Primary {
         for_writing: !matches!(facts.class, Class::Read | Class::Session | Class::Transaction),
     };
-    let may_leave = !keeps_from_replicas(split, facts.effects)
-        && split.client.account.user.config.pooling == config::Pooling::Transaction;
+    let may_leave = !keeps_from_replicas(session, facts.effects)
+        && session.client.account.user.config.pooling == config::Pooling::Transaction;
     match (&facts.hint, facts.class) {
         (Some(Hint::Server(name)), _) => return Target::Named(name.clone()),
         (Some(Hint::Primary), _) => return primary,
         // The word of whoever wrote the statement stands for what cannot be known of a function, not for a
         // write.
-        (Some(Hint::Replica), Class::Read) if !rules::binds_read(split, facts) => return Target::Replica,
+        (Some(Hint::Replica), Class::Read) if !rules::binds_read(session, facts) => return Target::Replica,
         _ => {}
     }
     match facts.class {
-        Class::Read if may_leave && reads_stand_alone(split) => Target::Replica,
+        Class::Read if may_leave && reads_stand_alone(session) => Target::Replica,
         Class::BeginReadOnly if may_leave => Target::Replica,
         _ => primary,
     }
 }
 
 /// Outside a transaction, and beginning none.
-fn reads_stand_alone(split: &Split) -> bool {
-    !split.session.in_transaction() && split.session.autocommit()
+fn reads_stand_alone(session: &ClientSession) -> bool {
+    !session.state.in_transaction() && session.state.autocommit()
 }
 
 impl Target {
@@ -77,17 +77,17 @@ impl Target {
 /// The best server for a read; `None` where none can take it. `covers`: whether a server has what the read
 /// must see.
 pub(crate) fn replica(
-    split: &Split,
+    session: &ClientSession,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
     covers: impl Fn(&Server) -> bool,
     last_resort: bool,
 ) -> Option<Arc<Server>> {
-    let policy = policy(split, group, last_resort);
+    let policy = policy(session, group, last_resort);
     let with_primary = policy.primary_reads || policy.last_resort;
-    let candidates = candidates(split, topology, tried, group, covers, with_primary);
-    let place = routing::choose_replica(&candidates, &policy, draw(split))?;
+    let candidates = candidates(session, topology, tried, group, covers, with_primary);
+    let place = routing::choose_replica(&candidates, &policy, draw(session))?;
     topology
         .members
         .get(place)
@@ -96,13 +96,13 @@ pub(crate) fn replica(
 
 /// The replica on which to wait for what the read must see.
 pub(crate) fn replica_to_wait_for(
-    split: &Split,
+    session: &ClientSession,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
 ) -> Option<Arc<Server>> {
-    let candidates = candidates(split, topology, tried, group, |_| false, false);
-    let place = routing::choose_to_wait_for(&candidates, &policy(split, group, false), draw(split))?;
+    let candidates = candidates(session, topology, tried, group, |_| false, false);
+    let place = routing::choose_to_wait_for(&candidates, &policy(session, group, false), draw(session))?;
     topology
         .members
         .get(place)
@@ -111,22 +111,22 @@ pub(crate) fn replica_to_wait_for(
 
 /// What became of each member in a choice like that of [`replica`].
 pub(crate) fn explain(
-    split: &Split,
+    session: &ClientSession,
     topology: &Topology,
     group: Option<&str>,
     covers: impl Fn(&Server) -> bool,
 ) -> Vec<Explanation> {
-    let candidates = candidates(split, topology, &[], group, covers, true);
-    let policy = policy(split, group, true);
-    routing::explain_replica(&candidates, &policy, draw(split))
+    let candidates = candidates(session, topology, &[], group, covers, true);
+    let policy = policy(session, group, true);
+    routing::explain_replica(&candidates, &policy, draw(session))
 }
 
-fn draw(split: &Split) -> Draw {
-    split.context.worker.draw(split.control.id)
+fn draw(session: &ClientSession) -> Draw {
+    session.context.worker.draw(session.control.id)
 }
 
-fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
-    let config = split.pool().config();
+fn policy(session: &ClientSession, group: Option<&str>, last_resort: bool) -> ReadPolicy {
+    let config = session.pool().config();
     ReadPolicy {
         balance: config.read_balance,
         max_lag: config.max_lag,
@@ -143,23 +143,23 @@ fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
 /// The members as `routing` sees them. `with_primary`: it may be the one. A cluster with more than a few
 /// takes an allocation.
 fn candidates(
-    split: &Split,
+    session: &ClientSession,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
     covers: impl Fn(&Server) -> bool,
     with_primary: bool,
 ) -> SmallVec<[ReadCandidate; 6]> {
-    let config = split.pool().config();
+    let config = session.pool().config();
     let groups = Groups::new(&config.groups);
     let has_zones = topology.members.iter().any(|member| member.zone.is_some());
-    let zone = has_zones.then(|| split.context.worker.zone()).flatten();
+    let zone = has_zones.then(|| session.context.worker.zone()).flatten();
     let zone = zone.as_ref().map(|zone| zone.as_str());
     let by_latency = config.read_balance == config::ReadBalance::Latency;
-    split.context.cluster.by_latency.set(by_latency);
-    let own = split.writer(topology).map(|writer| writer.server.id());
+    session.context.cluster.by_latency.set(by_latency);
+    let own = session.writer(topology).map(|writer| writer.server.id());
     let has_all =
-        |server: &Server| own == Some(server.id()) && split.has_own_writes(server) || covers(server);
+        |server: &Server| own == Some(server.id()) && session.has_own_writes(server) || covers(server);
     let of = |(at, member): (usize, &Member)| {
         let is_writer = topology.writers.contains(&at);
         if is_writer && !with_primary {
@@ -169,7 +169,7 @@ fn candidates(
             };
         }
         let server = &member.server;
-        let (idle, busy) = split.pool().idle_and_busy(server.id());
+        let (idle, busy) = session.pool().idle_and_busy(server.id());
         let role = match member.role {
             Role::Primary => ReadRole::Primary,
             Role::Replica if is_writer => ReadRole::Primary,
@@ -181,7 +181,7 @@ fn candidates(
             // Another one that takes writes has not everything, as the only one would.
             available: server.takes_statements()
                 && !server.is_silent()
-                && (group.is_some() || !server.has_no_room() && !account_backoff::is_denied(split, server))
+                && (group.is_some() || !server.has_no_room() && !account_backoff::is_denied(session, server))
                 && !tried.contains(&server.id())
                 && (!is_writer || has_all(server)),
             full: idle == 0 && server.is_full(),
@@ -195,7 +195,7 @@ fn candidates(
             // Where all are full, the shortest line.
             outstanding: busy.saturating_add(server.waiting()),
             latency_us: if by_latency {
-                split.context.cluster.expected_us(server.id())
+                session.context.cluster.expected_us(server.id())
             } else {
                 0
             },
@@ -212,14 +212,14 @@ fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {
 /// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk,
 /// stays where it is: it would be left behind by a transaction that moves, and a session that is bound to a
 /// replica by it could not write.
-pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Facts) -> Target {
-    let target = target(split, facts);
+pub(crate) fn target_of_execution(session: &ClientSession, head: CommandHead, facts: &Facts) -> Target {
+    let target = target(session, facts);
     if !matches!(target, Target::Held | Target::Replica) {
         return target;
     }
     let leaves_nothing =
-        head.command == Command::STMT_EXECUTE && !asks_for_cursor(command::payload(split, head));
-    let is_asked_for = facts.hint == Some(Hint::Replica) || rules::routes(split);
+        head.command == Command::STMT_EXECUTE && !asks_for_cursor(command::payload(session, head));
+    let is_asked_for = facts.hint == Some(Hint::Replica) || rules::routes(session);
     match target {
         Target::Held if !leaves_nothing => Target::Primary { for_writing: true },
         Target::Replica if !leaves_nothing && !is_asked_for => Target::Primary { for_writing: false },

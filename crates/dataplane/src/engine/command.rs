@@ -12,7 +12,7 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::classify::{Kill, Need, classify};
 use crate::control::Waiting;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 use crate::engine::{answer, lease, lookup, text};
 use crate::error::SessionError;
 use crate::flow::Flow;
@@ -23,49 +23,52 @@ use crate::session::CommandHead;
 const HEAD_OF_EXECUTION: usize = 256 * 1024;
 
 /// The session waits for its next command from here on.
-pub(crate) fn begin_to_wait(split: &mut Split) {
-    split.control.mark(Waiting::Client);
-    split.control.shown.state(split.session.carried());
-    split.answer.error_sequence = Some(0);
-    lookup::next_command(split);
-    split.prepared.forget_long_texts();
+pub(crate) fn begin_to_wait(session: &mut ClientSession) {
+    session.control.mark(Waiting::Client);
+    session.control.shown.state(session.state.carried());
+    session.answer.error_sequence = Some(0);
+    lookup::next_command(session);
+    session.prepared.forget_long_texts();
 }
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
 /// sent. What comes in the meantime for the session (a drain, a kill) ends it here. `None` where nothing has
 /// come for a while, of a client whose session may do without its connection.
-pub(crate) async fn accept(split: &mut Split) -> Result<Option<CommandHead>, SessionError> {
-    poll_fn(|cx| poll_accept(cx, split)).await
+pub(crate) async fn accept(session: &mut ClientSession) -> Result<Option<CommandHead>, SessionError> {
+    poll_fn(|cx| poll_accept(cx, session)).await
 }
 
 /// See [`accept`].
-fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<CommandHead>, SessionError>> {
+fn poll_accept(
+    cx: &mut Context<'_>,
+    session: &mut ClientSession,
+) -> Poll<Result<Option<CommandHead>, SessionError>> {
     loop {
-        if split.streams.down.is_pending() {
-            ready!(answer::poll_rest(cx, split))?;
+        if session.streams.down.is_pending() {
+            ready!(answer::poll_rest(cx, session))?;
         }
-        if let Some(signal) = split.control.due(split.is_free()) {
-            return Poll::Ready(Err(split.signalled(signal)));
+        if let Some(signal) = session.control.due(session.is_free()) {
+            return Poll::Ready(Err(session.signalled(signal)));
         }
-        if split.lease.is_some() && !split.streams.down.is_empty() {
-            return answer::poll_last_words(cx, split).map(Err);
+        if session.lease.is_some() && !session.streams.down.is_empty() {
+            return answer::poll_last_words(cx, session).map(Err);
         }
-        if split.binding.is_own() && split.lease.is_none() {
-            return Poll::Ready(Err(lease::lost_with_its_server(split.server_name())));
+        if session.binding.is_own() && session.lease.is_none() {
+            return Poll::Ready(Err(lease::lost_with_its_server(session.server_name())));
         }
-        make_room(split);
-        if let Some(head) = whole(split) {
-            split.control.mark_if_new(Waiting::Client);
+        make_room(session);
+        if let Some(head) = whole(session) {
+            session.control.mark_if_new(Waiting::Client);
             return Poll::Ready(Ok(Some(head)));
         }
-        match lookup::poll_read(cx, split) {
+        match lookup::poll_read(cx, session) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
-            Poll::Ready(Ok(_)) if whole(split).is_none() => split.control.mark(Waiting::Request),
+            Poll::Ready(Ok(_)) if whole(session).is_none() => session.control.mark(Waiting::Request),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
-            Poll::Pending if split.control.is_to_leave() => return Poll::Ready(Ok(None)),
+            Poll::Pending if session.control.is_to_leave() => return Poll::Ready(Ok(None)),
             // A session that holds a connection hears when the server ends it.
-            Poll::Pending if split.lease.is_some() => return answer::poll_last_words(cx, split).map(Err),
+            Poll::Pending if session.lease.is_some() => return answer::poll_last_words(cx, session).map(Err),
             Poll::Pending => return Poll::Pending,
         }
     }
@@ -73,11 +76,11 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<Co
 
 /// Lets the buffer grow that is full of a command which has to be there whole, or its beginning.
 #[inline]
-fn make_room(split: &mut Split) {
-    if split.streams.up.is_full()
-        && let Some(header) = PacketHeader::parse(split.streams.up.unseen())
+fn make_room(session: &mut ClientSession) {
+    if session.streams.up.is_full()
+        && let Some(header) = PacketHeader::parse(session.streams.up.unseen())
     {
-        let command = split.streams.up.unseen().get(PacketHeader::LEN).copied();
+        let command = session.streams.up.unseen().get(PacketHeader::LEN).copied();
         let wanted = match command.map(Command) {
             Some(Command::QUERY | Command::STMT_PREPARE) => header.payload_len,
             Some(Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE) => {
@@ -85,36 +88,36 @@ fn make_room(split: &mut Split) {
             }
             _ => 0,
         };
-        grow(split, header.payload_len, wanted);
+        grow(session, header.payload_len, wanted);
     }
 }
 
 /// False where no more than there is will be read of the command of this length.
-fn grow(split: &mut Split, payload_len: usize, wanted: usize) -> bool {
+fn grow(session: &mut ClientSession, payload_len: usize, wanted: usize) -> bool {
     // The packets of a longer one have heads between them.
     let is_one_packet = payload_len < PacketHeader::MAX_PAYLOAD;
     let wanted = PacketHeader::LEN + wanted;
-    is_one_packet && split.streams.up.unseen().len() < wanted && split.streams.up.grow(wanted)
+    is_one_packet && session.streams.up.unseen().len() < wanted && session.streams.up.grow(wanted)
 }
 
 /// Reads the rest of a command that is there in part only. False where that is too long.
-pub(crate) async fn read_whole(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
+pub(crate) async fn read_whole(session: &mut ClientSession, head: CommandHead) -> Result<bool, SessionError> {
     poll_fn(|cx| {
         loop {
-            if split.streams.up.unseen().len() >= PacketHeader::LEN + head.payload_len {
+            if session.streams.up.unseen().len() >= PacketHeader::LEN + head.payload_len {
                 return Poll::Ready(Ok(true));
             }
-            if let Some(signal) = split.control.due(false) {
-                return Poll::Ready(Err(split.signalled(signal)));
+            if let Some(signal) = session.control.due(false) {
+                return Poll::Ready(Err(session.signalled(signal)));
             }
-            if split.streams.up.is_full() && !grow(split, head.payload_len, head.payload_len) {
+            if session.streams.up.is_full() && !grow(session, head.payload_len, head.payload_len) {
                 return Poll::Ready(Ok(false));
             }
-            split.control.mark_if_new(Waiting::Request);
-            let streams = &mut split.streams;
+            session.control.mark_if_new(Waiting::Request);
+            let streams = &mut session.streams;
             match ready!(streams.up.poll_read(cx, &mut streams.client)) {
                 Ok(0) => return Poll::Ready(Err(SessionError::ClientGone)),
-                Ok(_) => split.control.mark(Waiting::Request),
+                Ok(_) => session.control.mark(Waiting::Request),
                 Err(error) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
             }
         }
@@ -123,10 +126,10 @@ pub(crate) async fn read_whole(split: &mut Split, head: CommandHead) -> Result<b
 }
 
 /// The head of the command that was read, once it is there as far as it fits.
-fn whole(split: &Split) -> Option<CommandHead> {
-    let bytes = split.streams.up.unseen();
+fn whole(session: &ClientSession) -> Option<CommandHead> {
+    let bytes = session.streams.up.unseen();
     let header = PacketHeader::parse(bytes)?;
-    if bytes.len() < PacketHeader::LEN + header.payload_len && !split.streams.up.is_full() {
+    if bytes.len() < PacketHeader::LEN + header.payload_len && !session.streams.up.is_full() {
         return None;
     }
     let command = bytes
@@ -140,17 +143,17 @@ fn whole(split: &Split) -> Option<CommandHead> {
 }
 
 /// Whether the statement may load a file of the client's, who has said that it sends some.
-pub(crate) fn may_load_file(split: &Split, facts: &Facts) -> bool {
+pub(crate) fn may_load_file(session: &ClientSession, facts: &Facts) -> bool {
     let may = Effects::LOADS_DATA
         .with(Effects::TEXT_PREPARE)
         .with(Effects::INCOMPLETE);
-    split.client.capabilities.contains(Capabilities::LOCAL_FILES)
+    session.client.capabilities.contains(Capabilities::LOCAL_FILES)
         && (facts.effects.intersects(may) || facts.class == Class::Unknown)
 }
 
 /// The payload of the command at the head of what the client sent, as far as it was read.
-pub(crate) fn payload(split: &Split, head: CommandHead) -> &[u8] {
-    payload_of(&split.streams.up, head)
+pub(crate) fn payload(session: &ClientSession, head: CommandHead) -> &[u8] {
+    payload_of(&session.streams.up, head)
 }
 
 /// The same, for those who hold other parts of the session.
@@ -174,9 +177,14 @@ pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> 
 }
 
 /// A `KILL` of a single statement, whose id may have to be changed.
-pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
-    let payload = payload(split, head);
-    match classify(head.command, payload, head.payload_len, split.client.capabilities) {
+pub(crate) fn kill(session: &ClientSession, head: CommandHead) -> Option<Kill> {
+    let payload = payload(session, head);
+    match classify(
+        head.command,
+        payload,
+        head.payload_len,
+        session.client.capabilities,
+    ) {
         Need::Kill(kill) => Some(kill),
         _ => None,
     }
@@ -184,13 +192,13 @@ pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
 
 /// Whether the command at hand means the same in any schema: it goes to another one, or makes or drops one by
 /// name.
-pub(crate) fn needs_no_schema(split: &Split) -> bool {
-    let Some(head) = whole(split) else { return false };
+pub(crate) fn needs_no_schema(session: &ClientSession) -> bool {
+    let Some(head) = whole(session) else { return false };
     match head.command {
         Command::INIT_DB => true,
         Command::QUERY => {
-            let facts = facts(split, head);
-            let text = text(payload(split, head), split.client.capabilities).unwrap_or_default();
+            let facts = facts(session, head);
+            let text = text(payload(session, head), session.client.capabilities).unwrap_or_default();
             facts.statements == 1
                 && (facts.effects == Effects::CHANGES_DATABASE
                     || facts.class == Class::Ddl
@@ -217,9 +225,9 @@ fn names_schema(text: &[u8]) -> bool {
 }
 
 /// In a schema about the server a table is that without saying so, and may have what belongs to the session.
-pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
+pub(crate) fn note_schema(session: &ClientSession, text: &[u8], facts: &mut Facts) {
     const OF_TABLES: Effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);
-    let schema = split.session.carried().schema();
+    let schema = session.state.carried().schema();
     if schema.is_some_and(sql_class::is_about_server)
         && [&b"FROM"[..], b"TABLE"].iter().any(|word| text::has(text, word))
     {
@@ -229,28 +237,28 @@ pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
 
 /// Tells those who observe what statement this is.
 #[inline]
-pub(crate) fn note(split: &Split, head: CommandHead, facts: &Facts) {
-    let record = &split.control.record;
+pub(crate) fn note(session: &ClientSession, head: CommandHead, facts: &Facts) {
+    let record = &session.control.record;
     if record.is_wanted() {
-        let text = text(payload(split, head), split.client.capabilities).unwrap_or_default();
-        let digest = sql_class::digest(text, split.session.syntax());
+        let text = text(payload(session, head), session.client.capabilities).unwrap_or_default();
+        let digest = sql_class::digest(text, session.state.syntax());
         record.note_statement(facts.class, digest.hash);
     }
 }
 
 /// What is known of a statement. One that was not seen to its end may do anything.
-pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
-    let payload = payload(split, head);
+pub(crate) fn facts(session: &ClientSession, head: CommandHead) -> Facts {
+    let payload = payload(session, head);
     let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
-    match text(payload, split.client.capabilities) {
+    match text(payload, session.client.capabilities) {
         Some(text) if seen_whole => {
-            let mut known = split.context.worker.facts_cache.borrow_mut();
-            let mut facts = known.facts(text, split.session.syntax());
-            note_schema(split, text, &mut facts);
+            let mut known = session.context.worker.facts_cache.borrow_mut();
+            let mut facts = known.facts(text, session.state.syntax());
+            note_schema(session, text, &mut facts);
             facts
         }
         Some(text) => {
-            let mut facts = sql_class::facts(text, split.session.syntax());
+            let mut facts = sql_class::facts(text, session.state.syntax());
             facts.class = facts.class.max(Class::Write);
             facts.effects = facts.effects.with(Effects::INCOMPLETE);
             facts

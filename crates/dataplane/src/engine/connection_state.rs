@@ -11,7 +11,7 @@ use upstream::Travel;
 use crate::engine::prepared::{NextId, OnServer, close_command};
 
 /// What is known of a server connection beside what the pool knows.
-pub(crate) struct Held {
+pub(crate) struct ConnectionState {
     /// What is set on it. The same allocation as the session's that used it last, unless either has changed
     /// since.
     pub(crate) carried: Rc<PortableState>,
@@ -38,7 +38,7 @@ pub(crate) struct Held {
     pub(crate) series: Arc<ServerSeries>,
 }
 
-impl Held {
+impl ConnectionState {
     /// What it costs to make the connection that of a session which wants that and whose logins are no older
     /// than that: [`CANNOT`](session::CANNOT) where it cannot be made so.
     pub(crate) fn cost(&self, want: &PortableState, oldest_login: Instant) -> u32 {
@@ -85,7 +85,7 @@ impl Held {
     }
 }
 
-/// [`Held`] on its way to another worker.
+/// [`ConnectionState`] on its way to another worker.
 pub(crate) struct Luggage {
     carried: PackedState,
     next_id: NextId,
@@ -96,7 +96,7 @@ pub(crate) struct Luggage {
 }
 
 /// Whose last statement was on it is of no use elsewhere.
-impl Travel for Held {
+impl Travel for ConnectionState {
     type Luggage = Luggage;
 
     fn pack(self) -> Luggage {

@@ -15,11 +15,11 @@ use upstream::Member;
 
 use crate::engine::account_backoff;
 use crate::engine::choose;
+use crate::engine::client_session::ClientSession;
 use crate::engine::command;
 use crate::engine::consistency::Freshness;
 use crate::engine::next::Next;
 use crate::engine::rows::result_set;
-use crate::engine::state::Split;
 use crate::engine::target::Target;
 use crate::engine::{answer, answered, consistency, lookup, rules, transaction};
 use crate::error::SessionError;
@@ -27,8 +27,8 @@ use crate::lookups;
 use crate::session::CommandHead;
 
 /// Executes a statement for the gateway.
-pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let text = command::text(command::payload(split, head), split.client.capabilities);
+pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let text = command::text(command::payload(session, head), session.client.capabilities);
     let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
     let mut words = text.split_whitespace().skip(1);
     match (words.next(), words.next()) {
@@ -37,23 +37,23 @@ pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<Ne
                 .to_ascii_uppercase()
                 .find("EXPLAIN")
                 .map_or(0, |at| at + "EXPLAIN".len());
-            let rows = explain(split, text[at..].trim_start()).await;
-            answer_rows(split, &["what", "value"], &rows).await
+            let rows = explain(session, text[at..].trim_start()).await;
+            answer_rows(session, &["what", "value"], &rows).await
         }
         (Some(show), Some(what)) if show.eq_ignore_ascii_case("SHOW") => {
             match what.trim_end_matches(';').to_ascii_uppercase().as_str() {
                 "PINS" => {
-                    let rows = pins_of(split);
-                    answer_rows(split, &["reason", "digest", "since_seconds"], &rows).await
+                    let rows = pins_of(session);
+                    answer_rows(session, &["reason", "digest", "since_seconds"], &rows).await
                 }
                 "LAST" => {
-                    let rows = answered::rows(split);
-                    answer_rows(split, &answered::COLUMNS, &rows).await
+                    let rows = answered::rows(session);
+                    answer_rows(session, &answered::COLUMNS, &rows).await
                 }
                 _ => Ok(unknown()),
             }
         }
-        (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => set_option(split, &text).await,
+        (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => set_option(session, &text).await,
         // For the test of what a panic leaves behind; not in what is released.
         #[cfg(debug_assertions)]
         (Some("PANIC"), None) => panic!("a client has asked for it"),
@@ -69,55 +69,58 @@ fn unknown() -> Next {
 }
 
 async fn answer_rows(
-    split: &mut Split,
+    session: &mut ClientSession,
     columns: &[&str],
     rows: &[Vec<String>],
 ) -> Result<Next, SessionError> {
-    let sequence = answer::discard(split).await?.wrapping_add(1);
-    let (capabilities, status) = (split.client.capabilities, split.lasting_status());
+    let sequence = answer::discard(session).await?.wrapping_add(1);
+    let (capabilities, status) = (session.client.capabilities, session.lasting_status());
     let packets = result_set(columns, rows, capabilities, status, sequence);
     debug_assert!(packets.len() > PacketHeader::LEN);
-    answer::say(split, &packets).await.map(|()| Next::Done)
+    answer::say(session, &packets).await.map(|()| Next::Done)
 }
 
 /// `FOREBAY SET read_consistency = …`, or `lookup_consistency`.
-async fn set_option(split: &mut Split, text: &str) -> Result<Next, SessionError> {
+async fn set_option(session: &mut ClientSession, text: &str) -> Result<Next, SessionError> {
     if let Some(wanted) = lookups::wanted_level(text.as_bytes()) {
-        if lookup::set_level(split, wanted) {
-            return answer::ok(split).await.map(|()| Next::Done);
+        if lookup::set_level(session, wanted) {
+            return answer::ok(session).await.map(|()| Next::Done);
         }
         let why = "no lookup_consistency to be set: the listener has no point_lookups".to_owned();
         return Ok(Next::refuse(SessionError::GatewayStatement(why)));
     }
-    let several = split.pool().config().max_writers > 1;
+    let several = session.pool().config().max_writers > 1;
     match consistency(text) {
         Ok(Some(ReadConsistency::Strong)) if several => {
             let why = "not strong, since several servers take writes (max_writers)".to_owned();
             Ok(Next::refuse(SessionError::GatewayStatement(why)))
         }
-        Ok(wanted) => set_consistency(split, wanted).await,
+        Ok(wanted) => set_consistency(session, wanted).await,
         Err(why) => Ok(Next::refuse(SessionError::GatewayStatement(why))),
     }
 }
 
 /// A transaction that reads on a replica goes on to the primary where its reads have to be fresher from here
 /// on than it has begun with.
-async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> Result<Next, SessionError> {
-    let rank = |split: &Split| match split.read_consistency() {
+async fn set_consistency(
+    session: &mut ClientSession,
+    wanted: Option<ReadConsistency>,
+) -> Result<Next, SessionError> {
+    let rank = |session: &ClientSession| match session.read_consistency() {
         ReadConsistency::Eventual => 0,
         ReadConsistency::Session => 1,
         ReadConsistency::Strong => 2,
     };
-    let (before, said) = (rank(split), split.own_writes.said_consistency());
-    split.own_writes.say_consistency(wanted);
-    if rank(split) > before
-        && transaction::is_on_replica(split)
-        && let Err(refused) = Box::pin(transaction::go_now(split)).await
+    let (before, said) = (rank(session), session.own_writes.said_consistency());
+    session.own_writes.say_consistency(wanted);
+    if rank(session) > before
+        && transaction::is_on_replica(session)
+        && let Err(refused) = Box::pin(transaction::go_now(session)).await
     {
-        split.own_writes.say_consistency(said);
+        session.own_writes.say_consistency(said);
         return Ok(refused.into());
     }
-    answer::ok(split).await.map(|()| Next::Done)
+    answer::ok(session).await.map(|()| Next::Done)
 }
 
 /// What a `FOREBAY SET` wants: `None` is what the configuration says.
@@ -147,8 +150,8 @@ fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
     found.copied().map(Some).ok_or_else(expected)
 }
 
-fn pins_of(split: &Split) -> Vec<Vec<String>> {
-    let now_ms = split.context.worker.now_ms();
+fn pins_of(session: &ClientSession) -> Vec<Vec<String>> {
+    let now_ms = session.context.worker.now_ms();
     let row = |pin: &Pin| {
         let seconds = now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0;
         vec![
@@ -157,14 +160,14 @@ fn pins_of(split: &Split) -> Vec<Vec<String>> {
             format!("{seconds:.1}"),
         ]
     };
-    split.shown_pins().iter().map(row).collect()
+    session.shown_pins().iter().map(row).collect()
 }
 
 /// What is known of a statement, and where it would go.
-pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
-    let syntax = split.session.syntax();
+pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<String>> {
+    let syntax = session.state.syntax();
     let mut facts = sql_class::facts(text.as_bytes(), syntax);
-    command::note_schema(split, text.as_bytes(), &mut facts);
+    command::note_schema(session, text.as_bytes(), &mut facts);
     let digest = sql_class::digest(text.as_bytes(), syntax);
     let mut rows = Vec::new();
     let mut say = |what: &str, value: String| rows.push(vec![what.to_owned(), value]);
@@ -175,42 +178,42 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     let tables = sql_class::tables(text.as_bytes(), syntax);
     let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
     say("tables", tables.join(", "));
-    let looks = rules::explain(split, text.as_bytes(), &facts);
+    let looks = rules::explain(session, text.as_bytes(), &facts);
     looks.into_iter().for_each(|(rule, look)| say(&rule, look));
-    if rules::answer_it(split) {
-        rules::explained(split);
+    if rules::answer_it(session) {
+        rules::explained(session);
         say("target", "none: a rule answers it".to_owned());
         return rows;
     }
-    if split.lease.is_some() {
-        if transaction::is_on_replica(split) {
-            say("target", target_in_words(&choose::target(split, &facts)));
+    if session.lease.is_some() {
+        if transaction::is_on_replica(session) {
+            say("target", target_in_words(&choose::target(session, &facts)));
         }
-        rules::explained(split);
-        let reasons = split.session.pins().iter().map(|pin| pin.reason.label());
+        rules::explained(session);
+        let reasons = session.state.pins().iter().map(|pin| pin.reason.label());
         say("pinned", reasons.collect::<Vec<_>>().join(", "));
-        say("server", split.server_name().to_owned());
+        say("server", session.server_name().to_owned());
         return rows;
     }
-    let target = match transaction::may_begin(split, text.as_bytes(), &facts) {
+    let target = match transaction::may_begin(session, text.as_bytes(), &facts) {
         true => Target::Replica,
-        false => choose::target(split, &facts),
+        false => choose::target(session, &facts),
     };
     say("target", target_in_words(&target));
-    let topology = split.context.listener.cluster.topology();
+    let topology = session.context.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
-        say("read_consistency", consistency::wanted(split).word().to_owned());
-        let freshness = consistency::needed(split).await.unwrap_or(Freshness::Primary);
-        let topology = split.context.listener.cluster.topology();
+        say("read_consistency", consistency::wanted(session).word().to_owned());
+        let freshness = consistency::needed(session).await.unwrap_or(Freshness::Primary);
+        let topology = session.context.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);
-        let reasons = choose::explain(split, &topology, target.group(), covers);
+        let reasons = choose::explain(session, &topology, target.group(), covers);
         let mut server = None;
         for (member, reason) in topology.members.iter().zip(reasons) {
             let name = member.server.name();
             server = server.or(reason.is_chosen().then_some(name));
             say(
                 &format!("candidate {name}"),
-                candidate_in_words(split, member, reason),
+                candidate_in_words(session, member, reason),
             );
         }
         say("server", server.unwrap_or("none").to_owned());
@@ -222,13 +225,13 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
         };
         say("server", server.to_owned());
     }
-    rules::explained(split);
+    rules::explained(session);
     rows
 }
 
-fn candidate_in_words(split: &Split, member: &Member, reason: Explanation) -> String {
+fn candidate_in_words(session: &ClientSession, member: &Member, reason: Explanation) -> String {
     let role = member.role.label();
-    match account_backoff::is_denied(split, &member.server) && !reason.is_chosen() {
+    match account_backoff::is_denied(session, &member.server) && !reason.is_chosen() {
         true => format!("{role}: refuses the account, and is asked again in a while"),
         false => format!("{role}: {reason}"),
     }

@@ -13,10 +13,10 @@ use mysql_wire::{Capabilities, Command};
 use session::Prepared;
 use sql_class::{Effects, Facts};
 
+use crate::engine::client_session::ClientSession;
 use crate::engine::last_statement::ExplainWarning;
 use crate::engine::next::{Execution, Next};
 use crate::engine::rows::result_set;
-use crate::engine::state::Split;
 use crate::engine::{answer, command, explain, rules};
 use crate::error::SessionError;
 use crate::session::CommandHead;
@@ -32,52 +32,59 @@ const LONGEST: usize = 4096;
 
 /// Whether a COM_QUERY is for [`query`]: it has attributes, or comes after one that had.
 #[inline]
-pub(crate) fn concerns(split: &Split, head: CommandHead) -> bool {
-    split.last.explain_warning.is_some()
-        || (split.client.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
-            && command::payload(split, head).get(1) != Some(&0))
+pub(crate) fn concerns(session: &ClientSession, head: CommandHead) -> bool {
+    session.last.explain_warning.is_some()
+        || (session
+            .client
+            .capabilities
+            .contains(Capabilities::QUERY_ATTRIBUTES)
+            && command::payload(session, head).get(1) != Some(&0))
 }
 
 /// COM_QUERY that asks for an explanation, or comes after one that did.
-pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<Next, SessionError> {
-    let payload = command::payload(split, head);
-    let text = command::text(payload, split.client.capabilities).unwrap_or_default();
+pub(crate) async fn query(
+    session: &mut ClientSession,
+    head: CommandHead,
+    facts: Facts,
+) -> Result<Next, SessionError> {
+    let payload = command::payload(session, head);
+    let text = command::text(payload, session.client.capabilities).unwrap_or_default();
     let (shows, asks) = (
         shows_warnings(text, &facts),
-        is_asked(payload, split.client.capabilities),
+        is_asked(payload, session.client.capabilities),
     );
     let text = String::from_utf8_lossy(text).into_owned();
-    if let Some(note) = split.last.explain_warning.take()
+    if let Some(note) = session.last.explain_warning.take()
         && shows
-        && split.session.warning_count() == 0
+        && session.state.warning_count() == 0
     {
-        return show(split, note).await.map(|()| Next::Done);
+        return show(session, note).await.map(|()| Next::Done);
     }
     if asks {
-        split.statement.explanation = Some(explain::explain(split, &text).await);
+        session.statement.explanation = Some(explain::explain(session, &text).await);
     }
     Ok(Next::rule_query(head, facts))
 }
 
 /// The statement is over. What was said of it can be shown from here on.
-pub(crate) fn finish(split: &mut Split) {
-    if let Some(rows) = split.statement.explanation.take() {
-        split.last.explain_warning = Some(Box::new(ExplainWarning(in_words(&rows, split.server_name()))));
+pub(crate) fn finish(session: &mut ClientSession) {
+    if let Some(rows) = session.statement.explanation.take() {
+        session.last.explain_warning = Some(Box::new(ExplainWarning(in_words(&rows, session.server_name()))));
     }
 }
 
 /// Whether the execution of a prepared statement is for [`execute()`].
 #[inline]
-pub(crate) fn concerns_execution(split: &Split, head: CommandHead, prepared: &Prepared) -> bool {
-    let capabilities = split.client.capabilities;
+pub(crate) fn concerns_execution(session: &ClientSession, head: CommandHead, prepared: &Prepared) -> bool {
+    let capabilities = session.client.capabilities;
     capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
-        && is_asked_with(command::payload(split, head), prepared.params, capabilities)
+        && is_asked_with(command::payload(session, head), prepared.params, capabilities)
 }
 
 /// The execution of a prepared statement that asks for an explanation.
-pub(crate) async fn execute(split: &mut Split, execution: Execution) -> Result<Next, SessionError> {
-    let text = rules::original(split, execution.id).unwrap_or_else(|| Rc::clone(&execution.prepared.text));
-    split.statement.explanation = Some(explain::explain(split, &String::from_utf8_lossy(&text)).await);
+pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -> Result<Next, SessionError> {
+    let text = rules::original(session, execution.id).unwrap_or_else(|| Rc::clone(&execution.prepared.text));
+    session.statement.explanation = Some(explain::explain(session, &String::from_utf8_lossy(&text)).await);
     Ok(Next::RuleExecution(Box::new(execution)))
 }
 
@@ -99,14 +106,14 @@ fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) ->
 }
 
 /// Answers `SHOW WARNINGS`, which may be asked again.
-async fn show(split: &mut Split, note: Box<ExplainWarning>) -> Result<(), SessionError> {
+async fn show(session: &mut ClientSession, note: Box<ExplainWarning>) -> Result<(), SessionError> {
     let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
-    let sequence = answer::discard(split).await?.wrapping_add(1);
+    let sequence = answer::discard(session).await?.wrapping_add(1);
     let columns = ["Level", "Code", "Message"];
-    let (capabilities, status) = (split.client.capabilities, split.lasting_status());
+    let (capabilities, status) = (session.client.capabilities, session.lasting_status());
     let packets = result_set(&columns, &[row], capabilities, status, sequence);
-    split.last.explain_warning = Some(note);
-    answer::say(split, &packets).await
+    session.last.explain_warning = Some(note);
+    answer::say(session, &packets).await
 }
 
 fn is_asked(payload: &[u8], capabilities: Capabilities) -> bool {

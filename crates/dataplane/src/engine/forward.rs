@@ -3,9 +3,9 @@
 use mysql_wire::Command;
 
 use crate::engine::begin::{begin, let_go};
+use crate::engine::client_session::ClientSession;
 use crate::engine::exchange::exchange;
 use crate::engine::next::Next;
-use crate::engine::state::Split;
 use crate::engine::target::Target;
 use crate::engine::{again, anywhere, lease};
 use crate::error::SessionError;
@@ -13,22 +13,22 @@ use crate::relay::Exchanged;
 use crate::session::CommandHead;
 
 /// Sends the command to the primary, or to where the session is.
-pub(crate) async fn forward(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let_go(split, head, None, None);
-    let target = anywhere::target_of_command(split, head);
+pub(crate) async fn forward(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let_go(session, head, None, None);
+    let target = anywhere::target_of_command(session, head);
     if target.is_some() {
-        again::keep_for_any(split, head);
+        again::keep_for_any(session, head);
     }
     let target = target.unwrap_or(Target::Primary { for_writing: false });
-    if let Err(refused) = lease::lease(split, &target).await {
+    if let Err(refused) = lease::lease(session, &target).await {
         return Ok(refused.into());
     }
-    begin(split, head, None);
-    let ended = exchange(split, head.command, None).await;
+    begin(session, head, None);
+    let ended = exchange(session, head.command, None).await;
     // A refused one has left nothing behind, or its server closes the connection.
     let is_refused = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
     if is_replication(head.command) && !is_refused {
-        split.binding.bind();
+        session.binding.bind();
     }
     Ok(Next::settle(ended))
 }

@@ -15,8 +15,8 @@ use crate::classify::Kill;
 use crate::control::{Control, Signal};
 use crate::engine::answered::Answered;
 use crate::engine::ask::{self, Reply};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::{Next, Query};
-use crate::engine::state::{Refused, Split};
 use crate::engine::{answer, command, lease};
 use crate::error::SessionError;
 use crate::kill_right;
@@ -27,98 +27,101 @@ use upstream::{Cluster, Direct, DirectError, Server};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.
 pub(crate) async fn statement(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     kill: Kill,
     facts: Facts,
 ) -> Result<Next, SessionError> {
     match is_ours(kill.id) {
-        true => session(split, kill).await,
+        true => kill_session(session, kill).await,
         false => Ok(Next::QueryOnPrimary(Box::new(Query { head, facts }))),
     }
 }
 
 /// COM_PROCESS_KILL.
-pub(crate) async fn process_kill(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    match command::kill(split, head).filter(|kill| is_ours(kill.id)) {
-        Some(kill) => session(split, kill).await,
+pub(crate) async fn process_kill(
+    session: &mut ClientSession,
+    head: CommandHead,
+) -> Result<Next, SessionError> {
+    match command::kill(session, head).filter(|kill| is_ours(kill.id)) {
+        Some(kill) => kill_session(session, kill).await,
         None => Ok(Next::Forward),
     }
 }
 
 /// Kills what the gateway gave this id.
-async fn session(split: &mut Split, kill: Kill) -> Result<Next, SessionError> {
-    let Some(place) = split.context.worker.shared.registry.find(kill.id) else {
+async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, SessionError> {
+    let Some(place) = session.context.worker.shared.registry.find(kill.id) else {
         return Ok(Next::refuse(SessionError::NoSuchSession(kill.id)));
     };
-    match may_kill(split, &place).await? {
+    match may_kill(session, &place).await? {
         Ok(true) => {}
         Ok(false) => return Ok(Next::refuse(SessionError::NotOwner(kill.id))),
         Err(refused) => return Ok(refused.into()),
     }
-    let is_itself = kill.id == split.control.id;
+    let is_itself = kill.id == session.control.id;
     if kill.query_only && is_itself {
         return Ok(Next::refuse(SessionError::Interrupted));
     }
     if is_itself {
-        split.answer.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
+        session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
         return Err(SessionError::KilledItself {
-            mariadb: split.session.syntax().dialect.is_mariadb(),
+            mariadb: session.state.syntax().dialect.is_mariadb(),
         });
     }
-    split.control.of_split.answered.set(Answered::Gateway);
+    session.control.of_split.answered.set(Answered::Gateway);
     let (reply, killed) = oneshot::channel();
-    let cluster = Arc::clone(&split.context.listener.cluster);
+    let cluster = Arc::clone(&session.context.listener.cluster);
     let message = Message::KillInPool {
         id: kill.id,
         query_only: kill.query_only,
         cluster,
         reply,
     };
-    split.context.worker.shared.tell(place.worker, message);
+    session.context.worker.shared.tell(place.worker, message);
     if !kill.query_only {
-        return answer::ok(split).await.map(|()| Next::Done);
+        return answer::ok(session).await.map(|()| Next::Done);
     }
     let killed = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(split.signalled(signal)),
+        signal = session.control.signalled(false) => return Err(session.signalled(signal)),
         killed = killed => killed,
     };
     // A worker that has stopped has no statement under way.
     match killed.unwrap_or(Ok(())) {
-        Ok(()) => answer::ok(split).await.map(|()| Next::Done),
+        Ok(()) => answer::ok(session).await.map(|()| Next::Done),
         Err(cause) => Ok(Next::refuse(SessionError::KillFailed(cause))),
     }
 }
 
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
 /// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
-async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
-    if place.cluster != split.context.listener.cluster_serial {
+async fn may_kill(session: &mut ClientSession, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
+    if place.cluster != session.context.listener.cluster_serial {
         return Ok(Ok(false));
     }
-    if *place.user == *split.client.account.user.name.as_bytes() {
+    if *place.user == *session.client.account.user.name.as_bytes() {
         return Ok(Ok(true));
     }
-    let asked = match split.lease.is_some() {
+    let asked = match session.lease.is_some() {
         // Roles that the session has taken on are there. A conversation that breaks ends the session.
         true => {
-            let question = [ask::query(split.client.key.capabilities, kill_right::QUESTION)];
-            Ok(lease::ask_on_lease(split, &question)
+            let question = [ask::query(session.client.key.capabilities, kill_right::QUESTION)];
+            Ok(lease::ask_on_lease(session, &question)
                 .await
                 .map_err(|Refused(error)| error)?)
         }
         false => {
-            let asked = Box::pin(asked_of_a_server(split));
+            let asked = Box::pin(asked_of_a_server(session));
             tokio::select! {
                 biased;
-                signal = split.control.signalled(false) => return Err(split.signalled(signal)),
+                signal = session.control.signalled(false) => return Err(session.signalled(signal)),
                 asked = asked => asked,
             }
         }
     };
     Ok(asked.map(|replies| {
-        let version = &split.client.profile.server_version;
+        let version = &session.client.profile.server_version;
         let reply = replies.first();
         reply.is_some_and(|reply| kill_right::allowed_by(reply, version))
     }))
@@ -126,17 +129,17 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
 
 /// On any server that the session may use, as its account: the primary, where there is one. By a connection
 /// outside the pool, all of which may be held by whom the `KILL` is meant for; one at a time on each worker.
-async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
+async fn asked_of_a_server(session: &ClientSession) -> Result<Vec<Reply>, Refused> {
     let failed = |cause: String| Refused(SessionError::KillFailed(cause));
-    let cluster = &split.context.listener.cluster;
-    let server = any_server(split)
+    let cluster = &session.context.listener.cluster;
+    let server = any_server(session)
         .ok_or_else(|| failed("no server can be asked for the account's rights".to_owned()))?;
-    let _one_at_a_time = split.context.cluster.kill_question.lock().await;
+    let _one_at_a_time = session.context.cluster.kill_question.lock().await;
     let limit = cluster.config().login_timeout;
     let asking = async {
-        let opened = match Direct::open_as(cluster, &server, &split.client.account.credential).await {
+        let opened = match Direct::open_as(cluster, &server, &session.client.account.credential).await {
             // The servers may have another password than the client by now.
-            Err(DirectError::Refused(packet)) => match &split.client.account.other_credential {
+            Err(DirectError::Refused(packet)) => match &session.client.account.other_credential {
                 Some(other) => Direct::open_as(cluster, &server, other).await,
                 None => Err(DirectError::Refused(packet)),
             },
@@ -154,13 +157,13 @@ async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
 }
 
 /// The primary, else any server that takes statements.
-fn any_server(split: &Split) -> Option<Arc<Server>> {
-    let topology = split.pool().topology();
+fn any_server(session: &ClientSession) -> Option<Arc<Server>> {
+    let topology = session.pool().topology();
     let any = || {
         let mut members = topology.members.iter();
         members.find(|member| member.server.takes_statements())
     };
-    let member = split.writer(&topology).or_else(any)?;
+    let member = session.writer(&topology).or_else(any)?;
     Some(Arc::clone(&member.server))
 }
 

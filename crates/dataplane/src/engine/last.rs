@@ -14,25 +14,25 @@ use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::engine::ask::Reply;
 use crate::engine::begin::{has_count_alone, with_statement};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
-use crate::engine::state::{Refused, Split};
 use crate::engine::text::has;
 use crate::engine::{answer, answered, ask, command, given, lease, lookup, makers};
 use crate::error::SessionError;
 use crate::session::CommandHead;
 
 /// A command is about to be sent, or was.
-pub(crate) fn note_sent(split: &mut Split, command: Command) {
+pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     let runs_sql = matches!(
         command,
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
     );
     if runs_sql {
-        split.last.turn = split.last.turn.wrapping_add(1);
-        split.prepared.with_figures = None;
-        answered::note_sent(split);
-        if let Some(leased) = &mut split.lease {
+        session.last.turn = session.last.turn.wrapping_add(1);
+        session.prepared.with_figures = None;
+        answered::note_sent(session);
+        if let Some(leased) = &mut session.lease {
             let has_count = leased.left.has_count;
             leased.left = Left {
                 has_count,
@@ -43,42 +43,42 @@ pub(crate) fn note_sent(split: &mut Split, command: Command) {
 }
 
 /// A command was answered.
-pub(crate) fn note_answered(split: &mut Split, outcome: &Outcome) {
-    if split.session.has_counted_rows(outcome)
-        && let Some(leased) = &mut split.lease
+pub(crate) fn note_answered(session: &mut ClientSession, outcome: &Outcome) {
+    if session.state.has_counted_rows(outcome)
+        && let Some(leased) = &mut session.lease
     {
         leased.left.has_count = leased.left.is_own;
     }
 }
 
 /// Puts this session's figures into the text of a statement that was to be sent, where it asks for them.
-pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, left: Left) {
-    let payload = command::payload(split, head);
+pub(crate) fn put_values(session: &mut ClientSession, head: CommandHead, facts: &Facts, left: Left) {
+    let payload = command::payload(session, head);
     if payload.len() != head.payload_len {
         return;
     }
-    let Some(text) = command::text(payload, split.client.capabilities) else {
+    let Some(text) = command::text(payload, session.client.capabilities) else {
         return;
     };
-    let changed = as_assignments(split, text, facts, left);
-    let Some(changed) = changed.or_else(|| with_values(split, text, facts, Some(left))) else {
+    let changed = as_assignments(session, text, facts, left);
+    let Some(changed) = changed.or_else(|| with_values(session, text, facts, Some(left))) else {
         return;
     };
     let attributes = payload.len() - text.len();
     let changed = [&payload[..attributes], &changed].concat();
-    split.streams.up.discard(PacketHeader::LEN + head.payload_len);
-    split.say_command(&changed);
+    session.streams.up.discard(PacketHeader::LEN + head.payload_len);
+    session.say_command(&changed);
 }
 
 /// Has the leased connection say of the session's last statement what it may be asked. `prepared`: the id and
 /// the digest of the statement that is executed. After an error the connection has to be [given up](give_up).
 pub(crate) async fn bring_about(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: &Facts,
     prepared: Option<(u32, u64)>,
 ) -> Result<(), Refused> {
-    if split.binding.is_own() {
+    if session.binding.is_own() {
         // Nobody else was there.
         return Ok(());
     }
@@ -87,107 +87,107 @@ pub(crate) async fn bring_about(
         let facts = Some(facts);
         session.prime(&Request { facts, ..*statement })
     };
-    while let Some(command) = with_statement(split, head, Some(facts), prepared, priming) {
-        prime(split, command).await?;
+    while let Some(command) = with_statement(session, head, Some(facts), prepared, priming) {
+        prime(session, command).await?;
     }
-    lookup::bring_about(split, facts).await.map(drop)
+    lookup::bring_about(session, facts).await.map(drop)
 }
 
 /// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the
 /// statement.
-pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]>) {
-    if split.session.statement().0 == Class::Ddl {
+pub(crate) fn note_made(session: &mut ClientSession, outcome: &Outcome, sent: Option<&[u8]>) {
+    if session.state.statement().0 == Class::Ddl {
         // It may have been a trigger's.
-        split.context.cluster.makers.clear();
+        session.context.cluster.makers.clear();
     }
     let Some(id) = NonZeroU64::new(outcome.last_insert_id) else {
         return;
     };
-    if split.session.knows_last_insert_id() {
+    if session.state.knows_last_insert_id() {
         return;
     }
-    split.last.maker = None;
-    if sent.is_none_or(|sent| may_give(split, sent, id.get())) {
+    session.last.maker = None;
+    if sent.is_none_or(|sent| may_give(session, sent, id.get())) {
         return;
     }
-    let schema = split.session.carried().schema();
-    let key = makers::Key::new(split.session.statement_digest(), schema);
-    if split
+    let schema = session.state.carried().schema();
+    let key = makers::Key::new(session.state.statement_digest(), schema);
+    if session
         .context
         .cluster
         .makers
-        .contain(key, split.context.worker.now_ms())
+        .contain(key, session.context.worker.now_ms())
     {
-        split.session.insert_id_was_made();
+        session.state.insert_id_was_made();
     } else {
-        split.last.maker = Some((key, id));
+        session.last.maker = Some((key, id));
     }
 }
 
 /// Whether the session is about to give its connection back after statements whose rows may have ids that
 /// they have given themselves: then LAST_INSERT_ID() does not know them. Or the rows that its last statement
 /// has counted.
-pub(crate) fn is_in_doubt(split: &Split) -> bool {
-    let is_unknown = !split.session.knows_last_insert_id() || split.session.has_unclear_count();
-    is_unknown && !split.binding.is_for_good() && !split.session.is_pinned()
+pub(crate) fn is_in_doubt(session: &ClientSession) -> bool {
+    let is_unknown = !session.state.knows_last_insert_id() || session.state.has_unclear_count();
+    is_unknown && !session.binding.is_for_good() && !session.state.is_pinned()
 }
 
 /// Asks for the id, before the connection is given back; and for the rows that the statement has counted,
 /// which are of no connection then.
-pub(crate) async fn learn_insert_id(split: &mut Split) {
-    learn_count(split).await;
-    if split.lease.is_none() {
+pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
+    learn_count(session).await;
+    if session.lease.is_none() {
         return;
     }
-    let Some(ask) = split.session.ask_last_insert_id() else {
+    let Some(ask) = session.state.ask_last_insert_id() else {
         return;
     };
-    let counts = split.session.may_ask_found_rows();
-    if counts && learn_found_rows(split).await.is_err() || prime(split, ask).await.is_err() {
-        lease::abandon(split);
+    let counts = session.state.may_ask_found_rows();
+    if counts && learn_found_rows(session).await.is_err() || prime(session, ask).await.is_err() {
+        lease::abandon(session);
         return;
     }
-    if let Some((key, id)) = split.last.maker.take()
-        && id.get() == split.session.last_insert_id()
+    if let Some((key, id)) = session.last.maker.take()
+        && id.get() == session.state.last_insert_id()
     {
-        split
+        session
             .context
             .cluster
             .makers
-            .add(key, split.context.worker.now_ms());
+            .add(key, session.context.worker.now_ms());
     }
 }
 
 /// The same of a count that nobody else can tell.
-pub(crate) async fn learn_count(split: &mut Split) {
-    let asks = has_count_alone(split) || split.session.has_unclear_count();
-    if asks && (learn_found_rows(split).await.is_err() || has_count_alone(split)) {
-        lease::abandon(split);
+pub(crate) async fn learn_count(session: &mut ClientSession) {
+    let asks = has_count_alone(session) || session.state.has_unclear_count();
+    if asks && (learn_found_rows(session).await.is_err() || has_count_alone(session)) {
+        lease::abandon(session);
     }
 }
 
-async fn learn_found_rows(split: &mut Split) -> Result<(), Refused> {
+async fn learn_found_rows(session: &mut ClientSession) -> Result<(), Refused> {
     // The LIMIT is for sessions that have set `sql_select_limit`.
-    let command = ask::query(split.client.key.capabilities, "SELECT FOUND_ROWS() LIMIT 1");
-    let replies = lease::ask_on_lease(split, &[command]).await?;
+    let command = ask::query(session.client.key.capabilities, "SELECT FOUND_ROWS() LIMIT 1");
+    let replies = lease::ask_on_lease(session, &[command]).await?;
     let rows = replies.first().and_then(|reply| ask::plain(reply.value()));
     let rows = rows.and_then(|rows| str::from_utf8(&rows).ok()?.parse().ok());
-    if let (Some(rows), Some(leased)) = (rows, &mut split.lease) {
-        split.session.learn_found_rows(rows);
+    if let (Some(rows), Some(leased)) = (rows, &mut session.lease) {
+        session.state.learn_found_rows(rows);
         leased.left = Left::default();
     }
     Ok(())
 }
 
 /// Whether a statement may have given the id itself: it is there in some form, or comes from somewhere else.
-fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
+fn may_give(session: &mut ClientSession, packet: &[u8], id: u64) -> bool {
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
     if payload.first() == Some(&Command::QUERY.0) {
         return given::elsewhere(payload) || given::in_text(payload, id);
     }
-    let capabilities = split.client.capabilities;
+    let capabilities = session.client.capabilities;
     let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
-    let statement = statement.and_then(|id| split.session.statements().get(u32::from_le_bytes(id)));
+    let statement = statement.and_then(|id| session.state.statements().get(u32::from_le_bytes(id)));
     statement.is_none_or(|prepared| {
         given::elsewhere(&prepared.text)
             || given::in_text(&prepared.text, id)
@@ -197,25 +197,25 @@ fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
 
 /// The leased connection has failed before the client's command was sent. A session that held something there
 /// ends with it: its client must not go on as if that were still so.
-pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<Next, SessionError> {
-    if lease::holds_state(split) {
-        split.answer.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
+pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Result<Next, SessionError> {
+    if lease::holds_state(session) {
+        session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
         return Err(refused.0);
     }
-    lease::abandon(split);
+    lease::abandon(session);
     Ok(refused.into())
 }
 
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has
 /// made.
-async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
-    let capabilities = split.client.key.capabilities;
-    let by_a_row = split.session.asks_by_a_row();
-    let replies = lease::ask_on_lease(split, &ask::framed(capabilities, vec![command])).await?;
+async fn prime(session: &mut ClientSession, command: Vec<u8>) -> Result<(), Refused> {
+    let capabilities = session.client.key.capabilities;
+    let by_a_row = session.state.asks_by_a_row();
+    let replies = lease::ask_on_lease(session, &ask::framed(capabilities, vec![command])).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
         return Err(Refused(SessionError::StateRefused {
-            server: split.server_name().to_owned(),
+            server: session.server_name().to_owned(),
             packet,
         }));
     }
@@ -223,20 +223,20 @@ async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
     let at = reply.map_or(0, Reply::end);
     let ok = reply.and_then(|reply| OkPacket::decode(reply.packet(at)?, capabilities).ok());
     if let Some(ok) = ok {
-        split.session.observe_primed(&ok);
+        session.state.observe_primed(&ok);
     }
     if by_a_row {
         let id = reply.and_then(|reply| ask::plain(reply.value()));
         let id = id.and_then(|id| str::from_utf8(&id).ok()?.parse().ok());
-        let id = id.ok_or_else(|| Refused(unexpected(split, "LAST_INSERT_ID()")))?;
-        split.session.learn_insert_id_asked(id);
+        let id = id.ok_or_else(|| Refused(unexpected(session, "LAST_INSERT_ID()")))?;
+        session.state.learn_insert_id_asked(id);
     }
     Ok(())
 }
 
-fn unexpected(split: &Split, what: &'static str) -> SessionError {
+fn unexpected(session: &ClientSession, what: &'static str) -> SessionError {
     SessionError::ServerLogin {
-        server: split.server_name().to_owned(),
+        server: session.server_name().to_owned(),
         cause: ask::unexpected(what),
     }
 }
@@ -245,16 +245,16 @@ fn unexpected(split: &Split, what: &'static str) -> SessionError {
 /// it is executed, with the session's id alone; and the one that is prepared, which is right if it is
 /// executed at once.
 pub(crate) fn put_own_figures(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: &Facts,
     text: Rc<[u8]>,
 ) -> (Rc<[u8]>, Rc<[u8]>) {
-    let with = |left| with_values(split, &text, facts, left).map(Rc::<[u8]>::from);
-    let (lasting, now) = (with(None), with(Some(lease::left(split))));
+    let with = |left| with_values(session, &text, facts, left).map(Rc::<[u8]>::from);
+    let (lasting, now) = (with(None), with(Some(lease::left(session))));
     if let Some(sent) = &now {
-        split.streams.up.discard(PacketHeader::LEN + head.payload_len);
-        split.say_command(&[&[head.command.0], &**sent].concat());
+        session.streams.up.discard(PacketHeader::LEN + head.payload_len);
+        session.say_command(&[&[head.command.0], &**sent].concat());
     }
     let lasting = lasting.unwrap_or_else(|| Rc::clone(&text));
     (lasting, now.unwrap_or(text))
@@ -262,13 +262,13 @@ pub(crate) fn put_own_figures(
 
 /// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is
 /// nothing else to be told, or the session would be bound to its connection.
-fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Option<Vec<u8>> {
+fn as_assignments(session: &ClientSession, text: &[u8], facts: &Facts, left: Left) -> Option<Vec<u8>> {
     let asks = Effects::READS_DIAGNOSTICS.with(Effects::READS_ROW_COUNT);
     if left.is_untouched || facts.class != Class::Session || !facts.effects.contains(asks) {
         return None;
     }
-    let items = sql_class::statement_items(text, split.session.syntax())?;
-    let mut pins = split.session.pins().iter();
+    let items = sql_class::statement_items(text, session.state.syntax())?;
+    let mut pins = session.state.pins().iter();
     if items.iter().any(|(_, item)| *item == StatementItem::Number)
         && pins.any(|pin| pin.reason == PinReason::Diagnostics)
     {
@@ -278,7 +278,7 @@ fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Opti
     let assignments = items.into_iter().map(|(variable, item)| {
         let value = match item {
             StatementItem::Number => 0,
-            StatementItem::RowCount => split.session.row_count(),
+            StatementItem::RowCount => session.state.row_count(),
         };
         [&text[variable], format!("={value}").as_bytes()].concat()
     });
@@ -289,7 +289,7 @@ fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Opti
 /// The text with this session's figures in the place of the functions that a server would answer with
 /// another's. `None` where it is right as it is. `left`: of the connection, where the statement is executed
 /// at once.
-fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) -> Option<Vec<u8>> {
+fn with_values(session: &ClientSession, text: &[u8], facts: &Facts, left: Option<Left>) -> Option<Vec<u8>> {
     if may_define(text, facts) {
         return None;
     }
@@ -300,8 +300,8 @@ fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) ->
     let of_server = Effects::READS_SERVER.with(Effects::KILL);
     let reads_server = facts.effects.intersects(of_server) || has(text, b"IS_USED_LOCK");
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
-        let id = format!("CAST({} AS UNSIGNED)", split.control.id);
-        let mut pins = split.session.pins().iter();
+        let id = format!("CAST({} AS UNSIGNED)", session.control.id);
+        let mut pins = session.state.pins().iter();
         if !pins.any(|pin| pin.reason == PinReason::Uncarried) {
             values.push(("@@pseudo_thread_id", id.clone(), Lasts::Always));
         }
@@ -313,23 +313,23 @@ fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) ->
             Class::Read => Lasts::Always,
             _ => Lasts::InFirst,
         };
-        values.extend(last_gtid(split).map(|gtid| ("@@last_gtid", gtid, lasts)));
+        values.extend(last_gtid(session).map(|gtid| ("@@last_gtid", gtid, lasts)));
     }
     if !left.is_untouched && facts.effects.contains(Effects::READS_ROW_COUNT) {
-        let count = split.session.row_count().to_string();
+        let count = session.state.row_count().to_string();
         values.push(("ROW_COUNT", count, Lasts::InFirst));
     }
     // What the gateway itself executes leaves them as they are. None is better than another session's.
     if !left.has_count && facts.effects.contains(Effects::READS_FOUND_ROWS) {
-        let rows = lookup::found_rows(split)
-            .or(split.session.found_rows())
+        let rows = lookup::found_rows(session)
+            .or(session.state.found_rows())
             .unwrap_or(0);
         values.push(("FOUND_ROWS", rows.to_string(), Lasts::UntilRowsAreCounted));
     }
     if values.is_empty() {
         return None;
     }
-    with_calls(text, split.session.syntax(), &values)
+    with_calls(text, session.state.syntax(), &values)
 }
 
 /// In which statements of a text a value is right.
@@ -366,10 +366,10 @@ fn may_define(text: &[u8], facts: &Facts) -> bool {
 /// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose
 /// answer was lost it is what a client has that comes anew, as it would have to without a gateway: an older
 /// one would not be that of the last write.
-fn last_gtid(split: &Split) -> Option<String> {
-    let is_lost = split.session.has_lost_writes() && split.session.has_untracked_writes();
-    let gtid = match split.session.gtid() {
-        Some(_) if !is_lost => split.session.last_gtid()?,
+fn last_gtid(session: &ClientSession) -> Option<String> {
+    let is_lost = session.state.has_lost_writes() && session.state.has_untracked_writes();
+    let gtid = match session.state.gtid() {
+        Some(_) if !is_lost => session.state.last_gtid()?,
         _ => Vec::new(),
     };
     let is_one = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
@@ -379,10 +379,10 @@ fn last_gtid(split: &Split) -> Option<String> {
 
 /// The text of a statement that was prepared without a schema, for a connection that has one: what it asks
 /// for the schema it is answered as on its own. `None` where it is right as it is.
-pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u8>> {
-    let is_needed = prepared.context.schema().is_none() && split.session.carried().schema().is_some();
+pub(crate) fn without_schema(session: &ClientSession, prepared: &Prepared) -> Option<Vec<u8>> {
+    let is_needed = prepared.context.schema().is_none() && session.state.carried().schema().is_some();
     let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), Lasts::Always));
-    is_needed.then(|| with_calls(&prepared.text, split.session.syntax(), &values))?
+    is_needed.then(|| with_calls(&prepared.text, session.state.syntax(), &values))?
 }
 
 /// The text with values in the place of calls of functions without arguments, as far as they last. `None`

@@ -15,16 +15,16 @@ use crate::engine::account_backoff;
 use crate::engine::anywhere;
 use crate::engine::ask;
 use crate::engine::choose;
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused, Wait};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency;
-use crate::engine::leased::Leased;
+use crate::engine::leased::LeasedConnection;
 use crate::engine::leased::Left;
 use crate::engine::lookup;
 use crate::engine::prepared::OnServer;
 use crate::engine::rebuild::{may_do_without_schema, rebuild, rebuild_to};
 use crate::engine::series::{AtPrimary, Ran};
 use crate::engine::server::{self, Chosen, server};
-use crate::engine::state::{Refused, Split, Wait};
 use crate::engine::target::Target;
 use crate::engine::transaction;
 use crate::engine::wait_for_own_writes::caught_up;
@@ -35,18 +35,22 @@ const TRIES_MAX: usize = 4;
 
 /// Sees to it that the session has a connection on which the statement may run. One that it holds already is
 /// kept: whoever pinned it needs that one.
-pub(crate) async fn lease(split: &mut Split, target: &Target) -> Result<(), Refused> {
-    let now = try_lease(split, target);
-    resume(split, target, now).await
+pub(crate) async fn lease(session: &mut ClientSession, target: &Target) -> Result<(), Refused> {
+    let now = try_lease(session, target);
+    resume(session, target, now).await
 }
 
 /// What is left to be done after [`try_lease`].
-pub(crate) async fn resume(split: &mut Split, target: &Target, now: LeaseAttempt) -> Result<(), Refused> {
+pub(crate) async fn resume(
+    session: &mut ClientSession,
+    target: &Target,
+    now: LeaseAttempt,
+) -> Result<(), Refused> {
     match now {
         LeaseAttempt::Leased => Ok(()),
-        LeaseAttempt::Refused => Err(bound_elsewhere(split)),
-        LeaseAttempt::Moves => Box::pin(transaction::go_to_primary(split)).await,
-        LeaseAttempt::Wait(chosen) => lease_or_wait(split, target, chosen).await,
+        LeaseAttempt::Refused => Err(bound_elsewhere(session)),
+        LeaseAttempt::Moves => Box::pin(transaction::go_to_primary(session)).await,
+        LeaseAttempt::Wait(chosen) => lease_or_wait(session, target, chosen).await,
     }
 }
 
@@ -63,45 +67,46 @@ pub(crate) enum LeaseAttempt {
 
 /// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the
 /// session already.
-pub(crate) fn try_lease(split: &mut Split, target: &Target) -> LeaseAttempt {
-    split.statement.was_pinned = split.lease.is_some();
-    judge_anew(split);
-    if split.binding.is_own() {
-        return match split.lease {
+pub(crate) fn try_lease(session: &mut ClientSession, target: &Target) -> LeaseAttempt {
+    session.statement.was_pinned = session.lease.is_some();
+    judge_anew(session);
+    if session.binding.is_own() {
+        return match session.lease {
             Some(_) => LeaseAttempt::Leased,
             None => LeaseAttempt::Refused,
         };
     }
-    if let Some(leased) = &split.lease {
-        if leased.moves_on && *target != Target::Held && split.session.in_transaction() {
-            return transaction::leaves(split, target);
+    if let Some(leased) = &session.lease {
+        if leased.moves_on && *target != Target::Held && session.state.in_transaction() {
+            return transaction::leaves(session, target);
         }
         // In a transaction the server itself judges what may be done.
-        if split.session.in_transaction() || may_stay(split, leased, target) {
-            split.series().ran(Ran::Held);
+        if session.state.in_transaction() || may_stay(session, leased, target) {
+            session.series().ran(Ran::Held);
             return LeaseAttempt::Leased;
         }
-        if !may_leave(split) {
+        if !may_leave(session) {
             return LeaseAttempt::Refused;
         }
-        give_back(split);
-        split.statement.was_pinned = false;
+        give_back(session);
+        session.statement.was_pinned = false;
     }
-    let Some((server, is_primary)) = usual(split, target) else {
+    let Some((server, is_primary)) = usual(session, target) else {
         return LeaseAttempt::Wait(None);
     };
-    let want = split.session.carried();
-    let own = Some(split.control.id);
-    let is_equal = |held: &Held| Rc::ptr_eq(want, &held.carried) || session::cost(want, &held.carried) == 0;
-    let oldest_login = split.control.oldest_login.get();
-    let cost = |held: &Held| match held.login_began >= oldest_login && is_equal(held) {
+    let want = session.state.carried();
+    let own = Some(session.control.id);
+    let is_equal =
+        |held: &ConnectionState| Rc::ptr_eq(want, &held.carried) || session::cost(want, &held.carried) == 0;
+    let oldest_login = session.control.oldest_login.get();
+    let cost = |held: &ConnectionState| match held.login_began >= oldest_login && is_equal(held) {
         true => u32::from(held.last_session != own),
         false => session::CANNOT,
     };
-    match split.pool().lease_at_once(&server, &split.client.key, cost) {
+    match session.pool().lease_at_once(&server, &session.client.key, cost) {
         Some(mut connection) => {
             connection.state.carried = Rc::clone(want);
-            attach(split, connection, is_primary);
+            attach(session, connection, is_primary);
             LeaseAttempt::Leased
         }
         None => LeaseAttempt::Wait(Some((server, is_primary))),
@@ -111,78 +116,78 @@ pub(crate) fn try_lease(split: &mut Split, target: &Target) -> LeaseAttempt {
 /// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows
 /// for certain are not news: its server is out of sight for a moment, or claims to be the primary, as another
 /// does.
-pub(crate) fn judge_anew(split: &mut Split) {
-    let Some(leased) = &split.lease else { return };
-    let topology = split.pool().topology();
+pub(crate) fn judge_anew(session: &mut ClientSession) {
+    let Some(leased) = &session.lease else { return };
+    let topology = session.pool().topology();
     if leased.generation == topology.generation {
         return;
     }
     let server = &leased.connection.server;
-    let is_primary = split.is_writer(&topology, server);
+    let is_primary = session.is_writer(&topology, server);
     let role = topology.member(server.id()).map(|member| member.role);
     let is_certain = is_primary || topology.primary.is_some() || role == Some(Role::Replica);
     let generation = topology.generation;
     drop(topology);
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         leased.generation = generation;
         if is_certain {
             leased.is_demoted =
-                !split.binding.is_own() && !is_primary && (leased.is_demoted || leased.is_primary);
+                !session.binding.is_own() && !is_primary && (leased.is_demoted || leased.is_primary);
             leased.is_primary = is_primary;
         }
     }
 }
 
 /// Whether a statement that is in no transaction may run on the connection that is held.
-fn may_stay(split: &Split, leased: &Leased, target: &Target) -> bool {
+fn may_stay(session: &ClientSession, leased: &LeasedConnection, target: &Target) -> bool {
     match target {
         Target::Named(name) if **name == *leased.connection.server.name() => true,
         _ if leased.is_demoted => false,
         Target::Primary { for_writing: true } => {
-            leased.is_primary && split.pool().topology().refuse_writes.is_none()
+            leased.is_primary && session.pool().topology().refuse_writes.is_none()
         }
         _ => true,
     }
 }
 
 /// The server for a statement about which there is nothing unusual, and whether it is the primary.
-fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
-    if split.statement.attempts.lost_on.is_some() {
+fn usual(session: &ClientSession, target: &Target) -> Option<(Arc<Server>, bool)> {
+    if session.statement.attempts.lost_on.is_some() {
         return None;
     }
-    let topology = split.pool().topology();
+    let topology = session.pool().topology();
     match target {
-        Target::Primary { .. } if topology.refuse_writes.is_none() => usual_primary(split, &topology),
+        Target::Primary { .. } if topology.refuse_writes.is_none() => usual_primary(session, &topology),
         Target::Replica => {
-            let freshness = consistency::known(split)?;
+            let freshness = consistency::known(session)?;
             if topology.members.len() == 1 {
-                split.note_at_primary(AtPrimary::NoReplica);
-                return usual_primary(split, &topology);
+                session.note_at_primary(AtPrimary::NoReplica);
+                return usual_primary(session, &topology);
             }
             let covers = |server: &Server| freshness.covered_by(server);
-            let server = choose::replica(split, &topology, &[], None, covers, false)?;
-            let is_primary = split.is_writer(&topology, &server);
-            (is_primary || !consistency::is_galera(split)).then_some((server, is_primary))
+            let server = choose::replica(session, &topology, &[], None, covers, false)?;
+            let is_primary = session.is_writer(&topology, &server);
+            (is_primary || !consistency::is_galera(session)).then_some((server, is_primary))
         }
         Target::Anywhere => {
-            let at_hand = anywhere::at_hand(split, &topology, &[]);
-            at_hand.filter(|(_, is_primary)| *is_primary || !consistency::is_galera(split))
+            let at_hand = anywhere::at_hand(session, &topology, &[]);
+            at_hand.filter(|(_, is_primary)| *is_primary || !consistency::is_galera(session))
         }
         Target::Primary { .. } | Target::Group { .. } | Target::Named(_) | Target::Held => None,
     }
 }
 
-fn usual_primary(split: &Split, topology: &Topology) -> Option<(Arc<Server>, bool)> {
-    let primary = &split.writer(topology)?.server;
-    let is_ready = primary.takes_statements() && split.has_own_writes(primary);
+fn usual_primary(session: &ClientSession, topology: &Topology) -> Option<(Arc<Server>, bool)> {
+    let primary = &session.writer(topology)?.server;
+    let is_ready = primary.takes_statements() && session.has_own_writes(primary);
     is_ready.then(|| (Arc::clone(primary), true))
 }
 
 /// Whether all that the session holds are answers that it may ask for: rather lose those than refuse a
 /// statement.
-fn may_leave(split: &Split) -> bool {
-    let mut pins = split.session.pins().iter();
-    !split.binding.is_for_good() && pins.all(|pin| pin.reason.ends_with_next_statement())
+fn may_leave(session: &ClientSession) -> bool {
+    let mut pins = session.state.pins().iter();
+    !session.binding.is_for_good() && pins.all(|pin| pin.reason.ends_with_next_statement())
 }
 
 /// Whether what binds a session to its connection is over with the transaction that is open, or with the next
@@ -192,63 +197,63 @@ pub(crate) fn ends_with_transaction(reason: PinReason) -> bool {
 }
 
 /// Whether something of the session is on its connection that is lost with it.
-pub(crate) fn holds_state(split: &Split) -> bool {
+pub(crate) fn holds_state(session: &ClientSession) -> bool {
     let is_lost =
         |reason: PinReason| !reason.ends_with_next_statement() && reason != PinReason::SessionPooling;
-    split.binding.is_for_good() || split.session.pins().iter().any(|pin| is_lost(pin.reason))
+    session.binding.is_for_good() || session.state.pins().iter().any(|pin| is_lost(pin.reason))
 }
 
 /// The session holds a connection to a replica for answers alone: one that is kept for longer has to take
 /// writes.
-pub(crate) fn may_leave_replica(split: &Split) -> bool {
-    let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
-    is_replica && !split.session.in_transaction() && may_leave(split)
+pub(crate) fn may_leave_replica(session: &ClientSession) -> bool {
+    let is_replica = session.lease.as_ref().is_some_and(|leased| !leased.is_primary);
+    is_replica && !session.state.in_transaction() && may_leave(session)
 }
 
-pub(crate) fn is_demoted(split: &Split) -> bool {
-    split.lease.as_ref().is_some_and(|leased| leased.is_demoted)
+pub(crate) fn is_demoted(session: &ClientSession) -> bool {
+    session.lease.as_ref().is_some_and(|leased| leased.is_demoted)
 }
 
 /// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
 pub(crate) async fn lease_or_wait(
-    split: &mut Split,
+    session: &mut ClientSession,
     target: &Target,
     chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
-    try_servers(split, target, chosen).await
+    try_servers(session, target, chosen).await
 }
 
 async fn try_servers(
-    split: &mut Split,
+    session: &mut ClientSession,
     target: &Target,
     mut chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
-    split.control.mark(Waiting::Seat);
-    let mut tried: Vec<ServerId> = split.statement.attempts.lost_on.into_iter().collect();
+    session.control.mark(Waiting::Seat);
+    let mut tried: Vec<ServerId> = session.statement.attempts.lost_on.into_iter().collect();
     let (mut was_full, mut was_gone) = (false, false);
     loop {
-        was_gone |= split
+        was_gone |= session
             .statement
             .attempts
             .lost_on
-            .is_some_and(|lost| !takes_statements(split, lost));
+            .is_some_and(|lost| !takes_statements(session, lost));
         let (server, is_primary) = match chosen.take() {
             Some(chosen) => chosen,
             // Boxed, as all that a wait in line has no use for.
-            None => match Box::pin(server(split, target, &tried)).await? {
+            None => match Box::pin(server(session, target, &tried)).await? {
                 Chosen::Server(server, is_primary) => (server, is_primary),
                 // The wait for freshness has ended on a connection that is ready.
                 Chosen::Leased => return Ok(()),
             },
         };
-        split.control.mark_if_new(Waiting::Seat);
-        let catches_up = is_primary && consistency::must_catch_up(split, target, &server);
-        let syncs = catches_up || !is_primary && consistency::is_galera(split);
-        let is_bare = split.statement.state_may_wait && !syncs;
+        session.control.mark_if_new(Waiting::Seat);
+        let catches_up = is_primary && consistency::must_catch_up(session, target, &server);
+        let syncs = catches_up || !is_primary && consistency::is_galera(session);
+        let is_bare = session.statement.state_may_wait && !syncs;
         let lease = async {
             match is_bare {
-                true => bare_connection(split, &server, Wait::InLine).await,
-                false => connection(split, &server).await,
+                true => bare_connection(session, &server, Wait::InLine).await,
+                false => connection(session, &server).await,
             }
         };
         let found = match target {
@@ -256,22 +261,22 @@ async fn try_servers(
             _ => lease.await,
         };
         let leased = match found {
-            Ok(connection) if catches_up => Box::pin(caught_up(split, connection)).await,
-            Ok(connection) if !is_primary && consistency::is_galera(split) => {
-                Box::pin(consistency::synced(split, connection)).await
+            Ok(connection) if catches_up => Box::pin(caught_up(session, connection)).await,
+            Ok(connection) if !is_primary && consistency::is_galera(session) => {
+                Box::pin(consistency::synced(session, connection)).await
             }
             leased => leased,
         };
         match leased {
             // It was there all the time: somebody has ended the connection, and so the statement.
-            Ok(connection) if split.statement.attempts.lost_on == Some(server.id()) && !was_gone => {
-                split.pool().give_back(connection);
+            Ok(connection) if session.statement.attempts.lost_on == Some(server.id()) && !was_gone => {
+                session.pool().give_back(connection);
                 return Err(Refused(lost_with_its_server(server.name())));
             }
             Ok(connection) => {
-                let lacks_state = is_bare && !Rc::ptr_eq(split.session.carried(), &connection.state.carried);
-                attach(split, connection, is_primary);
-                if let Some(leased) = &mut split.lease {
+                let lacks_state = is_bare && !Rc::ptr_eq(session.state.carried(), &connection.state.carried);
+                attach(session, connection, is_primary);
+                if let Some(leased) = &mut session.lease {
                     leased.lacks_state = lacks_state;
                 }
                 return Ok(());
@@ -284,8 +289,8 @@ async fn try_servers(
                         || !is_primary && *target == Target::Anywhere && !error.ends_session()
                         || !is_primary && *target == Target::Replica && is_the_replicas_alone(&error)) =>
             {
-                was_gone |= split.statement.attempts.lost_on == Some(server.id());
-                account_backoff::note(split, &server, &error);
+                was_gone |= session.statement.attempts.lost_on == Some(server.id());
+                account_backoff::note(session, &server, &error);
                 tried.push(server.id());
             }
             Err(refused) => return Err(refused),
@@ -299,8 +304,8 @@ fn is_the_replicas_alone(error: &SessionError) -> bool {
     account_backoff::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
 }
 
-fn takes_statements(split: &Split, server: ServerId) -> bool {
-    let topology = split.pool().topology();
+fn takes_statements(session: &ClientSession, server: ServerId) -> bool {
+    let topology = session.pool().topology();
     topology
         .member(server)
         .is_some_and(|member| member.server.takes_statements())
@@ -315,17 +320,20 @@ pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
 }
 
 /// A connection from the pool, with the session's state on it.
-pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
-    let mut connection = bare_connection(split, server, Wait::InLine).await?;
-    if Rc::ptr_eq(split.session.carried(), &connection.state.carried) {
+pub(crate) async fn connection(
+    session: &ClientSession,
+    server: &Arc<Server>,
+) -> Result<Connection<ConnectionState>, Refused> {
+    let mut connection = bare_connection(session, server, Wait::InLine).await?;
+    if Rc::ptr_eq(session.state.carried(), &connection.state.carried) {
         return Ok(connection);
     }
-    let rebuilt = Box::pin(rebuild(split, &mut connection)).await;
+    let rebuilt = Box::pin(rebuild(session, &mut connection)).await;
     match rebuilt {
         Ok(()) => Ok(connection),
-        Err(Refused(error)) if may_do_without_schema(split, &error) => {
+        Err(Refused(error)) if may_do_without_schema(session, &error) => {
             drop(connection);
-            Box::pin(without_schema(split, server)).await
+            Box::pin(without_schema(session, server)).await
         }
         Err(refused) => Err(refused),
     }
@@ -333,32 +341,35 @@ pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Co
 
 /// A connection in no schema with everything else that the session has set, where a server has its schema no
 /// more. In that of somebody else a statement might find tables that are not meant.
-async fn without_schema(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
-    let want = Rc::new(split.session.carried().without_schema());
-    let mut connection = fitting(split, server, &want, Wait::InLine).await?;
-    rebuild_to(split, &want, &mut connection).await?;
+async fn without_schema(
+    session: &ClientSession,
+    server: &Arc<Server>,
+) -> Result<Connection<ConnectionState>, Refused> {
+    let want = Rc::new(session.state.carried().without_schema());
+    let mut connection = fitting(session, server, &want, Wait::InLine).await?;
+    rebuild_to(session, &want, &mut connection).await?;
     connection.state.lacks_schema = true;
     Ok(connection)
 }
 
 /// A connection from the pool, as it is.
 pub(crate) async fn bare_connection(
-    split: &Split,
+    session: &ClientSession,
     server: &Arc<Server>,
     wait: Wait,
-) -> Result<Connection<Held>, Refused> {
-    fitting(split, server, split.session.carried(), wait).await
+) -> Result<Connection<ConnectionState>, Refused> {
+    fitting(session, server, session.state.carried(), wait).await
 }
 
 /// One that can be made to fit what is wanted.
 async fn fitting(
-    split: &Split,
+    session: &ClientSession,
     server: &Arc<Server>,
     want: &Rc<PortableState>,
     wait: Wait,
-) -> Result<Connection<Held>, Refused> {
+) -> Result<Connection<ConnectionState>, Refused> {
     loop {
-        let connection = any_connection(split, server, want, wait).await?;
+        let connection = any_connection(session, server, want, wait).await?;
         // One that a session has handed over in line may be one that cannot be made to fit: its permit does.
         let have = &connection.state.carried;
         if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
@@ -368,25 +379,25 @@ async fn fitting(
 }
 
 async fn any_connection(
-    split: &Split,
+    session: &ClientSession,
     server: &Arc<Server>,
     want: &Rc<PortableState>,
     wait: Wait,
-) -> Result<Connection<Held>, Refused> {
-    let refused = match lease_as(split, server, &split.client.account.credential, want, wait).await {
+) -> Result<Connection<ConnectionState>, Refused> {
+    let refused = match lease_as(session, server, &session.client.account.credential, want, wait).await {
         Err(Refused(SessionError::NoServer(error))) if is_denied(&error) => error,
         leased => return leased,
     };
     // What is known of the servers' accounts may be out of date.
-    split.context.listener.cluster.want_accounts();
-    let used = &split.client.account.credential;
-    split
+    session.context.listener.cluster.want_accounts();
+    let used = &session.client.account.credential;
+    session
         .context
         .listener
         .cluster
         .forget_passed(&used.user, used.account);
-    match &split.client.account.other_credential {
-        Some(other) => Box::pin(lease_as(split, server, other, want, wait)).await,
+    match &session.client.account.other_credential {
+        Some(other) => Box::pin(lease_as(session, server, other, want, wait)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
     }
 }
@@ -398,34 +409,34 @@ pub(crate) fn is_denied(error: &LeaseError) -> bool {
 }
 
 async fn lease_as(
-    split: &Split,
+    session: &ClientSession,
     server: &Arc<Server>,
     credential: &Credential,
     want: &Rc<PortableState>,
     wait: Wait,
-) -> Result<Connection<Held>, Refused> {
-    let own = Some(split.control.id);
+) -> Result<Connection<ConnectionState>, Refused> {
+    let own = Some(session.control.id);
     // Of equals, the one that this session had last: what its statement left is still there.
-    let cost = |held: &Held| match held.cost(want, split.control.oldest_login.get()) {
+    let cost = |held: &ConnectionState| match held.cost(want, session.control.oldest_login.get()) {
         cost @ OUTDATED.. => cost,
         cost => (2 * cost + u32::from(held.last_session != own)).min(OUTDATED - 1),
     };
     let waits = wait == Wait::InLine;
-    let leased = split
+    let leased = session
         .pool()
-        .lease(server, &split.client.key, credential, cost, waits);
+        .lease(server, &session.client.key, credential, cost, waits);
     let leased = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
         leased = leased => leased,
     };
     leased.map_err(|error| Refused(SessionError::NoServer(error)))
 }
 
 /// What is known of a connection that was just opened.
-pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Opened) -> Held {
+pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Opened) -> ConnectionState {
     let multi_statements = opened.key.capabilities.contains(Capabilities::MULTI_STATEMENTS);
-    Held {
+    ConnectionState {
         carried: Rc::new(PortableState::fresh(None, multi_statements)),
         baseline: Rc::new(opened.baseline.iter().cloned().collect()),
         statements: OnServer::new(cluster.config().pool.prepared_max),
@@ -443,35 +454,39 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
 }
 
 /// What the leased connection still says of the session's last statement.
-pub(crate) fn left(split: &Split) -> Left {
-    let leased = split.lease.as_ref();
-    let leased = leased.filter(|_| lookup::found_rows(split).is_none());
+pub(crate) fn left(session: &ClientSession) -> Left {
+    let leased = session.lease.as_ref();
+    let leased = leased.filter(|_| lookup::found_rows(session).is_none());
     leased.map_or(Left::default(), |leased| leased.left)
 }
 
 /// Hands the connection to the session: its stream goes into the session's streams.
-pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_primary: bool) {
-    debug_assert!(split.lease.is_none());
-    split.control.record.note_leased();
-    split.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
-    split.streams.traffic.server = Arc::clone(&connection.state.series);
-    split.control.attach_connection(
-        split.context.listener.key(&connection.server),
+pub(crate) fn attach(
+    session: &mut ClientSession,
+    mut connection: Connection<ConnectionState>,
+    is_primary: bool,
+) {
+    debug_assert!(session.lease.is_none());
+    session.control.record.note_leased();
+    session.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
+    session.streams.traffic.server = Arc::clone(&connection.state.series);
+    session.control.attach_connection(
+        session.context.listener.key(&connection.server),
         connection.thread_id,
     );
-    split.last.server = Some(Arc::clone(&connection.server));
-    split
+    session.last.server = Some(Arc::clone(&connection.server));
+    session
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
     let state = &connection.state;
-    split.session.note_connection(state.known);
-    let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.last.turn;
+    session.state.note_connection(state.known);
+    let is_own = state.last_session == Some(session.control.id) && state.last_turn == session.last.turn;
     let left = Left {
         is_own,
         is_untouched: is_own && state.is_untouched,
         has_count: is_own && state.has_count,
     };
-    split.lease = Some(Leased {
+    session.lease = Some(LeasedConnection {
         connection,
         is_primary,
         is_demoted: false,
@@ -484,118 +499,118 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
 }
 
 /// Takes the connection out of the session's hands.
-pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
-    let mut leased = split.lease.take()?;
-    if split.binding.uncount() {
-        split.series().pinned.dec();
+pub(crate) fn detach(session: &mut ClientSession) -> Option<Connection<ConnectionState>> {
+    let mut leased = session.lease.take()?;
+    if session.binding.uncount() {
+        session.series().pinned.dec();
     }
-    leased.connection.stream = std::mem::replace(&mut split.streams.server, Stream::Detached);
+    leased.connection.stream = std::mem::replace(&mut session.streams.server, Stream::Detached);
     let state = &mut leased.connection.state;
     let left = leased.left;
-    state.last_session = left.is_own.then_some(split.control.id);
+    state.last_session = left.is_own.then_some(session.control.id);
     (state.last_turn, state.is_untouched, state.has_count) =
-        (split.last.turn, left.is_untouched, left.has_count);
-    split.control.detach();
+        (session.last.turn, left.is_untouched, left.has_count);
+    session.control.detach();
     Some(leased.connection)
 }
 
 /// Gives the connection back to the pool, for the next session.
-pub(crate) fn give_back(split: &mut Split) {
-    debug_assert!(!split.streams.down.is_pending());
-    let is_silent = split.streams.down.is_empty();
-    if let Some(mut connection) = detach(split) {
+pub(crate) fn give_back(session: &mut ClientSession) {
+    debug_assert!(!session.streams.down.is_pending());
+    let is_silent = session.streams.down.is_empty();
+    if let Some(mut connection) = detach(session) {
         if !is_silent {
-            split.streams.down.clear();
+            session.streams.down.clear();
             return close_as_broken(connection);
         }
-        connection.state.known = split.session.connection_left(connection.state.known);
-        consistency::leave(&mut connection.state, split.session.leave());
+        connection.state.known = session.state.connection_left(connection.state.known);
+        consistency::leave(&mut connection.state, session.state.leave());
         connection.state.let_go();
-        if connection.state.lacks_schema || split.control.is_aimed_at() {
+        if connection.state.lacks_schema || session.control.is_aimed_at() {
             return;
         }
-        split.pool().give_back(connection);
+        session.pool().give_back(connection);
     }
 }
 
 /// The server has said something behind its answer. Whoever came next would take it for an answer to somebody
 /// else.
-fn close_as_broken(connection: Connection<Held>) {
+fn close_as_broken(connection: Connection<ConnectionState>) {
     let server = connection.server.name();
     tracing::warn!(server, "server said something unasked: connection closed");
     connection.close_as_broken();
 }
 
 /// Gives back a connection on which nothing was done after all, unless the session is bound to it.
-pub(crate) fn release_unused(split: &mut Split) {
-    let keeps = split.binding.is_for_good() || split.session.is_pinned();
+pub(crate) fn release_unused(session: &mut ClientSession) {
+    let keeps = session.binding.is_for_good() || session.state.is_pinned();
     if !keeps {
-        give_back(split);
+        give_back(session);
     }
 }
 
 /// Asks something on the connection that the session holds.
 pub(crate) async fn ask_on_lease(
-    split: &mut Split,
+    session: &mut ClientSession,
     commands: &[Vec<u8>],
 ) -> Result<Vec<ask::Reply>, Refused> {
-    let capabilities = split.client.key.capabilities;
-    if let Some(leased) = &mut split.lease {
+    let capabilities = session.client.key.capabilities;
+    if let Some(leased) = &mut session.lease {
         leased.left.is_untouched = false;
     }
-    let asking = ask::ask(&mut split.streams.server, capabilities, commands);
+    let asking = ask::ask(&mut session.streams.server, capabilities, commands);
     let asked = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(signal),
+        signal = session.control.signalled(false) => Err(signal),
         asked = asking => Ok(asked),
     };
     match asked {
         Ok(asked) => asked.map_err(|error| {
             Refused(SessionError::ServerLogin {
-                server: split.server_name().to_owned(),
+                server: session.server_name().to_owned(),
                 cause: ask::cause(error),
             })
         }),
-        Err(signal) => Err(Refused(split.signalled(signal))),
+        Err(signal) => Err(Refused(session.signalled(signal))),
     }
 }
 
 /// Makes the leased connection what it was when it was opened, and gives it back.
-pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
-    let limit = split.context.listener.cluster.config().login_timeout;
-    let is_silent = split.streams.down.is_empty();
-    let Some(mut connection) = detach(split) else {
+pub(crate) async fn give_back_as_new(session: &mut ClientSession) -> Result<(), String> {
+    let limit = session.context.listener.cluster.config().login_timeout;
+    let is_silent = session.streams.down.is_empty();
+    let Some(mut connection) = detach(session) else {
         return Ok(());
     };
     if !is_silent {
-        split.streams.down.clear();
+        session.streams.down.clear();
         close_as_broken(connection);
         return Ok(());
     }
     // The statement of whoever has it next would be hit.
-    if connection.state.lacks_schema || split.control.is_aimed_at() {
+    if connection.state.lacks_schema || session.control.is_aimed_at() {
         return Ok(());
     }
     connection.reset(limit).await?;
     // The schema is all that a reset keeps.
-    let schema = split.session.carried().schema();
-    let multi_statements = split.session.carried().multi_statements();
+    let schema = session.state.carried().schema();
+    let multi_statements = session.state.carried().multi_statements();
     connection.state.carried = Rc::new(PortableState::fresh(schema, multi_statements));
     connection.state.statements.clear();
     connection.state.to_close.clear();
     connection.state.last_session = None;
     connection.state.known = OfConnection::UNKNOWN;
     connection.state.syncs_reads = false;
-    split.pool().give_back(connection);
+    session.pool().give_back(connection);
     Ok(())
 }
 
 /// Closes the connection: what is on it is not known, or it is lost.
-pub(crate) fn abandon(split: &mut Split) {
-    split.streams.down.clear();
-    drop(detach(split));
-    split.session.lost();
-    split.answer.status.remove(StatusFlags::IN_TRANS);
+pub(crate) fn abandon(session: &mut ClientSession) {
+    session.streams.down.clear();
+    drop(detach(session));
+    session.state.lost();
+    session.answer.status.remove(StatusFlags::IN_TRANS);
 }
 
 /// Whether another server may do what this one did not: nothing of the statement was sent yet.
@@ -609,14 +624,14 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
 }
 
 /// A statement for another server in a session that is bound to its connection.
-pub(crate) fn bound_elsewhere(split: &Split) -> Refused {
-    let pins = split.shown_pins();
+pub(crate) fn bound_elsewhere(session: &ClientSession) -> Refused {
+    let pins = session.shown_pins();
     let reasons: Vec<_> = pins.iter().map(|pin| pin.reason.label()).collect();
-    let (server, reasons) = (split.server_name().to_owned(), reasons.join(", "));
-    if is_demoted(split) {
+    let (server, reasons) = (session.server_name().to_owned(), reasons.join(", "));
+    if is_demoted(session) {
         return Refused(SessionError::Demoted { server, reasons });
     }
-    match &split.pool().topology().refuse_writes {
+    match &session.pool().topology().refuse_writes {
         Some(reason) => Refused(SessionError::WritesRefused(reason.clone())),
         None => Refused(SessionError::PinnedToReplica { server, reasons }),
     }

@@ -2,11 +2,11 @@
 
 use upstream::Connection;
 
-use crate::engine::connection_state::Held;
+use crate::engine::connection_state::ConnectionState;
 
 /// A server connection in the hands of a session; its stream is in the session's streams.
-pub(crate) struct Leased {
-    pub(crate) connection: Connection<Held>,
+pub(crate) struct LeasedConnection {
+    pub(crate) connection: Connection<ConnectionState>,
     /// Its server takes this session's writes, as of `generation`.
     pub(crate) is_primary: bool,
     /// Its server did, and another does now, or none.

@@ -5,10 +5,10 @@ use session::PinReason;
 use sql_class::Facts;
 
 use crate::engine::begin::begin;
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::reprepare;
-use crate::engine::state::{Refused, Split};
 use crate::engine::transaction::{commit, is_ended_by, no_commit};
 use crate::engine::{command, finish, last, lease, old_primary};
 use crate::error::SessionError;
@@ -16,89 +16,89 @@ use crate::session::CommandHead;
 
 /// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
 /// what does not go with it.
-pub(crate) async fn before_it_goes(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
-    if old_primary::is_left(split, facts) {
-        return old_primary::leave(split, facts).await;
+pub(crate) async fn before_it_goes(session: &mut ClientSession, facts: &Facts) -> Result<(), Refused> {
+    if old_primary::is_left(session, facts) {
+        return old_primary::leave(session, facts).await;
     }
-    if !is_ended_by(split, facts) {
-        last::learn_insert_id(split).await;
+    if !is_ended_by(session, facts) {
+        last::learn_insert_id(session).await;
         return Ok(());
     }
-    let (ok, _) = commit(split).await?;
-    let ok = ok.ok_or_else(|| no_commit(split))?;
-    split.session.observe_ok(&ok);
-    split.session.cleared(PinReason::Transaction);
-    split.answer.status = ok.status;
-    if let Some(leased) = &mut split.lease {
+    let (ok, _) = commit(session).await?;
+    let ok = ok.ok_or_else(|| no_commit(session))?;
+    session.state.observe_ok(&ok);
+    session.state.cleared(PinReason::Transaction);
+    session.answer.status = ok.status;
+    if let Some(leased) = &mut session.lease {
         leased.left = Left::default();
     }
-    if !split.session.is_pinned() {
-        lease::give_back(split);
+    if !session.state.is_pinned() {
+        lease::give_back(session);
     }
     Ok(())
 }
 
 /// COM_QUERY, of a statement before which the connection that is held has something to tell or to end.
 pub(crate) async fn query_elsewhere(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Facts,
 ) -> Result<Next, SessionError> {
-    let ends =
-        is_ended_by(split, &facts) || old_primary::begins_anew(&facts) && old_primary::is_left(split, &facts);
+    let ends = is_ended_by(session, &facts)
+        || old_primary::begins_anew(&facts) && old_primary::is_left(session, &facts);
     let before = match ends && facts.statements == 1 {
-        true => syntax_error(split, head).await,
+        true => syntax_error(session, head).await,
         false => Ok(None),
     };
     let before = match before {
-        Ok(Some(packet)) => return Ok(refuse_in_transaction(split, head, packet)),
-        Ok(None) => before_it_goes(split, &facts).await,
+        Ok(Some(packet)) => return Ok(refuse_in_transaction(session, head, packet)),
+        Ok(None) => before_it_goes(session, &facts).await,
         Err(refused) => Err(refused),
     };
     match before {
         Ok(()) => Ok(Next::route_query(head, facts)),
-        Err(refused) => last::give_up(split, refused).await,
+        Err(refused) => last::give_up(session, refused).await,
     }
 }
 
 /// The same of the execution of a prepared statement.
 pub(crate) async fn execution_elsewhere(
-    split: &mut Split,
+    session: &mut ClientSession,
     execution: Execution,
 ) -> Result<Next, SessionError> {
-    match before_it_goes(split, &execution.prepared.facts).await {
+    match before_it_goes(session, &execution.prepared.facts).await {
         Ok(()) => Ok(Next::RouteExecution(Box::new(execution))),
-        Err(refused) => last::give_up(split, refused).await,
+        Err(refused) => last::give_up(session, refused).await,
     }
 }
 
 /// What the replica says of a text that it cannot read. It is prepared there and not executed: a syntax error
 /// ends no transaction.
-async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
+async fn syntax_error(session: &mut ClientSession, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
     const ER_PARSE_ERROR: u16 = 1064;
-    let payload = command::payload_of(&split.streams.up, head);
-    let text = command::text(payload, split.client.capabilities).unwrap_or_default();
+    let payload = command::payload_of(&session.streams.up, head);
+    let text = command::text(payload, session.client.capabilities).unwrap_or_default();
     let preparation = [&[Command::STMT_PREPARE.0], text].concat();
-    let replies = lease::ask_on_lease(split, &[preparation]).await?;
+    let replies = lease::ask_on_lease(session, &[preparation]).await?;
     let Some(reply) = replies.first() else {
         return Ok(None);
     };
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         let ids = reprepare::prepared_ids(reply);
         leased.connection.state.note_unused(ids.map(|(id, _)| id));
     }
-    let error = reply.error(split.client.key.capabilities);
+    let error = reply.error(session.client.key.capabilities);
     Ok(error.filter(|packet| packet.code == ER_PARSE_ERROR))
 }
 
 /// Tells the client of a statement that was not executed, in a transaction that goes on.
-fn refuse_in_transaction(split: &mut Split, head: CommandHead, packet: ErrPacket) -> Next {
+fn refuse_in_transaction(session: &mut ClientSession, head: CommandHead, packet: ErrPacket) -> Next {
     let failed = Outcome {
         error: Some(packet.code),
         ..Outcome::default()
     };
-    begin(split, head, Some(&reprepare::NOTHING));
-    split.session.end(&failed);
-    finish::keep(split);
+    begin(session, head, Some(&reprepare::NOTHING));
+    session.state.end(&failed);
+    finish::keep(session);
     Next::refuse(SessionError::PrepareRefused(packet))
 }

@@ -16,6 +16,7 @@ use crate::authenticate::{self, Authenticated};
 use crate::connection::{self, SessionSummary};
 use crate::control::{Control, Waiting};
 use crate::engine::binding::Binding;
+use crate::engine::client_session::{AnswerState, ClientSession, Context};
 use crate::engine::identity::Identity;
 use crate::engine::last_statement::LastStatement;
 use crate::engine::lookup::session_lookups::SessionLookups;
@@ -24,7 +25,6 @@ use crate::engine::own_writes::OwnWrites;
 use crate::engine::prepared::client_statements::ClientStatements;
 use crate::engine::rules::session_rules::SessionRules;
 use crate::engine::start::start;
-use crate::engine::state::{AnswerState, Context, Split};
 use crate::engine::statement::Statement;
 use crate::engine::{admission, answer, lease, lookup, own_connection, stall};
 use crate::error::SessionError;
@@ -66,7 +66,7 @@ pub(super) async fn log_in(
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
     summary: &mut SessionSummary,
-) -> Result<Box<Split>, SessionError> {
+) -> Result<Box<ClientSession>, SessionError> {
     let mut client = None;
     let proved = tokio::select! {
         biased;
@@ -83,12 +83,12 @@ pub(super) async fn log_in(
         }
         (Err(error), None) => return Err(error),
     };
-    let (mut split, sequence) = opened?;
-    split.answer.error_sequence = Some(sequence);
-    match admit(&mut split, sequence).await {
-        Ok(()) => Ok(split),
+    let (mut session, sequence) = opened?;
+    session.answer.error_sequence = Some(sequence);
+    match admit(&mut session, sequence).await {
+        Ok(()) => Ok(session),
         Err(error) => {
-            answer::farewell(&mut split, &error).await;
+            answer::farewell(&mut session, &error).await;
             Err(error)
         }
     }
@@ -137,18 +137,18 @@ fn open(
     identity: Box<Identity>,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-) -> Result<(Box<Split>, u8), SessionError> {
+) -> Result<(Box<ClientSession>, u8), SessionError> {
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
     let traffic = Traffic::new(Arc::clone(series), nowhere);
     control.set_limits(connection::idle_limits(listener));
     register(worker, control, listener, &identity.account);
     let streams = streams(client.stream, &client.unread, traffic);
     let lookups = SessionLookups::new(worker, listener);
-    let mut split = without_server((worker, control), streams, identity, listener, Binding::default());
-    split.lookups = lookups;
-    split.answer.error_sequence = Some(client.sequence);
-    stall::renew(&split);
-    Ok((split, client.sequence))
+    let mut session = without_server((worker, control), streams, identity, listener, Binding::default());
+    session.lookups = lookups;
+    session.answer.error_sequence = Some(client.sequence);
+    stall::renew(&session);
+    Ok((session, client.sequence))
 }
 
 /// A session before its first command, and before it has got a server connection.
@@ -158,9 +158,9 @@ pub(super) fn without_server(
     identity: Box<Identity>,
     listener: &Arc<ListenerState>,
     binding: Binding,
-) -> Box<Split> {
+) -> Box<ClientSession> {
     let all_series = &worker.shared.split_series[worker.index];
-    Box::new(Split {
+    Box::new(ClientSession {
         control: Rc::clone(control),
         context: Context {
             worker: Rc::clone(worker),
@@ -171,7 +171,7 @@ pub(super) fn without_server(
         streams,
         lease: None,
         binding,
-        session: Session::new(start(
+        state: Session::new(start(
             &identity.account,
             &identity.login,
             &identity.profile,
@@ -234,30 +234,33 @@ pub(super) fn key(
 }
 
 /// Lets the client in once a server has let the account in, and knows its schema.
-async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
-    split.control.mark(Waiting::Login);
-    let admitted = Box::pin(admission::admit(split)).await;
-    let connection = admitted.map_err(|error| not_admitted(split, error))?;
-    split.answer.status = connection.opened.status;
-    split.pool().give_back(connection);
+async fn admit(session: &mut ClientSession, sequence: u8) -> Result<(), SessionError> {
+    session.control.mark(Waiting::Login);
+    let admitted = Box::pin(admission::admit(session)).await;
+    let connection = admitted.map_err(|error| not_admitted(session, error))?;
+    session.answer.status = connection.opened.status;
+    session.pool().give_back(connection);
     // Thousands of idle sessions keep their logins, for what comes after them.
-    (split.client.login.auth_response, split.client.login.auth_plugin) = (Vec::new(), None);
+    (
+        session.client.login.auth_response,
+        session.client.login.auth_plugin,
+    ) = (Vec::new(), None);
 
     let mut ok = OkPacket {
-        status: split.answer.status,
+        status: session.answer.status,
         ..OkPacket::default()
     };
     // Servers tell clients that track their session the schema it begins with.
-    if split.client.capabilities.contains(Capabilities::SESSION_TRACK)
-        && let Some(schema) = split.session.carried().schema()
+    if session.client.capabilities.contains(Capabilities::SESSION_TRACK)
+        && let Some(schema) = session.state.carried().schema()
     {
         Change::Schema(schema).encode(&mut ok.session_state);
         ok.status.insert(StatusFlags::SESSION_STATE_CHANGED);
     }
-    answer::say_ok(split, ok, sequence).await?;
+    answer::say_ok(session, ok, sequence).await?;
     // Compression begins after the OK.
-    let client = std::mem::replace(&mut split.streams.client, Stream::Detached);
-    split.streams.client = handshake::compressed(client, split.client.compression, Toward::Client)
+    let client = std::mem::replace(&mut session.streams.client, Stream::Detached);
+    session.streams.client = handshake::compressed(client, session.client.compression, Toward::Client)
         .map_err(SessionError::ClientFailed)?;
     Ok(())
 }
@@ -269,14 +272,14 @@ const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
 
 /// What the client is told where the server does not take its account. One that only servers know has another
 /// password now. What is said of the account is said in the server's words.
-fn not_admitted(split: &Split, error: SessionError) -> SessionError {
+fn not_admitted(session: &ClientSession, error: SessionError) -> SessionError {
     let passed =
-        split.client.account.credential.account != 0 && split.context.listener.cluster.passes_accounts();
+        session.client.account.credential.account != 0 && session.context.listener.cluster.passes_accounts();
     match error {
         SessionError::NoServer(refused) if passed && lease::is_denied(&refused) => {
             authenticate::access_denied(
-                split.client.account.user.name.as_bytes(),
-                &split.client.host,
+                session.client.account.user.name.as_bytes(),
+                &session.client.host,
                 true,
             )
         }
@@ -294,42 +297,42 @@ fn not_admitted(split: &Split, error: SessionError) -> SessionError {
 }
 
 /// COM_CHANGE_USER: another account, and nothing of the session before.
-pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn change_user(session: &mut ClientSession, head: CommandHead) -> Result<(), SessionError> {
     if !change_user_packet_fits(head.payload_len) {
-        split.answer.error_sequence = Some(1);
+        session.answer.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
-    if split.binding.is_own() {
-        return own_connection::change_user(split).await;
+    if session.binding.is_own() {
+        return own_connection::change_user(session).await;
     }
-    split.binding.unbind();
-    split.last.turn = split.last.turn.wrapping_add(1);
-    if split.lease.is_some() {
-        lease::abandon(split);
+    session.binding.unbind();
+    session.last.turn = session.last.turn.wrapping_add(1);
+    if session.lease.is_some() {
+        lease::abandon(session);
     }
-    split.control.mark(Waiting::Login);
-    split
+    session.control.mark(Waiting::Login);
+    session
         .streams
         .begin_command()
-        .map_err(|broken| split.broken(broken))?;
-    let unread = split.streams.up.take_unseen();
-    let is_mariadb = split.dialect().is_mariadb();
+        .map_err(|broken| session.broken(broken))?;
+    let unread = session.streams.up.take_unseen();
+    let is_mariadb = session.dialect().is_mariadb();
     let mut sequence = 0;
-    let mut side = LoginPeer::new(&mut split.streams.client, &mut sequence, unread);
+    let mut side = LoginPeer::new(&mut session.streams.client, &mut sequence, unread);
     let changed = async {
         let request = side.read().await.map_err(client_read)?;
-        let request = ChangeUser::decode(&request, split.client.capabilities).map_err(malformed)?;
+        let request = ChangeUser::decode(&request, session.client.capabilities).map_err(malformed)?;
         let charset = match request.charset {
             Some(charset) => u8::try_from(charset).map_err(|_| SessionError::UnknownCollation(charset))?,
-            None => split.client.login.charset,
+            None => session.client.login.charset,
         };
         // Those of today, not of when the session came.
-        let (accounts, listener) = (&split.context.worker.shared.accounts, &split.context.listener);
-        let present = is_mariadb.then_some(&split.client.account.user);
+        let (accounts, listener) = (&session.context.worker.shared.accounts, &session.context.listener);
+        let present = is_mariadb.then_some(&session.client.account.user);
         let account = authenticate::reauthenticate(
             &mut side,
             &request,
-            (&split.client.host, present),
+            (&session.client.host, present),
             accounts,
             listener,
         )
@@ -339,22 +342,22 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     let changed = tokio::select! {
         biased;
         changed = changed => changed,
-        signal = split.control.signalled(false) => Err(signal_as_error(signal, "", &split.context.listener)),
+        signal = session.control.signalled(false) => Err(signal_as_error(signal, "", &session.context.listener)),
     };
-    split.streams.up.fill(&side.into_unread());
-    split.answer.error_sequence = Some(sequence);
+    session.streams.up.fill(&side.into_unread());
+    session.answer.error_sequence = Some(sequence);
     match changed {
-        Ok((request, charset, account)) => become_user(split, request, charset, account, sequence).await,
+        Ok((request, charset, account)) => become_user(session, request, charset, account, sequence).await,
         Err(error) => {
-            split.session.change_user_refused();
-            stay_user(split, error, sequence).await
+            session.state.change_user_refused();
+            stay_user(session, error, sequence).await
         }
     }
 }
 
 /// Takes over the account that the client has proved to be, if a server lets it in.
 async fn become_user(
-    split: &mut Split,
+    session: &mut ClientSession,
     request: ChangeUser,
     charset: u8,
     account: Authenticated,
@@ -362,63 +365,67 @@ async fn become_user(
 ) -> Result<(), SessionError> {
     let new_key = key(
         &account.credential,
-        split.client.capabilities,
-        &split.client.profile,
+        session.client.capabilities,
+        &session.client.profile,
         charset,
     );
-    let new_key = split.context.cluster.share_key(new_key);
-    let old_key = std::mem::replace(&mut split.client.key, new_key);
-    let old_account = std::mem::replace(&mut split.client.account, account);
-    let old_schema = split.client.login.database.replace(request.database);
-    let mut old_session = split.session.clone();
-    let compression = split.client.compression.take();
-    let admitted = admit(split, sequence).await;
-    split.client.compression = compression;
+    let new_key = session.context.cluster.share_key(new_key);
+    let old_key = std::mem::replace(&mut session.client.key, new_key);
+    let old_account = std::mem::replace(&mut session.client.account, account);
+    let old_schema = session.client.login.database.replace(request.database);
+    let mut old_session = session.state.clone();
+    let compression = session.client.compression.take();
+    let admitted = admit(session, sequence).await;
+    session.client.compression = compression;
     match admitted {
         Ok(()) => {
-            let user = Arc::clone(&split.client.account.user.name);
-            split.control.name_user(&user);
-            split
+            let user = Arc::clone(&session.client.account.user.name);
+            session.control.name_user(&user);
+            session
                 .context
                 .worker
                 .shared
                 .registry
-                .rename(split.control.id, user.into());
-            split.rules = SessionRules::new(&split.context.worker);
-            split.own_writes.say_consistency(None);
-            lookup::set_level(split, None);
-            split
+                .rename(session.control.id, user.into());
+            session.rules = SessionRules::new(&session.context.worker);
+            session.own_writes.say_consistency(None);
+            lookup::set_level(session, None);
+            session
                 .answer
                 .shape
-                .reset(split.client.key.capabilities, split.client.capabilities);
+                .reset(session.client.key.capabilities, session.client.capabilities);
             Ok(())
         }
         Err(error) => {
             (
-                split.client.key,
-                split.client.account,
-                split.client.login.database,
+                session.client.key,
+                session.client.account,
+                session.client.login.database,
             ) = (old_key, old_account, old_schema);
             old_session.change_user_refused();
-            split.session = old_session;
-            stay_user(split, error, sequence).await
+            session.state = old_session;
+            stay_user(session, error, sequence).await
         }
     }
 }
 
 /// MariaDB has reset the session when it refuses a COM_CHANGE_USER, and goes on with the old account. MySQL
 /// closes the connection.
-async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Result<(), SessionError> {
+async fn stay_user(
+    session: &mut ClientSession,
+    error: SessionError,
+    sequence: u8,
+) -> Result<(), SessionError> {
     let is_of_password = matches!(
         error,
         SessionError::AccessDenied { .. } | SessionError::TooManyFailures
     );
-    let is_last =
-        is_of_password && split.control.login_failed() >= split.context.listener.config.login_failures_max;
-    if is_last || error.ends_session() || !split.dialect().is_mariadb() {
+    let is_last = is_of_password
+        && session.control.login_failed() >= session.context.listener.config.login_failures_max;
+    if is_last || error.ends_session() || !session.dialect().is_mariadb() {
         return Err(error);
     }
-    split.session.rearmed();
-    split.answer.status = split.session.status_at_rest();
-    answer::tell(split, sequence, error).await
+    session.state.rearmed();
+    session.answer.status = session.state.status_at_rest();
+    answer::tell(session, sequence, error).await
 }

@@ -1,6 +1,6 @@
-//! What happens to a command of a session that is understood: in mode `split` each statement goes to the server
-//! it belongs to, over connections that sessions share; in mode `session` with lookups all go over the session's
-//! own connection (`own_connection`).
+//! What happens to a command of a session that is understood: in mode `split` each statement goes to the
+//! server it belongs to, over connections that sessions share; in mode `session` with lookups all go over the
+//! session's own connection (`own_connection`).
 //!
 //! `run` is the loop, and names all stages in their order. A stage returns what is `next`.
 //!
@@ -22,6 +22,7 @@ pub(crate) mod ask;
 mod begin;
 mod binding;
 mod choose;
+mod client_session;
 mod command;
 mod connection_state;
 mod consistency;
@@ -61,7 +62,6 @@ mod serve;
 mod server;
 mod stall;
 mod start;
-mod state;
 mod statement;
 mod target;
 mod text;
@@ -71,26 +71,30 @@ mod wait_for_own_writes;
 mod worker_cluster;
 
 pub(crate) use answered::Answered;
+pub(crate) use client_session::ClientSession;
 pub(crate) use kill::{end, shoot};
 pub(crate) use own_connection::{Arrived, Introduction, adopt};
 pub(crate) use rules::{ConfiguredRules, Mirrors, WorkerRules};
 pub(crate) use series::{AtPrimary, SeriesOfWorker};
 pub(crate) use serve::{serve, serve_to_the_end};
-pub(crate) use state::Split;
 pub(crate) use worker_cluster::Pools;
 
 #[cfg(test)]
 mod tests {
-    use super::state::Split;
+    use super::client_session::ClientSession;
 
-    fn size<F>(_: impl FnOnce(&'static mut Split) -> F) -> usize {
+    fn size<F>(_: impl FnOnce(&'static mut ClientSession) -> F) -> usize {
         size_of::<F>()
     }
 
     /// Every client costs this much for as long as it is there. What is rare is boxed.
     #[test]
     fn a_session_stays_small() {
-        assert!(size_of::<Split>() <= 1024, "{}", size_of::<Split>());
+        assert!(
+            size_of::<ClientSession>() <= 1024,
+            "{}",
+            size_of::<ClientSession>()
+        );
         let future = size(super::run::run);
         assert!(future <= 512, "{future}");
     }

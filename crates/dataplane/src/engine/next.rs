@@ -5,7 +5,7 @@ use std::pin::Pin;
 use session::Prepared;
 use sql_class::Facts;
 
-use crate::engine::state::Refused;
+use crate::engine::client_session::Refused;
 use crate::error::SessionError;
 use crate::relay::RelayOutcome;
 use crate::session::CommandHead;

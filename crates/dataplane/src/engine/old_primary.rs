@@ -7,7 +7,7 @@
 use session::PinReason;
 use sql_class::{Class, Effects, Facts};
 
-use crate::engine::state::{Refused, Split};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::{lease, observe, transaction};
 use crate::error::SessionError;
 
@@ -16,13 +16,13 @@ use crate::error::SessionError;
 const ROLE_ERRORS: [u16; 4] = [1290, 1836, 3100, 1047];
 
 /// A statement has ended with this error.
-pub(crate) fn note_error(split: &mut Split, code: u16) {
+pub(crate) fn note_error(session: &mut ClientSession, code: u16) {
     if !ROLE_ERRORS.contains(&code) {
         return;
     }
-    split.context.listener.cluster.look_again();
-    let is_open = split.session.in_transaction();
-    if let Some(leased) = &mut split.lease {
+    session.context.listener.cluster.look_again();
+    let is_open = session.state.in_transaction();
+    if let Some(leased) = &mut session.lease {
         leased.has_refused_write |= is_open && observe::TAKES_NO_WRITES.contains(&code);
     }
 }
@@ -30,17 +30,17 @@ pub(crate) fn note_error(split: &mut Split, code: u16) {
 /// The session is in a transaction on a server that was the primary, and the statement is not to be executed
 /// there: a new transaction belongs on the new primary, and a write has been refused before. Without this a
 /// client that does not heed errors would stay for ever.
-pub(crate) fn is_left(split: &mut Split, facts: &Facts) -> bool {
+pub(crate) fn is_left(session: &mut ClientSession, facts: &Facts) -> bool {
     let begins = begins_anew(facts);
-    if !begins && facts.class < Class::Write || !split.session.in_transaction() {
+    if !begins && facts.class < Class::Write || !session.state.in_transaction() {
         return false;
     }
-    lease::judge_anew(split);
-    let has_refused = split
+    lease::judge_anew(session);
+    let has_refused = session
         .lease
         .as_ref()
         .is_some_and(|leased| leased.has_refused_write);
-    lease::is_demoted(split) && (begins || has_refused)
+    lease::is_demoted(session) && (begins || has_refused)
 }
 
 /// The statement ends a transaction that is open, and begins another one.
@@ -50,29 +50,29 @@ pub(crate) fn begins_anew(facts: &Facts) -> bool {
 
 /// Ends the transaction on a server that was the primary, as the statement would, and leaves that server. A
 /// session that would lose more by this is at its end.
-pub(crate) async fn leave(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
+pub(crate) async fn leave(session: &mut ClientSession, facts: &Facts) -> Result<(), Refused> {
     let ends_here = |reason| lease::ends_with_transaction(reason);
     let is_free =
-        !split.binding.is_for_good() && split.session.pins().iter().all(|pin| ends_here(pin.reason));
+        !session.binding.is_for_good() && session.state.pins().iter().all(|pin| ends_here(pin.reason));
     if !is_free {
-        return Err(lease::bound_elsewhere(split));
+        return Err(lease::bound_elsewhere(session));
     }
     // An error does not say whether it has ended the transaction.
-    let may_be_over = transaction::has_pin(split, PinReason::Unsettled);
-    if !may_be_over || transaction::is_open(split).await? {
+    let may_be_over = transaction::has_pin(session, PinReason::Unsettled);
+    if !may_be_over || transaction::is_open(session).await? {
         if !begins_anew(facts) {
-            return Err(lease::bound_elsewhere(split));
+            return Err(lease::bound_elsewhere(session));
         }
-        let (ok, error) = transaction::commit(split).await?;
+        let (ok, error) = transaction::commit(session).await?;
         if let Some(packet) = error {
-            let server = split.server_name().to_owned();
-            lease::abandon(split);
+            let server = session.server_name().to_owned();
+            lease::abandon(session);
             return Err(Refused(SessionError::StateRefused { server, packet }));
         }
-        split
-            .session
-            .observe_ok(&ok.ok_or_else(|| transaction::no_commit(split))?);
+        session
+            .state
+            .observe_ok(&ok.ok_or_else(|| transaction::no_commit(session))?);
     }
-    lease::abandon(split);
+    lease::abandon(session);
     Ok(())
 }

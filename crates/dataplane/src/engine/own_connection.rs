@@ -15,13 +15,13 @@ use crate::authenticate::Authenticated;
 use crate::control::{Control, Waiting};
 use crate::engine::answer;
 use crate::engine::binding::Binding;
+use crate::engine::client_session::ClientSession;
 use crate::engine::identity::Identity;
 use crate::engine::lease;
 use crate::engine::leased::Left;
 use crate::engine::login::{key, without_server};
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::start::start_of;
-use crate::engine::state::Split;
 use crate::error::{During, SessionError};
 use crate::handshake::{Agreed, Changed, LoggedIn};
 use crate::listener_state::ListenerState;
@@ -55,7 +55,7 @@ pub(crate) async fn adopt(
     control: &Rc<Control>,
     arrived: Arrived,
     listener: &Arc<ListenerState>,
-) -> Result<Box<Split>, SessionError> {
+) -> Result<Box<ClientSession>, SessionError> {
     let Arrived {
         mut streams,
         introduction: Introduction {
@@ -89,19 +89,19 @@ pub(crate) async fn adopt(
         profile,
         compression: None,
     });
-    let mut split = without_server((worker, control), streams, identity, listener, Binding::OWN);
-    split.answer.status = server.status;
-    match take_in(&mut split, stream, server, logged_in.lease.permit).await {
+    let mut session = without_server((worker, control), streams, identity, listener, Binding::OWN);
+    session.answer.status = server.status;
+    match take_in(&mut session, stream, server, logged_in.lease.permit).await {
         Ok(is_watched) if is_watched && knows_name => {
-            split.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
+            session.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
         }
         Ok(_) => {}
         Err(error) => {
-            answer::farewell(&mut split, &error).await;
+            answer::farewell(&mut session, &error).await;
             return Err(error);
         }
     }
-    Ok(split)
+    Ok(session)
 }
 
 /// An account of which a server knows all and the gateway nothing.
@@ -122,98 +122,103 @@ fn account(name: &str) -> Result<Authenticated, SessionError> {
 
 /// Whether its server reports what the session does.
 async fn take_in(
-    split: &mut Split,
+    session: &mut ClientSession,
     stream: Stream,
     server: Adopted,
     permit: Permit,
 ) -> Result<bool, SessionError> {
-    if !split.streams.down.is_empty() {
+    if !session.streams.down.is_empty() {
         return Err(SessionError::ServerGone {
             server: permit.server().name().to_owned(),
             during: During::Login,
         });
     }
-    let pool = Rc::clone(split.pool());
+    let pool = Rc::clone(session.pool());
     let (key, credential) = (
-        Rc::clone(&split.client.key),
-        split.client.account.credential.clone(),
+        Rc::clone(&session.client.key),
+        session.client.account.credential.clone(),
     );
     let adopting = Box::pin(pool.adopt(stream, (&key, &credential), server, permit));
     let adopted = tokio::select! {
         biased;
         adopted = adopting => adopted,
-        signal = split.control.signalled(true) => return Err(signal_as_error(signal, "", &split.context.listener)),
+        signal = session.control.signalled(true) => return Err(signal_as_error(signal, "", &session.context.listener)),
     };
     let (connection, is_watched) = adopted.map_err(SessionError::NoServer)?;
-    let is_primary = split.is_writer(&pool.topology(), &connection.server);
+    let is_primary = session.is_writer(&pool.topology(), &connection.server);
     let baseline = Rc::clone(&connection.state.baseline);
-    lease::attach(split, connection, is_primary);
-    let start = start_of(split, baseline);
-    split.session.change_user(start);
-    split.session.begins(split.context.worker.now_ms());
+    lease::attach(session, connection, is_primary);
+    let start = start_of(session, baseline);
+    session.state.change_user(start);
+    session.state.begins(session.context.worker.now_ms());
     Ok(is_watched)
 }
 
 /// COM_RESET_CONNECTION was executed.
-pub(super) async fn was_reset(split: &mut Split) -> Result<(), SessionError> {
-    let baseline = watch_again(split).await?;
-    split.session.reset_on_own_connection(baseline);
-    split.session.rearmed();
+pub(super) async fn was_reset(session: &mut ClientSession) -> Result<(), SessionError> {
+    let baseline = watch_again(session).await?;
+    session.state.reset_on_own_connection(baseline);
+    session.state.rearmed();
     Ok(())
 }
 
 /// COM_CHANGE_USER: the server checks the password.
-pub(super) async fn change_user(split: &mut Split) -> Result<(), SessionError> {
-    split.control.mark(Waiting::Login);
-    split.binding.unbind();
-    split.last.turn = split.last.turn.wrapping_add(1);
-    split
+pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), SessionError> {
+    session.control.mark(Waiting::Login);
+    session.binding.unbind();
+    session.last.turn = session.last.turn.wrapping_add(1);
+    session
         .streams
         .begin_command()
-        .map_err(|broken| split.broken(broken))?;
-    let Some(leased) = &split.lease else {
-        return Err(lease::lost_with_its_server(split.server_name()));
+        .map_err(|broken| session.broken(broken))?;
+    let Some(leased) = &session.lease else {
+        return Err(lease::lost_with_its_server(session.server_name()));
     };
     let server = Arc::clone(&leased.connection.server);
     let agreed = Agreed {
-        client: split.client.capabilities,
-        server: split.client.key.capabilities,
+        client: session.client.capabilities,
+        server: session.client.key.capabilities,
     };
     let (changed, sequence) = log_in_anew(
-        &mut split.streams,
-        &split.context.listener,
+        &mut session.streams,
+        &session.context.listener,
         agreed,
-        (&server, &split.control),
-        (&split.context.worker.shared.accounts.guesses, &split.client.host),
+        (&server, &session.control),
+        (
+            &session.context.worker.shared.accounts.guesses,
+            &session.client.host,
+        ),
     )
     .await;
-    split.answer.error_sequence = Some(sequence);
+    session.answer.error_sequence = Some(sequence);
     // Its lookups were those of the user that it began with.
-    split.lookups = None;
+    session.lookups = None;
     match changed? {
         Changed::To(request, status) => {
-            split.client.account = account(&String::from_utf8_lossy(&request.user))?;
-            let user = Arc::clone(&split.client.account.user.name);
-            split.control.name_user(&user);
-            let registry = &split.context.worker.shared.registry;
-            registry.rename(split.control.id, request.user.into());
-            split.client.login.database = Some(request.database);
-            split.answer.status = status;
-            let baseline = watch_again(split).await?;
-            let start = start_of(split, baseline);
-            split.session.change_user(start);
-            split.session.begins(split.context.worker.now_ms());
+            session.client.account = account(&String::from_utf8_lossy(&request.user))?;
+            let user = Arc::clone(&session.client.account.user.name);
+            session.control.name_user(&user);
+            let registry = &session.context.worker.shared.registry;
+            registry.rename(session.control.id, request.user.into());
+            session.client.login.database = Some(request.database);
+            session.answer.status = status;
+            let baseline = watch_again(session).await?;
+            let start = start_of(session, baseline);
+            session.state.change_user(start);
+            session.state.begins(session.context.worker.now_ms());
         }
         // The client has the server's error, and whether the connection goes on is for the server to say.
         // What is known of the session is not needed any more.
         Changed::Refused { is_denied, .. } => {
-            if is_denied && split.control.login_failed() >= split.context.listener.config.login_failures_max {
-                split.answer.error_sequence = None;
+            if is_denied
+                && session.control.login_failed() >= session.context.listener.config.login_failures_max
+            {
+                session.answer.error_sequence = None;
                 return Err(SessionError::LoginsRefused);
             }
-            forget_statements(split);
-            split.session.change_user_refused();
-            split.session.rearmed();
+            forget_statements(session);
+            session.state.change_user_refused();
+            session.state.rearmed();
         }
     }
     Ok(())
@@ -221,23 +226,23 @@ pub(super) async fn change_user(split: &mut Split) -> Result<(), SessionError> {
 
 /// The server reports nothing behind a reset or a login within the session, and variables have other values:
 /// it is told to report again, and what they are is asked.
-async fn watch_again(split: &mut Split) -> Result<Rc<Baseline>, SessionError> {
-    forget_statements(split);
-    let limit = split.context.listener.cluster.config().login_timeout;
-    let Some(leased) = &mut split.lease else {
-        return Err(lease::lost_with_its_server(split.server_name()));
+async fn watch_again(session: &mut ClientSession) -> Result<Rc<Baseline>, SessionError> {
+    forget_statements(session);
+    let limit = session.context.listener.cluster.config().login_timeout;
+    let Some(leased) = &mut session.lease else {
+        return Err(lease::lost_with_its_server(session.server_name()));
     };
     let connection = &mut leased.connection;
-    std::mem::swap(&mut connection.stream, &mut split.streams.server);
+    std::mem::swap(&mut connection.stream, &mut session.streams.server);
     let watching = connection.watch(limit);
     let watched = tokio::select! {
         biased;
         watched = watching => Ok(watched),
-        signal = split.control.signalled(false) => Err(signal),
+        signal = session.control.signalled(false) => Err(signal),
     };
-    std::mem::swap(&mut connection.stream, &mut split.streams.server);
+    std::mem::swap(&mut connection.stream, &mut session.streams.server);
     let watched = watched
-        .map_err(|signal| signal_as_error(signal, connection.server.name(), &split.context.listener))?;
+        .map_err(|signal| signal_as_error(signal, connection.server.name(), &session.context.listener))?;
     let baseline = watched.map_err(|cause| SessionError::ServerLogin {
         server: connection.server.name().to_owned(),
         cause,
@@ -248,8 +253,8 @@ async fn watch_again(split: &mut Split) -> Result<Rc<Baseline>, SessionError> {
 }
 
 /// The server has none any more, and its last statement is no longer the session's.
-fn forget_statements(split: &mut Split) {
-    if let Some(leased) = &mut split.lease {
+fn forget_statements(session: &mut ClientSession) {
+    if let Some(leased) = &mut session.lease {
         leased.connection.state.statements.clear();
         leased.connection.state.to_close.clear();
         leased.left = Left::default();

@@ -15,10 +15,10 @@ use sql_class::{Class, Effects, Facts};
 use crate::control::{Signal, Waiting};
 use crate::engine::ask::{self, Broken, Reply};
 use crate::engine::begin::{begin, needs_no_priming};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::lease::{self, LeaseAttempt};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{last, rebuild};
 use crate::error::SessionError;
@@ -31,31 +31,31 @@ const LONGEST: usize = 16 * 1024;
 
 /// What it may take until a statement of text can be sent.
 pub(crate) async fn lease_and_begin(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Facts,
     target: Target,
     now: LeaseAttempt,
 ) -> Result<Next, SessionError> {
-    split.statement.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
-    let leased = lease::resume(split, &target, now).await;
-    split.statement.state_may_wait = false;
+    session.statement.state_may_wait = leaves_nothing(&facts) && may_wait(session, head);
+    let leased = lease::resume(session, &target, now).await;
+    session.statement.state_may_wait = false;
     let ready = match leased {
-        Ok(()) if lacks_state(split) => Box::pin(send_whole(split, head, &target)).await,
+        Ok(()) if lacks_state(session) => Box::pin(send_whole(session, head, &target)).await,
         leased => leased.map(|()| None),
     };
     let unread = match ready {
         Ok(unread) => unread,
         Err(refused) => return Ok(refused.into()),
     };
-    if !needs_no_priming(split, &facts)
-        && let Err(refused) = Box::pin(last::bring_about(split, head, &facts, None)).await
+    if !needs_no_priming(session, &facts)
+        && let Err(refused) = Box::pin(last::bring_about(session, head, &facts, None)).await
     {
-        return Box::pin(last::give_up(split, refused)).await;
+        return Box::pin(last::give_up(session, refused)).await;
     }
-    begin(split, head, Some(&facts));
+    begin(session, head, Some(&facts));
     if let Some(unread) = unread {
-        take_in(split, head, &unread);
+        take_in(session, head, &unread);
     }
     Ok(Next::Exchange)
 }
@@ -68,35 +68,35 @@ pub(crate) fn leaves_nothing(facts: &Facts) -> bool {
 }
 
 /// Whether the state of a connection yet to be leased may wait for the command, to be sent with it.
-pub(crate) fn may_wait(split: &Split, head: CommandHead) -> bool {
+pub(crate) fn may_wait(session: &ClientSession, head: CommandHead) -> bool {
     // Packets of a compressed connection are numbered command by command.
-    let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
+    let is_compressed = session.pool().config().compression != config::ServerCompression::Off;
     // A transaction that moves is begun on its new connection first.
-    split.lease.is_none() && !is_compressed && whole(split, head).is_some()
+    session.lease.is_none() && !is_compressed && whole(session, head).is_some()
 }
 
 /// The payload of the command that the client has sent, where it can go behind others: whole, short, and
 /// numbered as it should be.
-pub(crate) fn whole(split: &Split, head: CommandHead) -> Option<&[u8]> {
-    let unseen = split.streams.up.unseen();
+pub(crate) fn whole(session: &ClientSession, head: CommandHead) -> Option<&[u8]> {
+    let unseen = session.streams.up.unseen();
     let header = PacketHeader::parse(unseen)?;
     // Clients under compression number packets as they like; a server without ends the connection for it.
-    let is_first = header.sequence == 0 || split.streams.client.is_compressed();
+    let is_first = header.sequence == 0 || session.streams.client.is_compressed();
     let payload = unseen.get(PacketHeader::LEN..PacketHeader::LEN + head.payload_len)?;
     (is_first && payload.len() <= LONGEST).then_some(payload)
 }
 
 /// Whether the leased connection has not got the session's state yet.
-pub(crate) fn lacks_state(split: &Split) -> bool {
-    split.lease.as_ref().is_some_and(|leased| leased.lacks_state)
+pub(crate) fn lacks_state(session: &ClientSession) -> bool {
+    session.lease.as_ref().is_some_and(|leased| leased.lacks_state)
 }
 
 /// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is
 /// taken to have it from here on: who does not send them, or has them refused, drops it.
-pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
-    let want = Rc::clone(split.session.carried());
-    let dialect = split.dialect();
-    let Some(leased) = split.lease.as_mut().filter(|leased| leased.lacks_state) else {
+pub(crate) fn take_state(session: &mut ClientSession) -> Vec<Vec<u8>> {
+    let want = Rc::clone(session.state.carried());
+    let dialect = session.dialect();
+    let Some(leased) = session.lease.as_mut().filter(|leased| leased.lacks_state) else {
         return Vec::new();
     };
     leased.lacks_state = false;
@@ -115,16 +115,16 @@ pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
 /// Sends commands, and the packet behind them. The answers to the commands, and what has been read of the one
 /// to the packet.
 pub(crate) async fn send(
-    split: &mut Split,
+    session: &mut ClientSession,
     commands: &[Vec<u8>],
     packet: &[u8],
 ) -> Result<(Vec<Reply>, Vec<u8>), RelayError> {
-    let capabilities = split.client.key.capabilities;
-    split.control.mark(Waiting::Server);
-    let asking = ask::ask_ahead(&mut split.streams.server, capabilities, commands, packet);
+    let capabilities = session.client.key.capabilities;
+    session.control.mark(Waiting::Server);
+    let asking = ask::ask_ahead(&mut session.streams.server, capabilities, commands, packet);
     let asked = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(RelayError::Signal(signal)),
+        signal = session.control.signalled(false) => return Err(RelayError::Signal(signal)),
         asked = asking => asked,
     };
     asked.map_err(broken)
@@ -140,12 +140,12 @@ pub(crate) fn broken(error: Broken) -> RelayError {
 }
 
 /// The command has been sent. What has come of its answer is where it would have been read to.
-pub(crate) fn take_in(split: &mut Split, head: CommandHead, unread: &[u8]) {
+pub(crate) fn take_in(session: &mut ClientSession, head: CommandHead, unread: &[u8]) {
     let len = PacketHeader::LEN + head.payload_len;
-    split.streams.up.discard(len);
-    split.streams.traffic.add_up(len);
-    split.streams.down.fill(unread);
-    split.statement.is_ours = true;
+    session.streams.up.discard(len);
+    session.streams.traffic.add_up(len);
+    session.streams.down.fill(unread);
+    session.statement.is_ours = true;
 }
 
 pub(crate) fn are_done(replies: &[Reply]) -> bool {
@@ -155,30 +155,30 @@ pub(crate) fn are_done(replies: &[Reply]) -> bool {
 /// Sends the state and the command as it is. What has been read of its answer; `None` where it was not sent,
 /// and the connection has the state.
 pub(crate) async fn send_whole(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     target: &Target,
 ) -> Result<Option<Vec<u8>>, Refused> {
-    let packet = whole(split, head).map(in_a_packet);
-    let state = take_state(split);
+    let packet = whole(session, head).map(in_a_packet);
+    let state = take_state(session);
     if state.is_empty() {
         return Ok(None);
     }
-    let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
-    split.control.can_move(is_replica);
-    let sent = send(split, &state, packet.as_deref().unwrap_or_default()).await;
-    split.control.can_move(false);
+    let is_replica = session.lease.as_ref().is_some_and(|leased| !leased.is_primary);
+    session.control.can_move(is_replica);
+    let sent = send(session, &state, packet.as_deref().unwrap_or_default()).await;
+    session.control.can_move(false);
     match sent {
         Err(RelayError::Signal(signal)) if signal != Signal::ServerSilent => {
-            let error = split.signalled(signal);
-            lease::abandon(split);
+            let error = session.signalled(signal);
+            lease::abandon(session);
             Err(Refused(error))
         }
         Ok((replies, unread)) if are_done(&replies) => Ok(packet.map(|_| unread)),
         // Step by step, on another connection, it is known what is wrong.
         _ => {
-            lease::abandon(split);
-            lease::lease(split, target).await.map(|()| None)
+            lease::abandon(session);
+            lease::lease(session, target).await.map(|()| None)
         }
     }
 }

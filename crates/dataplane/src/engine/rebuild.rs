@@ -10,21 +10,24 @@ use tokio::time::timeout;
 use upstream::{Connection, Server};
 
 use crate::engine::ask::{self, Broken};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::command;
-use crate::engine::connection_state::Held;
-use crate::engine::state::{Refused, Split};
+use crate::engine::connection_state::ConnectionState;
 use crate::error::SessionError;
 
 /// Sets on the connection what the session has set and it has not, and the reverse.
-pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    rebuild_to(split, split.session.carried(), connection).await
+pub(crate) async fn rebuild(
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
+) -> Result<(), Refused> {
+    rebuild_to(session, session.state.carried(), connection).await
 }
 
 /// Sets on the connection what is wanted and it has not, and the reverse.
 pub(crate) async fn rebuild_to(
-    split: &Split,
+    session: &ClientSession,
     want: &Rc<PortableState>,
-    connection: &mut Connection<Held>,
+    connection: &mut Connection<ConnectionState>,
 ) -> Result<(), Refused> {
     if Rc::ptr_eq(want, &connection.state.carried) {
         return Ok(());
@@ -33,11 +36,11 @@ pub(crate) async fn rebuild_to(
         want,
         &connection.state.carried,
         &connection.state.baseline,
-        split.dialect(),
+        session.dialect(),
     );
-    if !commands.is_empty() && set_state(split, connection, commands).await? {
+    if !commands.is_empty() && set_state(session, connection, commands).await? {
         // What the gateway is warned of is not for the session to see.
-        set_state(split, connection, vec![session::clear_diagnostics()]).await?;
+        set_state(session, connection, vec![session::clear_diagnostics()]).await?;
     }
     let state = &mut connection.state;
     state.syncs_reads &= keeps_sync_wait(&state.carried, want);
@@ -47,21 +50,21 @@ pub(crate) async fn rebuild_to(
 
 /// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that
 /// for ever.
-pub(crate) fn may_do_without_schema(split: &Split, error: &SessionError) -> bool {
+pub(crate) fn may_do_without_schema(session: &ClientSession, error: &SessionError) -> bool {
     const ER_BAD_DB_ERROR: u16 = 1049;
     let is_gone =
         matches!(error, SessionError::StateRefused { packet, .. } if packet.code == ER_BAD_DB_ERROR);
-    is_gone && command::needs_no_schema(split)
+    is_gone && command::needs_no_schema(session)
 }
 
 /// True where the server has warned.
 async fn set_state(
-    split: &Split,
-    connection: &mut Connection<Held>,
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
     commands: Vec<Vec<u8>>,
 ) -> Result<bool, Refused> {
     let capabilities = connection.opened.capabilities;
-    let replies = asked_in_time(split, connection, &ask::framed(capabilities, commands)).await?;
+    let replies = asked_in_time(session, connection, &ask::framed(capabilities, commands)).await?;
     match replies.iter().find_map(|reply| reply.error(capabilities)) {
         None => Ok(replies.iter().any(|reply| reply.outcome.warnings > 0)),
         // The connection is dropped with whatever of the state is on it.
@@ -78,8 +81,8 @@ pub(crate) fn state_refused(server: &Server, packet: ErrPacket) -> SessionError 
 
 /// Asks something on a connection that nobody else uses.
 pub(crate) async fn asked(
-    split: &Split,
-    connection: &mut Connection<Held>,
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
     commands: &[Vec<u8>],
 ) -> Result<Vec<ask::Reply>, Refused> {
     connection.state.last_session = None;
@@ -87,7 +90,7 @@ pub(crate) async fn asked(
     let asking = ask::ask(&mut connection.stream, capabilities, commands);
     let asked = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
         asked = asking => asked,
     };
     asked.map_err(|error| Refused(not_asked(&connection.server, error)))
@@ -96,22 +99,22 @@ pub(crate) async fn asked(
 /// The same of what a server answers at once, if it answers at all. A session that holds no connection yet
 /// hears neither of a server that is down nor of `server_idle_timeout`.
 pub(crate) async fn asked_in_time(
-    split: &Split,
-    connection: &mut Connection<Held>,
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
     commands: &[Vec<u8>],
 ) -> Result<Vec<ask::Reply>, Refused> {
-    let limit = split.pool().config().login_timeout;
-    asked_within(split, connection, commands, limit).await
+    let limit = session.pool().config().login_timeout;
+    asked_within(session, connection, commands, limit).await
 }
 
 /// The same within this time.
 pub(crate) async fn asked_within(
-    split: &Split,
-    connection: &mut Connection<Held>,
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
     commands: &[Vec<u8>],
     limit: Duration,
 ) -> Result<Vec<ask::Reply>, Refused> {
-    let asked = timeout(limit, Box::pin(asked(split, connection, commands))).await;
+    let asked = timeout(limit, Box::pin(asked(session, connection, commands))).await;
     asked.unwrap_or_else(|_| {
         let error = Broken::Io(ErrorKind::TimedOut.into());
         Err(Refused(not_asked(&connection.server, error)))

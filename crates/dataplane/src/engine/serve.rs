@@ -8,8 +8,8 @@ use telemetry::ListenerSeries;
 
 use crate::connection::SessionSummary;
 use crate::control::Control;
+use crate::engine::client_session::ClientSession;
 use crate::engine::login::log_in;
-use crate::engine::state::Split;
 use crate::engine::{answer, finish, lease, run};
 use crate::error::SessionError;
 use crate::listener_state::ListenerState;
@@ -24,33 +24,36 @@ pub(crate) async fn serve(
     series: &Arc<ListenerSeries>,
     summary: &mut SessionSummary,
 ) -> SessionError {
-    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
-        Ok(split) => split,
+    let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
+        Ok(session) => session,
         Err(error) => {
             series.login_failures.inc();
             return error;
         }
     };
-    serve_to_the_end(&mut split, summary).await
+    serve_to_the_end(&mut session, summary).await
 }
 
 /// Serves a session that has logged in, until it ends, and says why it ended.
-pub(crate) async fn serve_to_the_end(split: &mut Split, summary: &mut SessionSummary) -> SessionError {
+pub(crate) async fn serve_to_the_end(
+    session: &mut ClientSession,
+    summary: &mut SessionSummary,
+) -> SessionError {
     // Said by the account from here on.
     summary.user = Box::default();
-    let Err(error) = run::run(split).await;
+    let Err(error) = run::run(session).await;
     // Of a command that was to be sent once more.
-    finish::tell(split, split.statement.head.command, Err(&error));
-    Box::pin(answer::farewell(split, &error)).await;
+    finish::tell(session, session.statement.head.command, Err(&error));
+    Box::pin(answer::farewell(session, &error)).await;
     if matches!(error, SessionError::ClientQuit)
-        && let Some(connection) = lease::detach(split)
+        && let Some(connection) = lease::detach(session)
     {
         connection.quit();
     }
-    summary.server = split.last.server.take();
-    summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
-    summary.commands = split.streams.traffic.commands;
-    summary.from_client = split.streams.traffic.from_client;
-    summary.to_client = split.streams.traffic.to_client;
+    summary.server = session.last.server.take();
+    summary.user = String::from_utf8_lossy(session.client.account.user.name.as_bytes()).into();
+    summary.commands = session.streams.traffic.commands;
+    summary.from_client = session.streams.traffic.from_client;
+    summary.to_client = session.streams.traffic.to_client;
     error
 }

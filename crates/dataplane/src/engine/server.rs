@@ -11,11 +11,11 @@ use crate::control::Waiting;
 use crate::engine::account_backoff;
 use crate::engine::anywhere;
 use crate::engine::choose;
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::lease::{attach, connection};
 use crate::engine::series::AtPrimary;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::error::SessionError;
 
@@ -29,35 +29,35 @@ pub(crate) enum Chosen {
 
 /// Chooses a server, waiting for one where the statement has to.
 pub(crate) async fn server(
-    split: &mut Split,
+    session: &mut ClientSession,
     target: &Target,
     tried: &[ServerId],
 ) -> Result<Chosen, Refused> {
     if matches!(target, Target::Replica | Target::Group { .. })
-        && let Some(chosen) = fresh_replica(split, target, tried).await?
+        && let Some(chosen) = fresh_replica(session, target, tried).await?
     {
         return Ok(chosen);
     }
     if *target == Target::Anywhere
         && let Some((server, is_primary)) =
-            anywhere::at_hand(split, &split.context.listener.cluster.topology(), tried)
+            anywhere::at_hand(session, &session.context.listener.cluster.topology(), tried)
     {
         return Ok(Chosen::Server(server, is_primary));
     }
     if let Some(group) = target.group() {
-        is_there(split, group, tried)?;
+        is_there(session, group, tried)?;
     }
     if let Target::Named(name) = target {
-        return named(split, name);
+        return named(session, name);
     }
-    primary(split).await.map(|server| Chosen::Server(server, true))
+    primary(session).await.map(|server| Chosen::Server(server, true))
 }
 
 /// Whether a group has a server that could take the statement if only it were as fresh as a read needs it:
 /// then the primary has to do.
-fn is_there(split: &Split, group: &str, tried: &[ServerId]) -> Result<(), Refused> {
-    let topology = split.context.listener.cluster.topology();
-    match choose::replica(split, &topology, tried, Some(group), |_| true, true) {
+fn is_there(session: &ClientSession, group: &str, tried: &[ServerId]) -> Result<(), Refused> {
+    let topology = session.context.listener.cluster.topology();
+    match choose::replica(session, &topology, tried, Some(group), |_| true, true) {
         Some(_) => Ok(()),
         None => Err(Refused(SessionError::NoServerInGroup(group.into()))),
     }
@@ -65,7 +65,7 @@ fn is_there(split: &Split, group: &str, tried: &[ServerId]) -> Result<(), Refuse
 
 /// A replica, or a server of the group, that has what the read must see. `None`: the primary has to do.
 async fn fresh_replica(
-    split: &mut Split,
+    session: &mut ClientSession,
     target: &Target,
     tried: &[ServerId],
 ) -> Result<Option<Chosen>, Refused> {
@@ -73,54 +73,62 @@ async fn fresh_replica(
     let freshness = match target {
         // What is no read sees what its server has.
         Target::Group { is_read: false, .. } => Freshness::Any,
-        _ => consistency::needed(split).await?,
+        _ => consistency::needed(session).await?,
     };
-    let topology = split.context.listener.cluster.topology();
+    let topology = session.context.listener.cluster.topology();
     let covers = |server: &Server| freshness.covered_by(server);
-    if let Some(server) = choose::replica(split, &topology, tried, group, covers, false) {
+    if let Some(server) = choose::replica(session, &topology, tried, group, covers, false) {
         return Ok(Some(Chosen::Server(
             Arc::clone(&server),
-            split.is_writer(&topology, &server),
+            session.is_writer(&topology, &server),
         )));
     }
     if let Freshness::Position(position) = &freshness {
-        match connection_to_wait_on(split, &topology, tried, group).await {
-            Some(Ready::Connection(connection)) => return Ok(wait(split, connection, position).await),
+        match connection_to_wait_on(session, &topology, tried, group).await {
+            Some(Ready::Connection(connection)) => return Ok(wait(session, connection, position).await),
             Some(Ready::InVain) => {
-                split.note_at_primary(AtPrimary::NotFresh);
+                session.note_at_primary(AtPrimary::NotFresh);
                 return Ok(None);
             }
             None => {}
         }
     }
     // Nobody but the primary; or, where there is none, a replica that is behind only by the limit of lag.
-    split.note_at_primary(match freshness {
+    session.note_at_primary(match freshness {
         Freshness::Primary => AtPrimary::PositionUnknown,
-        _ if account_backoff::are_there(split, &topology) => AtPrimary::AccountRefused,
+        _ if account_backoff::are_there(session, &topology) => AtPrimary::AccountRefused,
         Freshness::Any | Freshness::Position(_) => AtPrimary::NoReplica,
     });
-    let last_resort = choose::replica(split, &topology, tried, group, covers, true);
+    let last_resort = choose::replica(session, &topology, tried, group, covers, true);
     Ok(last_resort.map(|server| {
-        let is_primary = split.is_writer(&topology, &server);
+        let is_primary = session.is_writer(&topology, &server);
         Chosen::Server(server, is_primary)
     }))
 }
 
 /// Waits on a replica. `None`: the primary has to do.
-async fn wait(split: &mut Split, mut connection: Connection<Held>, position: &GtidSet) -> Option<Chosen> {
+async fn wait(
+    session: &mut ClientSession,
+    mut connection: Connection<ConnectionState>,
+    position: &GtidSet,
+) -> Option<Chosen> {
     let server = connection.server.id();
-    let waited = consistency::wait(split, &mut connection, position).await;
+    let waited = consistency::wait(session, &mut connection, position).await;
     if let Ok(is_there) = waited {
-        split.context.cluster.vain_waits.note(server, position, !is_there);
+        session
+            .context
+            .cluster
+            .vain_waits
+            .note(server, position, !is_there);
     }
     match waited {
         Ok(true) => {
-            attach(split, connection, false);
+            attach(session, connection, false);
             return Some(Chosen::Leased);
         }
         Ok(false) => {
-            split.note_at_primary(AtPrimary::NotFresh);
-            split.pool().give_back(connection);
+            session.note_at_primary(AtPrimary::NotFresh);
+            session.pool().give_back(connection);
         }
         // The connection is gone, and with it the way to this replica; the primary has everything.
         Err(_) => {}
@@ -130,14 +138,14 @@ async fn wait(split: &mut Split, mut connection: Connection<Held>, position: &Gt
 
 /// What there is to wait on.
 enum Ready {
-    Connection(Connection<Held>),
+    Connection(Connection<ConnectionState>),
     /// Replicas on which nothing would come of it.
     InVain,
 }
 
 /// A connection to the replica on which to wait. One that refuses the account is not asked each time.
 async fn connection_to_wait_on(
-    split: &Split,
+    session: &ClientSession,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
@@ -145,18 +153,18 @@ async fn connection_to_wait_on(
     let mut tried = tried.to_vec();
     let mut in_vain = None;
     loop {
-        let Some(server) = choose::replica_to_wait_for(split, topology, &tried, group) else {
+        let Some(server) = choose::replica_to_wait_for(session, topology, &tried, group) else {
             return in_vain;
         };
-        if split.context.cluster.vain_waits.has(&server) {
+        if session.context.cluster.vain_waits.has(&server) {
             in_vain = Some(Ready::InVain);
             tried.push(server.id());
             continue;
         }
-        match connection(split, &server).await {
+        match connection(session, &server).await {
             Ok(connection) => return Some(Ready::Connection(connection)),
             Err(Refused(error)) if account_backoff::is_refused(&error) => {
-                account_backoff::note(split, &server, &error);
+                account_backoff::note(session, &server, &error);
                 tried.push(server.id());
             }
             Err(_) => return None,
@@ -164,8 +172,8 @@ async fn connection_to_wait_on(
     }
 }
 
-fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
-    let topology = split.context.listener.cluster.topology();
+fn named(session: &ClientSession, name: &str) -> Result<Chosen, Refused> {
+    let topology = session.context.listener.cluster.topology();
     let found = topology
         .members
         .iter()
@@ -173,7 +181,7 @@ fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
     match found {
         Some(member) => Ok(Chosen::Server(
             Arc::clone(&member.server),
-            split.is_writer(&topology, &member.server),
+            session.is_writer(&topology, &member.server),
         )),
         None => Err(Refused(SessionError::NoSuchServer(name.into()))),
     }
@@ -181,22 +189,22 @@ fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
 
 /// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come
 /// back: while it has not it is suspected, and takes no statements.
-async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
-    let cluster = &split.context.listener.cluster;
+async fn primary(session: &ClientSession) -> Result<Arc<Server>, Refused> {
+    let cluster = &session.context.listener.cluster;
     let mut topology = cluster.topology();
     let mut deadline = None;
     loop {
         if let Some(reason) = &topology.refuse_writes {
             return Err(Refused(SessionError::WritesRefused(reason.clone())));
         }
-        if let Some(primary) = split.writer(&topology)
+        if let Some(primary) = session.writer(&topology)
             && primary.server.takes_statements()
         {
             return Ok(Arc::clone(&primary.server));
         }
         let wait = cluster.config().failover_wait;
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + wait);
-        let changed = next_topology(split, &topology, deadline);
+        let changed = next_topology(session, &topology, deadline);
         match changed.await {
             Ok(next) => topology = next,
             Err(error) => return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait)))),
@@ -206,34 +214,42 @@ async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
 
 /// Waits until another server than this one is the primary, or this one takes writes after all. `words`:
 /// those with which it refused one.
-pub(crate) async fn other_primary(split: &Split, refusing: &Server, words: &str) -> Result<(), Refused> {
-    let before = split.context.listener.cluster.topology();
-    let deadline = Instant::now() + split.context.listener.cluster.config().failover_wait;
+pub(crate) async fn other_primary(
+    session: &ClientSession,
+    refusing: &Server,
+    words: &str,
+) -> Result<(), Refused> {
+    let before = session.context.listener.cluster.topology();
+    let deadline = Instant::now() + session.context.listener.cluster.config().failover_wait;
     let mut topology = before.clone();
     loop {
         let another = topology
             .writers()
             .find(|writer| writer.server.id() != refusing.id());
         if let Some(another) = another {
-            split.own_writes.go_to(another.server.id());
+            session.own_writes.go_to(another.server.id());
         }
         let has_come_back = topology.generation != before.generation && topology.primary().is_some();
         if another.is_some() || has_come_back {
             return Ok(());
         }
-        topology = match next_topology(split, &topology, deadline).await {
+        topology = match next_topology(session, &topology, deadline).await {
             Ok(next) => next,
-            Err(error) => return Err(Refused(error.unwrap_or_else(|| no_other(split, refusing, words)))),
+            Err(error) => {
+                return Err(Refused(
+                    error.unwrap_or_else(|| no_other(session, refusing, words)),
+                ));
+            }
         };
     }
 }
 
 /// Nobody but a server that takes no writes is the primary: where the configuration says who is, somebody has
 /// to be told.
-fn no_other(split: &Split, refusing: &Server, words: &str) -> SessionError {
+fn no_other(session: &ClientSession, refusing: &Server, words: &str) -> SessionError {
     const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
-    let cluster = &split.context.listener.cluster;
-    let (now, said) = (Instant::now(), &split.context.cluster.refusal_said);
+    let cluster = &session.context.listener.cluster;
+    let (now, said) = (Instant::now(), &session.context.cluster.refusal_said);
     if said
         .get()
         .is_none_or(|at| now.duration_since(at) >= SAID_AGAIN_AFTER)
@@ -281,24 +297,24 @@ pub(crate) async fn unless_silent<T>(
 
 /// Waits for the cluster to change, or for a server of it to be taken again.
 pub(crate) async fn next_topology(
-    split: &Split,
+    session: &ClientSession,
     topology: &Topology,
     deadline: Instant,
 ) -> Result<Arc<Topology>, Option<SessionError>> {
     const LOOK_AGAIN: Duration = Duration::from_millis(50);
-    split.control.mark_if_new(Waiting::Primary);
+    session.control.mark_if_new(Waiting::Primary);
     let until = deadline.min(Instant::now() + LOOK_AGAIN);
-    let change = split
+    let change = session
         .context
         .listener
         .cluster
         .wait_for_topology_change(topology.generation);
     tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(Some(split.signalled(signal))),
+        signal = session.control.signalled(false) => Err(Some(session.signalled(signal))),
         changed = timeout_at(until, change) => match changed {
             Ok(changed) => Ok(changed),
-            Err(_) if Instant::now() < deadline => Ok(split.context.listener.cluster.topology()),
+            Err(_) if Instant::now() < deadline => Ok(session.context.listener.cluster.topology()),
             Err(_) => Err(None),
         },
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::clock::ticks;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 
 /// The least that goes without being asked for.
 const LEAST: Duration = Duration::from_secs(60);
@@ -17,29 +17,29 @@ const LEAST: Duration = Duration::from_secs(60);
 /// Goes by what the configuration says, or else by what the session and its server have, where that has
 /// changed.
 #[inline]
-pub(crate) fn renew(split: &Split) {
-    let by = split.control.stalls_by.borrow();
+pub(crate) fn renew(session: &ClientSession) {
+    let by = session.control.stalls_by.borrow();
     let is_known = by
         .as_ref()
-        .is_some_and(|by| Rc::ptr_eq(by, split.session.carried()));
+        .is_some_and(|by| Rc::ptr_eq(by, session.state.carried()));
     drop(by);
     if !is_known {
-        set(split);
+        set(session);
     }
 }
 
 /// The same where the session has a new server to go by.
-pub(crate) fn set(split: &Split) {
-    let carried = Rc::clone(split.session.carried());
-    if split.context.listener.config.stall_timeout.is_none() {
-        let mut limits = split.control.limits();
-        let baseline = split.session.baseline();
+pub(crate) fn set(session: &ClientSession) {
+    let carried = Rc::clone(session.state.carried());
+    if session.context.listener.config.stall_timeout.is_none() {
+        let mut limits = session.control.limits();
+        let baseline = session.state.baseline();
         let of = |name: &[u8]| limit(carried.variable(name), baseline.variable(name));
         limits.request_ticks = of(b"net_read_timeout");
         limits.reader_ticks = of(b"net_write_timeout");
-        split.control.set_limits(limits);
+        session.control.set_limits(limits);
     }
-    split.control.stalls_by.replace(Some(carried));
+    session.control.stalls_by.replace(Some(carried));
 }
 
 fn limit(set: Option<&[u8]>, of_server: Option<&[u8]>) -> u32 {

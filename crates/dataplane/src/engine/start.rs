@@ -8,7 +8,7 @@ use sql_class::Dialect;
 use upstream::ServerProfile;
 
 use crate::authenticate::Authenticated;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
 use crate::listener_state::ListenerState;
 
 /// What a session knows of itself before its first command.
@@ -38,13 +38,13 @@ pub(super) fn start(
 }
 
 /// The same of a session that is there.
-pub(super) fn start_of(split: &Split, baseline: Rc<Baseline>) -> Start {
-    let (account, login) = (&split.client.account, &split.client.login);
+pub(super) fn start_of(session: &ClientSession, baseline: Rc<Baseline>) -> Start {
+    let (account, login) = (&session.client.account, &session.client.login);
     start(
         account,
         login,
-        &split.client.profile,
-        &split.context.listener,
+        &session.client.profile,
+        &session.context.listener,
         baseline,
     )
 }

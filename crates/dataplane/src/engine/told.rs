@@ -11,11 +11,11 @@ use session::{Pin, PinReason};
 use sql_class::{Effects, Facts};
 
 use crate::engine::begin::{needs_no_priming, with_statement};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::last_error::{Told, may_be_raised};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::prepared::execute;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{ask, command, last, lease};
 use crate::error::SessionError;
@@ -23,15 +23,15 @@ use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 
 /// A command was answered, and what its client was `told` may be asked for from here on.
-pub(crate) fn renew(split: &mut Split, ended: &RelayOutcome, told: Option<Box<Told>>) {
-    if split.last.told.is_none() {
-        split.last.told = told;
+pub(crate) fn renew(session: &mut ClientSession, ended: &RelayOutcome, told: Option<Box<Told>>) {
+    if session.last.told.is_none() {
+        session.last.told = told;
         return;
     }
     let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
     let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
-    let is_kept = !has_failed && split.session.pins().iter().any(has_diagnostics);
-    Told::renew(&mut split.last.told, told, is_kept);
+    let is_kept = !has_failed && session.state.pins().iter().any(has_diagnostics);
+    Told::renew(&mut session.last.told, told, is_kept);
 }
 
 /// The statement by which a server says this error again.
@@ -49,51 +49,51 @@ fn signal(error: &ErrPacket) -> Option<String> {
 /// Whether the session holds its connection for such an error and nothing else; or for what it has not asked
 /// for behind the statement that left it. Not on MySQL, where one that is raised again has another
 /// `CLASS_ORIGIN`.
-pub(crate) fn is_all(split: &Split) -> bool {
-    let mut pins = split.session.pins().iter();
-    let is_mariadb = split.dialect().is_mariadb();
-    let is_told = split
+pub(crate) fn is_all(session: &ClientSession) -> bool {
+    let mut pins = session.state.pins().iter();
+    let is_mariadb = session.dialect().is_mariadb();
+    let is_told = session
         .last
         .told
         .as_ref()
         .is_some_and(|told| told.put_away.is_none());
     is_mariadb
-        && (is_told || split.session.has_old_diagnostics())
-        && !split.binding.is_for_good()
-        && split.lease.is_some()
+        && (is_told || session.state.has_old_diagnostics())
+        && !session.binding.is_for_good()
+        && session.lease.is_some()
         && pins.all(|pin| pin.reason == PinReason::Diagnostics)
 }
 
 /// The client is silent: gives the connection back where others want it, if the error is all that is on it.
-pub(crate) async fn put_away(split: &mut Split) {
-    let Some(server) = split.lease.as_ref().map(|leased| &leased.connection.server) else {
+pub(crate) async fn put_away(session: &mut ClientSession) {
+    let Some(server) = session.lease.as_ref().map(|leased| &leased.connection.server) else {
         return;
     };
     let is_wanted =
-        server.waiting() > 0 || server.is_full() && split.pool().idle_and_busy(server.id()).0 == 0;
-    if !is_all(split) || !is_wanted {
+        server.waiting() > 0 || server.is_full() && session.pool().idle_and_busy(server.id()).0 == 0;
+    if !is_all(session) || !is_wanted {
         return;
     }
-    if split.last.told.is_none() {
-        if !split.session.knows_last_insert_id() {
-            last::learn_insert_id(split).await;
+    if session.last.told.is_none() {
+        if !session.state.knows_last_insert_id() {
+            last::learn_insert_id(session).await;
         }
-        if split.lease.is_some() {
-            lease::give_back(split);
+        if session.lease.is_some() {
+            lease::give_back(session);
         }
         return;
     }
     // `max_error_count` may leave of many but one.
     let questions = ["SHOW WARNINGS LIMIT 2", "SHOW COUNT(*) WARNINGS"];
-    let questions = questions.map(|text| ask::query(split.client.key.capabilities, text));
-    let Ok(replies) = lease::ask_on_lease(split, &questions).await else {
-        return lease::abandon(split);
+    let questions = questions.map(|text| ask::query(session.client.key.capabilities, text));
+    let Ok(replies) = lease::ask_on_lease(session, &questions).await else {
+        return lease::abandon(session);
     };
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         // It is of what was shown.
         leased.left.has_count = false;
     }
-    let Some(told) = &split.last.told else { return };
+    let Some(told) = &session.last.told else { return };
     let code = told.error.code.to_string();
     let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
     let is_alone = match &replies[..] {
@@ -102,29 +102,29 @@ pub(crate) async fn put_away(split: &mut Split) {
     };
     if !is_alone {
         // It has more to show than can be shown again.
-        split.last.told = None;
+        session.last.told = None;
         return;
     }
-    if !split.session.knows_last_insert_id() {
-        last::learn_insert_id(split).await;
+    if !session.state.knows_last_insert_id() {
+        last::learn_insert_id(session).await;
     }
-    let digest = split.session.pins().first().map_or(0, |pin| pin.digest);
-    if let Some(told) = &mut split.last.told {
+    let digest = session.state.pins().first().map_or(0, |pin| pin.digest);
+    if let Some(told) = &mut session.last.told {
         told.put_away = Some(digest);
     }
-    if split.lease.is_some() {
-        lease::give_back(split);
+    if session.lease.is_some() {
+        lease::give_back(session);
     }
 }
 
 /// A command has come of a session whose error was put away. Raises it again where the command may ask for
 /// it, or leaves it where it is.
-pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let Some(digest) = split.last.told.as_ref().and_then(|told| told.put_away) else {
+pub(crate) async fn bring_back(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let Some(digest) = session.last.told.as_ref().and_then(|told| told.put_away) else {
         return Ok(Next::Begin);
     };
-    let is_mariadb = split.dialect().is_mariadb();
-    let (facts, about) = about(split, head);
+    let is_mariadb = session.dialect().is_mariadb();
+    let (facts, about) = about(session, head);
     let is_of_no_server = [
         Command::PING,
         Command::STMT_CLOSE,
@@ -136,7 +136,7 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<N
         Command::QUERY if facts.as_ref().is_some_and(is_the_gateways) => return Ok(Next::Begin),
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
             facts.is_some()
-                && with_statement(split, head, facts.as_ref(), about, |session, statement| {
+                && with_statement(session, head, facts.as_ref(), about, |session, statement| {
                     session.keeps_diagnostics(statement)
                 })
         }
@@ -145,35 +145,35 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<N
         Command::RESET_CONNECTION | Command::CHANGE_USER | Command::STMT_FETCH | Command::QUIT => false,
         _ => true,
     };
-    let Some(mut told) = split.last.told.take().filter(|_| is_kept) else {
+    let Some(mut told) = session.last.told.take().filter(|_| is_kept) else {
         return Ok(Next::Begin);
     };
-    let target = where_to_raise(split);
-    if let Err(refused) = lease::lease(split, &target).await {
+    let target = where_to_raise(session);
+    if let Err(refused) = lease::lease(session, &target).await {
         if !facts.as_ref().is_some_and(asks) {
             // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
             return Ok(Next::Begin);
         }
-        split.last.told = Some(told);
+        session.last.told = Some(told);
         return Ok(refused.into());
     }
-    let brought = raise_behind_figures(split, head, facts.as_ref(), about, &told.error).await;
+    let brought = raise_behind_figures(session, head, facts.as_ref(), about, &told.error).await;
     if let Err(refused) = brought {
-        return last::give_up(split, refused).await;
+        return last::give_up(session, refused).await;
     }
-    split
-        .session
-        .has_diagnostics_again(digest, split.context.worker.now_ms());
+    session
+        .state
+        .has_diagnostics_again(digest, session.context.worker.now_ms());
     told.put_away = None;
-    split.last.told = Some(told);
+    session.last.told = Some(told);
     Ok(Next::Begin)
 }
 
 /// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for
 /// one.
-fn where_to_raise(split: &Split) -> Target {
-    let topology = split.pool().topology();
-    let writer = split.writer(&topology);
+fn where_to_raise(session: &ClientSession) -> Target {
+    let topology = session.pool().topology();
+    let writer = session.writer(&topology);
     let has_primary = writer.is_some_and(|writer| writer.server.takes_statements());
     match has_primary && topology.refuse_writes.is_none() {
         true => Target::Primary { for_writing: false },
@@ -190,11 +190,11 @@ fn is_the_gateways(facts: &Facts) -> bool {
 }
 
 /// What is known of the statement of a command, and the id and the digest of one that was prepared.
-fn about(split: &mut Split, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
+fn about(session: &mut ClientSession, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
     match head.command {
-        Command::QUERY => (Some(command::facts(split, head)), None),
+        Command::QUERY => (Some(command::facts(session, head)), None),
         Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
-            let known = execute::prepared_of(split, head);
+            let known = execute::prepared_of(session, head);
             let about = known.as_ref().map(|(id, prepared)| (*id, prepared.digest));
             (known.map(|(_, prepared)| (*prepared.facts).clone()), about)
         }
@@ -203,20 +203,20 @@ fn about(split: &mut Split, head: CommandHead) -> (Option<Facts>, Option<(u32, u
 }
 
 async fn raise_behind_figures(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Option<&Facts>,
     about: Option<(u32, u64)>,
     error: &ErrPacket,
 ) -> Result<(), Refused> {
     // Anything that is asked later would end it.
-    if let Some(facts) = facts.filter(|facts| !needs_no_priming(split, facts)) {
-        last::bring_about(split, head, facts, about).await?;
+    if let Some(facts) = facts.filter(|facts| !needs_no_priming(session, facts)) {
+        last::bring_about(session, head, facts, about).await?;
     }
-    match raise(split, error).await? {
+    match raise(session, error).await? {
         Ok(()) => Ok(()),
         Err(packet) => Err(Refused(SessionError::StateRefused {
-            server: split.server_name().to_owned(),
+            server: session.server_name().to_owned(),
             packet,
         })),
     }
@@ -224,13 +224,16 @@ async fn raise_behind_figures(
 
 /// Has the leased connection say this error, in the place of what it has said last. What it says instead, if
 /// it does.
-pub(crate) async fn raise(split: &mut Split, error: &ErrPacket) -> Result<Result<(), ErrPacket>, Refused> {
-    let capabilities = split.client.key.capabilities;
+pub(crate) async fn raise(
+    session: &mut ClientSession,
+    error: &ErrPacket,
+) -> Result<Result<(), ErrPacket>, Refused> {
+    let capabilities = session.client.key.capabilities;
     let Some(signal) = signal(error) else {
         return Ok(Err(error.clone()));
     };
-    let replies = lease::ask_on_lease(split, &[ask::query(capabilities, &signal)]).await?;
-    if let Some(leased) = &mut split.lease {
+    let replies = lease::ask_on_lease(session, &[ask::query(capabilities, &signal)]).await?;
+    if let Some(leased) = &mut session.lease {
         // As after a statement that has failed.
         leased.left = Left {
             has_count: false,

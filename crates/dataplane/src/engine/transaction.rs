@@ -20,12 +20,12 @@ use upstream::Connection;
 
 use crate::engine::ask;
 use crate::engine::begin::begin;
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease::{self, LeaseAttempt};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::series::OnReplica;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::{PRIMARY_ONLY, Target};
 use crate::engine::{command, consistency, finish, rebuild, rules};
 use crate::error::{During, SessionError};
@@ -42,13 +42,13 @@ const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
 const TO_PRIMARY: Target = Target::Primary { for_writing: true };
 
 /// The session is in a transaction on a replica that goes on to the primary when it writes.
-pub(crate) fn is_on_replica(split: &Split) -> bool {
-    split.lease.as_ref().is_some_and(|leased| leased.moves_on) && split.session.in_transaction()
+pub(crate) fn is_on_replica(session: &ClientSession) -> bool {
+    session.lease.as_ref().is_some_and(|leased| leased.moves_on) && session.state.in_transaction()
 }
 
 /// Where a statement of such a transaction goes.
-pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
-    match stays(split, facts) {
+pub(crate) fn target(session: &ClientSession, facts: &Facts) -> Target {
+    match stays(session, facts) {
         true => Target::Held,
         false => Target::Primary {
             for_writing: !matches!(facts.class, Class::Read | Class::Session),
@@ -56,39 +56,39 @@ pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
     }
 }
 
-fn stays(split: &Split, facts: &Facts) -> bool {
+fn stays(session: &ClientSession, facts: &Facts) -> bool {
     let leaves = Effects(PRIMARY_ONLY.0 & !OF_THE_LAST.0);
     let is_read = facts.class == Class::Read
         && !facts.effects.intersects(leaves)
         && matches!(facts.hint, None | Some(Hint::Replica));
     // By a rule it may have to be fresher than what the transaction has begun with.
     let is_as_fresh = !matches!(
-        split.rules.read_consistency(),
+        session.rules.read_consistency(),
         Some(ReadConsistency::Session | ReadConsistency::Strong)
     );
     // `GET DIAGNOSTICS` of what is there to be asked for.
-    let asks = facts.effects.contains(Effects::READS_DIAGNOSTICS) && has_pin(split, PinReason::Diagnostics);
+    let asks = facts.effects.contains(Effects::READS_DIAGNOSTICS) && has_pin(session, PinReason::Diagnostics);
     let asks = asks && facts.class == Class::Session;
-    (is_read || asks) && is_as_fresh && !split.binding.is_for_good() && !rules::wants_primary(split)
+    (is_read || asks) && is_as_fresh && !session.binding.is_for_good() && !rules::wants_primary(session)
 }
 
-pub(crate) fn has_pin(split: &Split, reason: PinReason) -> bool {
-    split.session.pins().iter().any(|pin| pin.reason == reason)
+pub(crate) fn has_pin(session: &ClientSession, reason: PinReason) -> bool {
+    session.state.pins().iter().any(|pin| pin.reason == reason)
 }
 
 /// The end of such a transaction, in a COM_QUERY: where it is.
-pub(crate) fn end(split: &Split, head: CommandHead, facts: &Facts) -> Option<Target> {
+pub(crate) fn end(session: &ClientSession, head: CommandHead, facts: &Facts) -> Option<Target> {
     let is_end = facts.class == Class::Transaction
-        && is_on_replica(split)
-        && !split.binding.is_for_good()
-        && !rules::wants_primary(split)
-        && is_one_of(&ENDS, text(split, head), facts);
+        && is_on_replica(session)
+        && !session.binding.is_for_good()
+        && !rules::wants_primary(session)
+        && is_one_of(&ENDS, text(session, head), facts);
     is_end.then_some(Target::Held)
 }
 
 /// The text of a COM_QUERY.
-fn text(split: &Split, head: CommandHead) -> &[u8] {
-    command::text(command::payload(split, head), split.client.capabilities).unwrap_or_default()
+fn text(session: &ClientSession, head: CommandHead) -> &[u8] {
+    command::text(command::payload(session, head), session.client.capabilities).unwrap_or_default()
 }
 
 /// Whether it is one of these words and nothing else.
@@ -110,33 +110,33 @@ fn is_one_of(known: &[&str], text: &[u8], facts: &Facts) -> bool {
 }
 
 /// Whether a COM_QUERY begins a transaction that may read on a replica.
-pub(crate) fn begins(split: &Split, head: CommandHead, facts: &Facts) -> bool {
-    facts.class == Class::Begin && may_begin(split, text(split, head), facts)
+pub(crate) fn begins(session: &ClientSession, head: CommandHead, facts: &Facts) -> bool {
+    facts.class == Class::Begin && may_begin(session, text(session, head), facts)
 }
 
 /// The same of a text.
-pub(crate) fn may_begin(split: &Split, text: &[u8], facts: &Facts) -> bool {
-    let config = &split.client.account.user.config;
+pub(crate) fn may_begin(session: &ClientSession, text: &[u8], facts: &Facts) -> bool {
+    let config = &session.client.account.user.config;
     let wanted = config
         .transaction_reads
-        .unwrap_or(split.context.listener.config.transaction_reads);
+        .unwrap_or(session.context.listener.config.transaction_reads);
     wanted == TransactionReads::Replica
         && facts.class == Class::Begin
         && is_one_of(&BEGINNINGS, text, facts)
         && config.pooling == Pooling::Transaction
-        && split.lease.is_none()
-        && !split.binding.is_for_good()
-        && !split.session.in_transaction()
-        && split.session.autocommit()
-        && !split.session.shows_transactions()
-        && !rules::routes(split)
-        && consistency::wanted(split) != ReadConsistency::Strong
-        && reads_lock_nothing(split)
+        && session.lease.is_none()
+        && !session.binding.is_for_good()
+        && !session.state.in_transaction()
+        && session.state.autocommit()
+        && !session.state.shows_transactions()
+        && !rules::routes(session)
+        && consistency::wanted(session) != ReadConsistency::Strong
+        && reads_lock_nothing(session)
 }
 
 /// Not under SERIALIZABLE, nor where the level is not known.
-fn reads_lock_nothing(split: &Split) -> bool {
-    let level = |name| split.session.variable(name);
+fn reads_lock_nothing(session: &ClientSession) -> bool {
+    let level = |name| session.state.variable(name);
     let level = level(b"transaction_isolation").or_else(|| level(b"tx_isolation"));
     level.is_some_and(|level| {
         let known: [&[u8]; 3] = [b"REPEATABLE-READ", b"READ-COMMITTED", b"READ-UNCOMMITTED"];
@@ -146,26 +146,26 @@ fn reads_lock_nothing(split: &Split) -> bool {
 
 /// What it takes until the client's `BEGIN` can be sent.
 pub(crate) async fn begin_on_replica(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Facts,
 ) -> Result<Next, SessionError> {
-    if let Err(refused) = lease::lease(split, &Target::Replica).await {
+    if let Err(refused) = lease::lease(session, &Target::Replica).await {
         return Ok(refused.into());
     }
-    if let Some(leased) = split.lease.as_mut().filter(|leased| !leased.is_primary) {
+    if let Some(leased) = session.lease.as_mut().filter(|leased| !leased.is_primary) {
         leased.moves_on = true;
-        split.series().on_replica(OnReplica::Begun);
+        session.series().on_replica(OnReplica::Begun);
     }
-    begin(split, head, Some(&facts));
+    begin(session, head, Some(&facts));
     Ok(Next::Exchange)
 }
 
 /// A statement of such a transaction does not stay, unless something binds the session to the connection.
 /// What reads leave on it can be left behind.
-pub(crate) fn leaves(split: &Split, target: &Target) -> LeaseAttempt {
-    let is_bound = !split
-        .session
+pub(crate) fn leaves(session: &ClientSession, target: &Target) -> LeaseAttempt {
+    let is_bound = !session
+        .state
         .pins()
         .iter()
         .all(|pin| lease::ends_with_transaction(pin.reason));
@@ -178,8 +178,8 @@ pub(crate) fn leaves(split: &Split, target: &Target) -> LeaseAttempt {
 
 /// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it
 /// is not for a replica, or begins another transaction.
-pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
-    let is_mariadb = split.dialect().is_mariadb();
+pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
+    let is_mariadb = session.dialect().is_mariadb();
     let begins = match facts.class {
         Class::BeginReadOnly => true,
         // MySQL's goes on with reading only.
@@ -191,20 +191,22 @@ pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
         facts.effects.contains(Effects::COMMITS) && !facts.effects.contains(Effects::UNLOCKS_TABLES);
     // What else binds it to the replica does not end with the transaction.
     let of_transaction = |reason| matches!(reason, PinReason::Transaction | PinReason::Diagnostics);
-    let mut pins = split.session.pins().iter();
+    let mut pins = session.state.pins().iter();
     (begins || commits)
         && pins.all(|pin| of_transaction(pin.reason))
-        && split.lease.as_ref().is_some_and(|leased| !leased.is_primary)
-        && split.session.transaction_is_read_only()
-        && !split.binding.is_for_good()
+        && session.lease.as_ref().is_some_and(|leased| !leased.is_primary)
+        && session.state.transaction_is_read_only()
+        && !session.binding.is_for_good()
 }
 
 /// Ends the transaction on the connection that is held, whatever `completion_type` says. `None` and `None`
 /// where it goes on.
-pub(crate) async fn commit(split: &mut Split) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
-    let capabilities = split.client.key.capabilities;
+pub(crate) async fn commit(
+    session: &mut ClientSession,
+) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
+    let capabilities = session.client.key.capabilities;
     let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
-    let replies = lease::ask_on_lease(split, &[commit]).await?;
+    let replies = lease::ask_on_lease(session, &[commit]).await?;
     let reply = replies.first();
     let ok = reply.and_then(|reply| reply.packet(0));
     let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
@@ -212,68 +214,68 @@ pub(crate) async fn commit(split: &mut Split) -> Result<(Option<OkPacket>, Optio
     Ok((ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS)), error))
 }
 
-pub(crate) fn no_commit(split: &Split) -> Refused {
+pub(crate) fn no_commit(session: &ClientSession) -> Refused {
     Refused(SessionError::ServerLogin {
-        server: split.server_name().to_owned(),
+        server: session.server_name().to_owned(),
         cause: ask::unexpected("COMMIT"),
     })
 }
 
 /// Takes the session's transaction from its replica to the primary.
-pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
-    if stands_on_primary(split) {
+pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Refused> {
+    if stands_on_primary(session) {
         return Ok(());
     }
-    if has_pin(split, PinReason::Unsettled) && !is_open(split).await? {
+    if has_pin(session, PinReason::Unsettled) && !is_open(session).await? {
         // The server has rolled it back.
-        lease::abandon(split);
-        split.answer.status.remove(StatusFlags::IN_TRANS);
-        return lease_primary(split).await;
+        lease::abandon(session);
+        session.answer.status.remove(StatusFlags::IN_TRANS);
+        return lease_primary(session).await;
     }
     // What came unasked from the replica is no answer of the primary's.
-    let in_step = split.streams.down.is_empty();
-    split.streams.down.clear();
-    let Some(replica) = lease::detach(split) else {
-        return lease_primary(split).await;
+    let in_step = session.streams.down.is_empty();
+    session.streams.down.clear();
+    let Some(replica) = lease::detach(session) else {
+        return lease_primary(session).await;
     };
-    match begin_on_primary(split).await {
+    match begin_on_primary(session).await {
         Ok(begun) => {
-            split.series().on_replica(OnReplica::Moved);
-            leave(split, replica, &begun, in_step).await;
+            session.series().on_replica(OnReplica::Moved);
+            leave(session, replica, &begun, in_step).await;
             Ok(())
         }
         Err(refused) => {
-            drop(lease::detach(split));
-            lease::attach(split, replica, false);
-            if let Some(leased) = &mut split.lease {
+            drop(lease::detach(session));
+            lease::attach(session, replica, false);
+            if let Some(leased) = &mut session.lease {
                 leased.moves_on = true;
             }
-            finish::keep(split);
+            finish::keep(session);
             Err(refused)
         }
     }
 }
 
 /// The same between two statements: what comes next must be read on the primary.
-pub(crate) async fn go_now(split: &mut Split) -> Result<(), Refused> {
-    let now = leaves(split, &TO_PRIMARY);
-    lease::resume(split, &TO_PRIMARY, now).await?;
-    match split.session.is_pinned() {
-        true => finish::keep(split),
+pub(crate) async fn go_now(session: &mut ClientSession) -> Result<(), Refused> {
+    let now = leaves(session, &TO_PRIMARY);
+    lease::resume(session, &TO_PRIMARY, now).await?;
+    match session.state.is_pinned() {
+        true => finish::keep(session),
         // The server had rolled it back.
-        false => lease::give_back(split),
+        false => lease::give_back(session),
     }
     Ok(())
 }
 
 /// The replica has become the primary: the transaction is where it belongs.
-fn stands_on_primary(split: &mut Split) -> bool {
-    let topology = split.context.listener.cluster.topology();
-    let is_primary = match &split.lease {
-        Some(leased) => split.is_writer(&topology, &leased.connection.server),
+fn stands_on_primary(session: &mut ClientSession) -> bool {
+    let topology = session.context.listener.cluster.topology();
+    let is_primary = match &session.lease {
+        Some(leased) => session.is_writer(&topology, &leased.connection.server),
         None => false,
     };
-    if let Some(leased) = split.lease.as_mut().filter(|_| is_primary) {
+    if let Some(leased) = session.lease.as_mut().filter(|_| is_primary) {
         (leased.is_primary, leased.moves_on) = (true, false);
     }
     is_primary
@@ -281,11 +283,11 @@ fn stands_on_primary(split: &mut Split) -> bool {
 
 /// Asks the server whether the transaction has survived the last statement's error. Where it does not answer,
 /// the session goes on only to be told that its server is gone.
-pub(crate) async fn is_open(split: &mut Split) -> Result<bool, Refused> {
-    let asked = lease::ask_on_lease(split, &[vec![Command::PING.0]]).await;
+pub(crate) async fn is_open(session: &mut ClientSession) -> Result<bool, Refused> {
+    let asked = lease::ask_on_lease(session, &[vec![Command::PING.0]]).await;
     let gone = |_| {
         Refused(SessionError::ServerGone {
-            server: split.server_name().to_owned(),
+            server: session.server_name().to_owned(),
             during: During::Transaction,
         })
     };
@@ -297,27 +299,27 @@ pub(crate) async fn is_open(split: &mut Split) -> Result<bool, Refused> {
     Ok(status.is_some_and(|status| status.contains(StatusFlags::IN_TRANS)))
 }
 
-async fn lease_primary(split: &mut Split) -> Result<(), Refused> {
-    match lease::try_lease(split, &TO_PRIMARY) {
-        LeaseAttempt::Wait(chosen) => lease::lease_or_wait(split, &TO_PRIMARY, chosen).await,
+async fn lease_primary(session: &mut ClientSession) -> Result<(), Refused> {
+    match lease::try_lease(session, &TO_PRIMARY) {
+        LeaseAttempt::Wait(chosen) => lease::lease_or_wait(session, &TO_PRIMARY, chosen).await,
         LeaseAttempt::Leased | LeaseAttempt::Refused | LeaseAttempt::Moves => Ok(()),
     }
 }
 
 /// Leases a connection to the primary and begins the transaction there.
-async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
-    lease_primary(split).await?;
-    let capabilities = split.client.key.capabilities;
+async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refused> {
+    lease_primary(session).await?;
+    let capabilities = session.client.key.capabilities;
     let begin = ask::query(capabilities, "START TRANSACTION");
-    let replies = lease::ask_on_lease(split, &[begin]).await?;
+    let replies = lease::ask_on_lease(session, &[begin]).await?;
     // The session's last statement was not on this connection, nor is it the last on it.
-    split.statement.was_pinned = false;
-    if let Some(leased) = &mut split.lease {
+    session.statement.was_pinned = false;
+    if let Some(leased) = &mut session.lease {
         leased.left = Left::default();
     }
     if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
         return Err(Refused(SessionError::StateRefused {
-            server: split.server_name().to_owned(),
+            server: session.server_name().to_owned(),
             packet,
         }));
     }
@@ -326,7 +328,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
     ok.filter(|ok| ok.status.contains(StatusFlags::IN_TRANS))
         .ok_or_else(|| {
             Refused(SessionError::ServerLogin {
-                server: split.server_name().to_owned(),
+                server: session.server_name().to_owned(),
                 cause: ask::unexpected("START TRANSACTION"),
             })
         })
@@ -334,17 +336,22 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
 
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and
 /// nothing is lost.
-async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
-    consistency::leave(&mut replica.state, split.session.move_transaction(begun));
+async fn leave(
+    session: &mut ClientSession,
+    mut replica: Connection<ConnectionState>,
+    begun: &OkPacket,
+    in_step: bool,
+) {
+    consistency::leave(&mut replica.state, session.state.move_transaction(begun));
     replica.state.known = session::OfConnection::UNKNOWN;
     replica.state.let_go();
-    if !in_step || split.control.is_aimed_at() {
+    if !in_step || session.control.is_aimed_at() {
         return;
     }
     // In full, whatever `completion_type` says.
     let rollback = ask::query(replica.capabilities, "ROLLBACK AND NO CHAIN NO RELEASE");
     // Behind it an open transaction on the primary waits.
-    let asked = rebuild::asked_in_time(split, &mut replica, &[rollback]).await;
+    let asked = rebuild::asked_in_time(session, &mut replica, &[rollback]).await;
     let is_over = asked.is_ok_and(|replies| {
         replies.first().is_some_and(|reply| {
             let outcome = &reply.outcome;
@@ -352,7 +359,7 @@ async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacke
         })
     });
     if is_over {
-        split.pool().give_back(replica);
+        session.pool().give_back(replica);
     }
 }
 

@@ -11,42 +11,45 @@ use tracing::warn;
 use upstream::Connection;
 
 use crate::control::Waiting;
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
-use crate::engine::state::{Refused, Split};
 use crate::engine::{ask, rebuild};
 use crate::error::SessionError;
 
 /// Waits on a connection to the session's writer until that has the session's writes.
 pub(crate) async fn caught_up(
-    split: &mut Split,
-    mut connection: Connection<Held>,
-) -> Result<Connection<Held>, Refused> {
-    if consistency::is_galera(split) {
-        sync(split, &mut connection).await?;
+    session: &mut ClientSession,
+    mut connection: Connection<ConnectionState>,
+) -> Result<Connection<ConnectionState>, Refused> {
+    if consistency::is_galera(session) {
+        sync(session, &mut connection).await?;
     } else {
-        wait(split, &mut connection).await?;
+        wait(session, &mut connection).await?;
     }
-    split.own_writes.note_on(connection.server.id());
+    session.own_writes.note_on(connection.server.id());
     Ok(connection)
 }
 
 /// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may
 /// have lost it with its server, and then nobody will ever have it.
-async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    let freshness = consistency::own_position(split);
+async fn wait(
+    session: &mut ClientSession,
+    connection: &mut Connection<ConnectionState>,
+) -> Result<(), Refused> {
+    let freshness = consistency::own_position(session);
     let Freshness::Position(position) = &freshness else {
         return Ok(());
     };
     if freshness.covered_by(&connection.server) {
         return Ok(());
     }
-    let config = split.context.listener.cluster.config();
+    let config = session.context.listener.cluster.config();
     let (in_group, limit) = match config.topology {
         Topology::GroupReplication => (true, config.failover_wait.max(config.read_wait)),
         _ => (false, config.read_wait),
     };
-    let is_there = consistency::wait_for(split, connection, position, limit).await?;
+    let is_there = consistency::wait_for(session, connection, position, limit).await?;
     match in_group {
         _ if is_there => Ok(()),
         true => Err(Refused(SessionError::NotCaughtUp {
@@ -56,16 +59,16 @@ async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<()
         // Whoever does not wait has not found out anything.
         false if limit.is_zero() => Ok(()),
         // Another one that takes writes has them, and this one will.
-        false if split.pool().topology().writers.len() > 1 => Ok(()),
-        false => forget_lost(split, connection, position).await,
+        false if session.pool().topology().writers.len() > 1 => Ok(()),
+        false => forget_lost(session, connection, position).await,
     }
 }
 
 /// The new primary lacks some of the session's writes, and follows nobody who could have them: a read that
 /// waited for those would always wait in vain.
 async fn forget_lost(
-    split: &mut Split,
-    connection: &mut Connection<Held>,
+    session: &mut ClientSession,
+    connection: &mut Connection<ConnectionState>,
     position: &GtidSet,
 ) -> Result<(), Refused> {
     let executed = match position.flavor() {
@@ -73,7 +76,7 @@ async fn forget_lost(
         Flavor::MariaDb => "SELECT @@GLOBAL.gtid_current_pos LIMIT 1",
     };
     let command = ask::query(connection.capabilities, executed);
-    let replies = rebuild::asked_in_time(split, connection, &[command]).await?;
+    let replies = rebuild::asked_in_time(session, connection, &[command]).await?;
     let executed = replies.first().and_then(|reply| ask::plain(reply.value()));
     let executed = executed.and_then(|text| GtidSet::parse(position.flavor(), &text).ok());
     let Some(executed) = executed.filter(|executed| !executed.covers(position)) else {
@@ -81,40 +84,40 @@ async fn forget_lost(
     };
     let kept = position.common(&executed).to_string();
     warn!(
-        session = split.control.id,
-        cluster = split.context.listener.cluster.name(),
+        session = session.control.id,
+        cluster = session.context.listener.cluster.name(),
         server = connection.server.name(),
-        user = &*split.client.account.user.name,
+        user = &*session.client.account.user.name,
         written = %position,
         kept,
         "what a session has written was lost with the former primary"
     );
-    split.series().lost_writes.inc();
-    split.session.keep_gtids(kept.as_bytes());
+    session.series().lost_writes.inc();
+    session.state.keep_gtids(kept.as_bytes());
     Ok(())
 }
 
 /// Galera: has the node apply all that the cluster has committed so far.
-async fn sync(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    split.control.mark_if_new(Waiting::Position);
+async fn sync(session: &ClientSession, connection: &mut Connection<ConnectionState>) -> Result<(), Refused> {
+    session.control.mark_if_new(Waiting::Position);
     let capabilities = connection.capabilities;
     let set = |wanted| {
         ask::query(
             capabilities,
-            &consistency::sync_wait(split.session.carried(), wanted),
+            &consistency::sync_wait(session.state.carried(), wanted),
         )
     };
     let read = ask::query(capabilities, "SELECT 1");
     let commands = [set(true), read, set(connection.state.syncs_reads)];
     // A node waits for as long as `repl.causal_read_timeout` says, which nobody else knows.
     let limit = {
-        let config = split.pool().config();
+        let config = session.pool().config();
         config
             .failover_wait
             .max(config.read_wait)
             .max(config.login_timeout)
     };
-    let replies = rebuild::asked_within(split, connection, &commands, limit).await?;
+    let replies = rebuild::asked_within(session, connection, &commands, limit).await?;
     let refused = |packet: ErrPacket| {
         Refused(SessionError::StateRefused {
             server: connection.server.name().to_owned(),

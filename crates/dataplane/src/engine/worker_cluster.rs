@@ -11,7 +11,7 @@ use session::{ClientTrackers, PortableState};
 use tokio::task::{AbortHandle, spawn_local};
 use upstream::{Key, Pool, ServerId};
 
-use crate::engine::connection_state::Held;
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::strong::ReadIndex;
 use crate::engine::consistency::vain::VainWaits;
 use crate::engine::lease;
@@ -21,7 +21,7 @@ use crate::listener_state::{ListenerState, NumberedCluster};
 
 /// What the sessions of one worker share of a cluster.
 pub(crate) struct WorkerCluster {
-    pub(crate) pool: Rc<Pool<Held>>,
+    pub(crate) pool: Rc<Pool<ConnectionState>>,
     pub(crate) read_index: ReadIndex,
     pub(crate) pipelines: Pipelines,
     pub(crate) makers: Makers,

@@ -15,18 +15,18 @@ use upstream::{Connection, Server};
 
 use crate::control::Waiting;
 use crate::engine::ask;
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::rebuild::{self, CAUSAL_READS, SYNC_WAIT};
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::error::SessionError;
 
 /// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no
 /// position of the session's tells, and it may be done as late as after the next: all that the primary has
 /// does.
-pub(crate) fn wanted(split: &Split) -> ReadConsistency {
-    let wanted = split.read_consistency();
-    let (session, is_one) = (&split.session, split.pool().config().max_writers == 1);
+pub(crate) fn wanted(session: &ClientSession) -> ReadConsistency {
+    let wanted = session.read_consistency();
+    let (session, is_one) = (&session.state, session.pool().config().max_writers == 1);
     match session.has_lost_writes() && !session.has_untracked_writes() && is_one {
         true if wanted == ReadConsistency::Session => ReadConsistency::Strong,
         _ => wanted,
@@ -56,28 +56,28 @@ impl Freshness {
 }
 
 /// What the session's next read must see, where nobody has to be asked for it.
-pub(crate) fn known(split: &Split) -> Option<Freshness> {
-    match wanted(split) {
+pub(crate) fn known(session: &ClientSession) -> Option<Freshness> {
+    match wanted(session) {
         ReadConsistency::Eventual => Some(Freshness::Any),
-        ReadConsistency::Session => Some(own_writes(split)),
+        ReadConsistency::Session => Some(own_writes(session)),
         ReadConsistency::Strong => None,
     }
 }
 
 /// What the session's next read must see.
-pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
-    match wanted(split) {
+pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused> {
+    match wanted(session) {
         // Its nodes wait by themselves: see `synced`.
-        _ if is_galera(split) => Ok(Freshness::Any),
+        _ if is_galera(session) => Ok(Freshness::Any),
         ReadConsistency::Eventual => Ok(Freshness::Any),
-        ReadConsistency::Session => Ok(not_lost(split, own_writes(split))),
+        ReadConsistency::Session => Ok(not_lost(session, own_writes(session))),
         // What a session has asked for before several took writes.
-        ReadConsistency::Strong if split.pool().config().max_writers > 1 => {
+        ReadConsistency::Strong if session.pool().config().max_writers > 1 => {
             let why = "no strong reads, since several servers take writes (max_writers)".to_owned();
             Err(Refused(SessionError::GatewayStatement(why)))
         }
         // Boxed, as in `wait`: what few reads need has no place in every session.
-        ReadConsistency::Strong => Box::pin(strong::needed(split)).await,
+        ReadConsistency::Strong => Box::pin(strong::needed(session)).await,
     }
 }
 
@@ -85,13 +85,13 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
 /// never was: a number between two writes that no transaction has. No replica can have it. All that the
 /// primary has does instead, for a session's writes come one after another. Only of a write that the primary
 /// itself has made it is certain that it was looked at later.
-fn not_lost(split: &Split, own: Freshness) -> Freshness {
+fn not_lost(session: &ClientSession, own: Freshness) -> Freshness {
     let Freshness::Position(position) = &own else {
         return own;
     };
-    let topology = split.pool().topology();
+    let topology = session.pool().topology();
     let primary = topology.primary();
-    let last = split.session.last_gtid().filter(|last| {
+    let last = session.state.last_gtid().filter(|last| {
         let maker = match position.flavor() {
             Flavor::MySql => last.split(|&byte| byte == b':').next(),
             Flavor::MariaDb => last.split(|&byte| byte == b'-').nth(1),
@@ -109,32 +109,32 @@ fn not_lost(split: &Split, own: Freshness) -> Freshness {
     }
 }
 
-pub(crate) fn is_galera(split: &Split) -> bool {
-    split.pool().config().topology == config::Topology::Galera
+pub(crate) fn is_galera(session: &ClientSession) -> bool {
+    session.pool().config().topology == config::Topology::Galera
 }
 
 /// Whether one that takes writes may have yet to apply what the statement must see. Galera: what others have
 /// committed, too. A node that has just become the writer has a queue, and nobody knows for how long.
-pub(crate) fn must_catch_up(split: &Split, target: &Target, writer: &Server) -> bool {
+pub(crate) fn must_catch_up(session: &ClientSession, target: &Target, writer: &Server) -> bool {
     let is_read = matches!(target, Target::Replica | Target::Group { is_read: true, .. });
-    let is_strong = is_read && wanted(split) == ReadConsistency::Strong;
-    !split.has_own_writes(writer) || is_strong && is_galera(split)
+    let is_strong = is_read && wanted(session) == ReadConsistency::Strong;
+    !session.has_own_writes(writer) || is_strong && is_galera(session)
 }
 
 /// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has
 /// committed so far.
 /// <https://galeracluster.com/library/documentation/mysql-wsrep-options.html#wsrep-sync-wait>.
 pub(crate) async fn synced(
-    split: &Split,
-    mut connection: Connection<Held>,
-) -> Result<Connection<Held>, Refused> {
-    let wanted = is_galera(split) && wanted(split) != ReadConsistency::Eventual;
-    if connection.state.syncs_reads == wanted || !is_galera(split) {
+    session: &ClientSession,
+    mut connection: Connection<ConnectionState>,
+) -> Result<Connection<ConnectionState>, Refused> {
+    let wanted = is_galera(session) && wanted(session) != ReadConsistency::Eventual;
+    if connection.state.syncs_reads == wanted || !is_galera(session) {
         return Ok(connection);
     }
-    let statement = sync_wait(split.session.carried(), wanted);
+    let statement = sync_wait(session.state.carried(), wanted);
     let command = ask::query(connection.capabilities, &statement);
-    let replies = rebuild::asked_in_time(split, &mut connection, std::slice::from_ref(&command)).await?;
+    let replies = rebuild::asked_in_time(session, &mut connection, std::slice::from_ref(&command)).await?;
     if let Some(packet) = replies
         .first()
         .and_then(|reply| reply.error(connection.capabilities))
@@ -162,32 +162,32 @@ pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
 
 /// A session leaves a connection in this state. Where it is another one than it came with, be it equal,
 /// something was set on it.
-pub(crate) fn leave(state: &mut Held, carried: Rc<PortableState>) {
+pub(crate) fn leave(state: &mut ConnectionState, carried: Rc<PortableState>) {
     state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
     state.carried = carried;
 }
 
 /// What has all that the session has written.
-pub(crate) fn own_writes(split: &Split) -> Freshness {
-    match split.session.has_untracked_writes() || split.session.has_lost_writes() {
+pub(crate) fn own_writes(session: &ClientSession) -> Freshness {
+    match session.state.has_untracked_writes() || session.state.has_lost_writes() {
         true => Freshness::Primary,
-        false => own_position(split),
+        false => own_position(session),
     }
 }
 
 /// The same, as far as a position tells it.
-pub(crate) fn own_position(split: &Split) -> Freshness {
-    match split.session.gtid() {
+pub(crate) fn own_position(session: &ClientSession) -> Freshness {
+    match session.state.gtid() {
         None => Freshness::Any,
-        Some(text) => match GtidSet::parse(flavor(split), text) {
+        Some(text) => match GtidSet::parse(flavor(session), text) {
             Ok(position) => Freshness::Position(position),
             Err(_) => Freshness::Primary,
         },
     }
 }
 
-pub(crate) fn flavor(split: &Split) -> Flavor {
-    match split.session.syntax().dialect {
+pub(crate) fn flavor(session: &ClientSession) -> Flavor {
+    match session.state.syntax().dialect {
         Dialect::MySql { .. } => Flavor::MySql,
         Dialect::MariaDb { .. } => Flavor::MariaDb,
     }
@@ -195,25 +195,25 @@ pub(crate) fn flavor(split: &Split) -> Flavor {
 
 /// Waits on a replica until it has the position; false where it has not within `read_wait`.
 pub(crate) async fn wait(
-    split: &Split,
-    connection: &mut Connection<Held>,
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
     position: &GtidSet,
 ) -> Result<bool, Refused> {
-    let limit = split.context.listener.cluster.config().read_wait;
-    wait_for(split, connection, position, limit).await
+    let limit = session.context.listener.cluster.config().read_wait;
+    wait_for(session, connection, position, limit).await
 }
 
 /// Waits on a server until it has the position; false where it has not within `limit`.
 pub(crate) async fn wait_for(
-    split: &Split,
-    connection: &mut Connection<Held>,
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
     position: &GtidSet,
     limit: Duration,
 ) -> Result<bool, Refused> {
     if limit.is_zero() {
         return Ok(false);
     }
-    split.control.mark_if_new(Waiting::Position);
+    session.control.mark_if_new(Waiting::Position);
     let seconds = limit.as_secs_f64();
     let statement = match position {
         GtidSet::MySql(_) => format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', {seconds})"),
@@ -223,9 +223,9 @@ pub(crate) async fn wait_for(
     let began = Instant::now();
     // The server keeps to the limit; this is for one that does not answer at all.
     let commands = std::slice::from_ref(&command);
-    let replies = rebuild::asked_within(split, connection, commands, limit * 2).await?;
+    let replies = rebuild::asked_within(session, connection, commands, limit * 2).await?;
     let waited = replies.first().is_some_and(|reply| reply.value() == Some(b"0"));
-    split
+    session
         .context
         .worker
         .metrics

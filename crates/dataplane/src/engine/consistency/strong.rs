@@ -22,12 +22,12 @@ use upstream::{Connection, Member, Topology};
 
 use crate::control::Waiting;
 use crate::engine::ask::{self, Reply, plain};
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{Freshness, flavor};
 use crate::engine::lease;
 use crate::engine::rebuild;
 use crate::engine::server::next_topology;
-use crate::engine::state::{Refused, Split};
 use crate::error::SessionError;
 
 /// How long the primary is asked at least, however short `failover_wait` is.
@@ -101,8 +101,8 @@ impl Drop for Asking {
 
 /// What a read that begins now must see, of a primary that answers as the primary. Without one it waits,
 /// within `failover_wait`.
-pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
-    let cluster = &split.context.listener.cluster;
+pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused> {
+    let cluster = &session.context.listener.cluster;
     let wait = cluster.config().failover_wait;
     let deadline = Instant::now() + wait;
     loop {
@@ -111,26 +111,26 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
             // There it is told why.
             return Ok(Freshness::Primary);
         }
-        split.control.mark_if_new(Waiting::Position);
+        session.control.mark_if_new(Waiting::Position);
         let asked = tokio::select! {
             biased;
-            signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
-            asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(split, &topology)) => asked,
+            signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
+            asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(session, &topology)) => asked,
         };
         match asked.unwrap_or(Ok(Answer::Nobody))? {
             Answer::Position(position) => return Ok(Freshness::Position(position)),
             Answer::Primary => return Ok(Freshness::Primary),
             Answer::Nobody => cluster.look_again(),
         }
-        if let Err(error) = next_topology(split, &topology, deadline).await {
+        if let Err(error) = next_topology(session, &topology, deadline).await {
             return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait))));
         }
     }
 }
 
 /// The answer to a question that is asked after this call.
-async fn answer(split: &Split, topology: &Topology) -> Result<Answer, Refused> {
-    let index = &split.context.cluster.read_index;
+async fn answer(session: &ClientSession, topology: &Topology) -> Result<Answer, Refused> {
+    let index = &session.context.cluster.read_index;
     let asking = loop {
         match index.enter() {
             Ok(asking) => break asking,
@@ -145,7 +145,7 @@ async fn answer(split: &Split, topology: &Topology) -> Result<Answer, Refused> {
     // Those who have come until now began before the question is sent, and share its answer.
     let sharing = index.waiters();
     let answer = match topology.primary() {
-        Some(primary) => ask_primary(split, topology, primary).await?,
+        Some(primary) => ask_primary(session, topology, primary).await?,
         None => Answer::Nobody,
     };
     for tell in sharing {
@@ -157,14 +157,18 @@ async fn answer(split: &Split, topology: &Topology) -> Result<Answer, Refused> {
 }
 
 /// Ends without an answer when another is the primary: one that was cut off may never answer.
-async fn ask_primary(split: &Split, topology: &Topology, primary: &Member) -> Result<Answer, Refused> {
-    let changed = split
+async fn ask_primary(
+    session: &ClientSession,
+    topology: &Topology,
+    primary: &Member,
+) -> Result<Answer, Refused> {
+    let changed = session
         .pool()
         .cluster()
         .wait_for_topology_change(topology.generation);
     let asked = tokio::select! {
         biased;
-        asked = ask_server(split, primary) => asked,
+        asked = ask_server(session, primary) => asked,
         _ = changed => return Ok(Answer::Nobody),
     };
     match asked {
@@ -173,12 +177,12 @@ async fn ask_primary(split: &Split, topology: &Topology, primary: &Member) -> Re
     }
 }
 
-async fn ask_server(split: &Split, primary: &Member) -> Result<Answer, Refused> {
+async fn ask_server(session: &ClientSession, primary: &Member) -> Result<Answer, Refused> {
     let server = Arc::clone(&primary.server);
-    let mut connection = lease::connection(split, &server).await?;
-    let question = Question::of(split);
-    let commands = question.commands(split, &connection);
-    let replies = rebuild::asked(split, &mut connection, &commands).await?;
+    let mut connection = lease::connection(session, &server).await?;
+    let question = Question::of(session);
+    let commands = question.commands(session, &connection);
+    let replies = rebuild::asked(session, &mut connection, &commands).await?;
     // In a group, it is between what has it wait and what ends that.
     let (before, rest) = replies.split_at(usize::from(question.in_group));
     if let Some(packet) = before
@@ -192,7 +196,7 @@ async fn ask_server(split: &Split, primary: &Member) -> Result<Answer, Refused> 
     });
     let is_well = replies.iter().all(|reply| reply.outcome.error.is_none());
     if is_well && !matches!(answer, Answer::Nobody) {
-        split.pool().give_back(connection);
+        session.pool().give_back(connection);
     }
     Ok(answer)
 }
@@ -207,8 +211,8 @@ struct Question {
 }
 
 impl Question {
-    fn of(split: &Split) -> Self {
-        let (flavor, topology) = (flavor(split), split.pool().config().topology);
+    fn of(session: &ClientSession) -> Self {
+        let (flavor, topology) = (flavor(session), session.pool().config().topology);
         Self {
             flavor,
             must_prove: topology != config::Topology::Static,
@@ -216,9 +220,9 @@ impl Question {
         }
     }
 
-    fn commands(&self, split: &Split, connection: &Connection<Held>) -> Vec<Vec<u8>> {
+    fn commands(&self, session: &ClientSession, connection: &Connection<ConnectionState>) -> Vec<Vec<u8>> {
         const CONSISTENCY: &str = "group_replication_consistency";
-        let own = split.session.carried().variable(CONSISTENCY.as_bytes());
+        let own = session.state.carried().variable(CONSISTENCY.as_bytes());
         let own = own.and_then(|own| str::from_utf8(own).ok());
         let own = own.map_or("DEFAULT".to_owned(), |own| format!("'{own}'"));
         let statements = match self.in_group {

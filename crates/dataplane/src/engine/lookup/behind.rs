@@ -6,20 +6,20 @@
 use mysql_wire::{Command, OkPacket, PacketHeader};
 use sql_class::{Class, Effects, Facts};
 
-use crate::engine::state::{Refused, Split};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::{ask, lease};
 use crate::error::SessionError;
 
 /// What FOUND_ROWS() says, where that is of a lookup, of which no connection knows.
-pub(crate) fn found_rows(split: &Split) -> Option<u64> {
-    split.lookups.as_ref()?.rows
+pub(crate) fn found_rows(session: &ClientSession) -> Option<u64> {
+    session.lookups.as_ref()?.rows
 }
 
 /// A command is about to be sent, of which the session knows.
 #[cold]
-fn forget_rows(split: &mut Split, command: Command) {
-    let (class, effects) = split.session.statement();
-    let payload = split
+fn forget_rows(session: &mut ClientSession, command: Command) {
+    let (class, effects) = session.state.statement();
+    let payload = session
         .streams
         .up
         .unseen()
@@ -28,7 +28,7 @@ fn forget_rows(split: &mut Split, command: Command) {
     let word = payload.trim_ascii_start().get(..4).unwrap_or_default();
     let keeps = match class {
         Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
-        Class::Write => split.session.dialect().is_mariadb(),
+        Class::Write => session.state.dialect().is_mariadb(),
         // `SHOW WARNINGS` and the like, in plain words.
         Class::Read => effects.contains(Effects::READS_DIAGNOSTICS) && word.eq_ignore_ascii_case(b"SHOW"),
         _ => false,
@@ -39,7 +39,7 @@ fn forget_rows(split: &mut Split, command: Command) {
     );
     if runs_sql
         && !keeps
-        && let Some(of) = &mut split.lookups
+        && let Some(of) = &mut session.lookups
     {
         of.rows = None;
     }
@@ -47,9 +47,9 @@ fn forget_rows(split: &mut Split, command: Command) {
 
 /// A command is about to be sent.
 #[inline]
-pub(crate) fn note_sent(split: &mut Split, command: Command) {
-    if found_rows(split).is_some() {
-        forget_rows(split, command);
+pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
+    if found_rows(session).is_some() {
+        forget_rows(session, command);
     }
 }
 
@@ -60,34 +60,34 @@ const MAY_ASK: Effects = Effects::UNKNOWN_FUNCTION
 
 /// Has the leased connection find as many rows as the lookup before, where the statement to come may ask how
 /// many those were. True where it has executed something.
-pub(crate) async fn bring_about(split: &mut Split, facts: &Facts) -> Result<bool, Refused> {
-    if found_rows(split).is_none() || !facts.effects.intersects(MAY_ASK) && facts.class != Class::Unknown {
+pub(crate) async fn bring_about(session: &mut ClientSession, facts: &Facts) -> Result<bool, Refused> {
+    if found_rows(session).is_none() || !facts.effects.intersects(MAY_ASK) && facts.class != Class::Unknown {
         return Ok(false);
     }
-    find_as_many(split).await?;
+    find_as_many(session).await?;
     Ok(true)
 }
 
 /// Has the leased connection find as many rows as the lookup before.
-pub(super) async fn find_as_many(split: &mut Split) -> Result<(), Refused> {
-    let rows = found_rows(split).unwrap_or(0);
+pub(super) async fn find_as_many(session: &mut ClientSession) -> Result<(), Refused> {
+    let rows = found_rows(session).unwrap_or(0);
     // MariaDB forgets warnings of before only where there is a table.
     let text = match rows {
         0 => "SELECT 1 FROM (SELECT 1 AS one) AS t WHERE FALSE",
         _ => "SELECT 1 FROM (SELECT 1 AS one) AS t",
     };
-    let capabilities = split.client.key.capabilities;
-    let replies = lease::ask_on_lease(split, &[ask::query(capabilities, text)]).await?;
+    let capabilities = session.client.key.capabilities;
+    let replies = lease::ask_on_lease(session, &[ask::query(capabilities, text)]).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
         return Err(Refused(SessionError::StateRefused {
-            server: split.server_name().to_owned(),
+            server: session.server_name().to_owned(),
             packet,
         }));
     }
     let end = reply.and_then(|reply| reply.packet(2 + reply.outcome.rows as usize));
     if let Some(ok) = end.and_then(|end| OkPacket::decode(end, capabilities).ok()) {
-        split.session.observe_ok(&ok);
+        session.state.observe_ok(&ok);
     }
     Ok(())
 }

@@ -28,8 +28,8 @@ use self::session_lookups::{Planned, Seen, SessionLookups, Step};
 use crate::control::Waiting;
 use crate::engine::answered::Answered;
 use crate::engine::begin::{let_go, with_statement};
+use crate::engine::client_session::ClientSession;
 use crate::engine::next::{Execution, Next};
-use crate::engine::state::Split;
 use crate::engine::{answer, consistency, explain_warning, rules};
 use crate::error::SessionError;
 use crate::finished::End;
@@ -63,26 +63,26 @@ pub(crate) enum Looked {
 
 /// The session waits for its next command.
 #[inline]
-pub(crate) fn next_command(split: &mut Split) {
-    if let Some(of) = &mut split.lookups {
+pub(crate) fn next_command(session: &mut ClientSession) {
+    if let Some(of) = &mut session.lookups {
         of.gating.next_command();
     }
 }
 
 /// A command is about to be sent, of which the session knows.
 #[inline]
-pub(crate) fn note_sent(split: &mut Split, command: Command) {
-    behind::note_sent(split, command);
-    if split.binding.is_own() {
-        on_own_connection::note_sent(split, command);
+pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
+    behind::note_sent(session, command);
+    if session.binding.is_own() {
+        on_own_connection::note_sent(session, command);
     }
 }
 
 /// Reads what the client sends.
 #[inline]
-pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
-    let (streams, now) = (&mut split.streams, split.context.worker.clock.now());
-    match &mut split.lookups {
+pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<io::Result<usize>> {
+    let (streams, now) = (&mut session.streams, session.context.worker.clock.now());
+    match &mut session.lookups {
         Some(of) => read_gate::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
         None => streams.up.poll_read(cx, &mut streams.client),
     }
@@ -90,9 +90,9 @@ pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Res
 
 /// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where
 /// it has none.
-pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> bool {
-    let said = wanted.unwrap_or(split.context.listener.config.lookup_consistency);
-    let Some(of) = &mut split.lookups else {
+pub(crate) fn set_level(session: &mut ClientSession, wanted: Option<ReadConsistency>) -> bool {
+    let said = wanted.unwrap_or(session.context.listener.config.lookup_consistency);
+    let Some(of) = &mut session.lookups else {
         return false;
     };
     of.consistency = said;
@@ -100,8 +100,8 @@ pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> b
 }
 
 /// The statement under way is one whose answer from the primary is to be learned.
-pub(crate) fn learns(split: &Split) -> bool {
-    split.lookups.as_ref().is_some_and(|of| of.recorder.is_some())
+pub(crate) fn learns(session: &ClientSession) -> bool {
+    session.lookups.as_ref().is_some_and(|of| of.recorder.is_some())
 }
 
 /// Where the answer is noted of the command that is about to be sent.
@@ -114,19 +114,19 @@ pub(crate) fn recorder(lookups: &mut Option<Box<SessionLookups>>, on_primary: bo
 }
 
 /// COM_QUERY.
-pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
-    let step = query_step(split, head);
-    take_up(split, head, None, step)
+pub(crate) fn query(session: &mut ClientSession, head: CommandHead) -> Looked {
+    let step = query_step(session, head);
+    take_up(session, head, None, step)
 }
 
-fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
-    let (syntax, capabilities) = (split.session.syntax(), split.client.capabilities);
-    if split.lease.is_some() && !split.binding.is_own() || rules::concern(split) {
-        point_lookup(text_of(&split.streams.up, head, capabilities)?, syntax)?;
+fn query_step(session: &mut ClientSession, head: CommandHead) -> Option<Step> {
+    let (syntax, capabilities) = (session.state.syntax(), session.client.capabilities);
+    if session.lease.is_some() && !session.binding.is_own() || rules::concern(session) {
+        point_lookup(text_of(&session.streams.up, head, capabilities)?, syntax)?;
     }
-    let ready = ready(split, head, None);
-    let of = split.lookups.as_mut()?;
-    let text = text_of(&split.streams.up, head, capabilities)?;
+    let ready = ready(session, head, None);
+    let of = session.lookups.as_mut()?;
+    let text = text_of(&session.streams.up, head, capabilities)?;
     let lookup = point_lookup(text, syntax).filter(|lookup| !lookup.has_parameters())?;
     let asked = Asked {
         lookup: &lookup,
@@ -134,7 +134,7 @@ fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
         parameters: None,
     };
     let finding = ready.map_or_else(Finding::Left, |ready| of.lookups.find(ready, &asked, &mut of.key));
-    step(split, finding)
+    step(session, finding)
 }
 
 fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&[u8]> {
@@ -145,35 +145,50 @@ fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&
 }
 
 /// COM_STMT_EXECUTE.
-pub(crate) fn execute(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Looked {
-    let step = execute_step(split, head, id, prepared);
-    take_up(split, head, Some((id, prepared.digest)), step)
+pub(crate) fn execute(
+    session: &mut ClientSession,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+) -> Looked {
+    let step = execute_step(session, head, id, prepared);
+    take_up(session, head, Some((id, prepared.digest)), step)
 }
 
 /// Answers what can be answered at once. `prepared`: the id and the digest of the statement that is executed.
-fn take_up(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, step: Option<Step>) -> Looked {
+fn take_up(
+    session: &mut ClientSession,
+    head: CommandHead,
+    prepared: Option<(u32, u64)>,
+    step: Option<Step>,
+) -> Looked {
     let Some(step) = step else {
         return Looked::Elsewhere;
     };
     if let Step::Answer(plan) = &step
-        && answer_now(split, head, prepared, plan)
+        && answer_now(session, head, prepared, plan)
     {
         return Looked::Answered;
     }
-    if let Some(of) = &mut split.lookups {
+    if let Some(of) = &mut session.lookups {
         of.step = Some(step);
     }
     Looked::GoesOn
 }
 
-fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, plan: &Plan) -> bool {
-    if !lookups::may_put(&split.streams) {
+fn answer_now(
+    session: &mut ClientSession,
+    head: CommandHead,
+    prepared: Option<(u32, u64)>,
+    plan: &Plan,
+) -> bool {
+    if !lookups::may_put(&session.streams) {
         return false;
     }
-    let Some(mut of) = split.lookups.take() else {
+    let Some(mut of) = session.lookups.take() else {
         return false;
     };
-    let consistency = of.consistency(split);
+    let consistency = of.consistency(session);
     let began = of.gating.began();
     let mut out = std::mem::take(&mut of.out);
     out.clear();
@@ -186,38 +201,43 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
         &mut out,
     );
     let rows = match answered {
-        Some(Ok(answered)) if lookups::put(&mut split.streams, &out) => Some(answered.rows),
+        Some(Ok(answered)) if lookups::put(&mut session.streams, &out) => Some(answered.rows),
         _ => None,
     };
     let len = out.len();
     of.out = lookups::kept(out);
     if rows.is_some() {
-        of.note_waited_for(consistency, began.unwrap_or(split.context.worker.clock.now()));
+        of.note_waited_for(consistency, began.unwrap_or(session.context.worker.clock.now()));
     }
-    split.lookups = Some(of);
+    session.lookups = Some(of);
     if let Some(rows) = rows {
-        note_answered(split, head, prepared, rows);
-        split.streams.traffic.add_to_client(len);
+        note_answered(session, head, prepared, rows);
+        session.streams.traffic.add_to_client(len);
     }
     rows.is_some()
 }
 
-fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Option<Step> {
-    let planned = split.lookups.as_ref()?.plans.get(&id);
+fn execute_step(
+    session: &mut ClientSession,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+) -> Option<Step> {
+    let planned = session.lookups.as_ref()?.plans.get(&id);
     let has_plan = planned.is_some_and(|planned| Rc::ptr_eq(&planned.text, &prepared.text));
     let lookup = match has_plan {
         true => None,
-        false => Some(point_lookup(&prepared.text, split.session.syntax())?),
+        false => Some(point_lookup(&prepared.text, session.state.syntax())?),
     };
-    let is_current = Rc::ptr_eq(&prepared.context, split.session.carried())
-        || prepared.context == *split.session.carried();
-    let ready = match ready(split, head, Some((id, prepared))) {
+    let is_current = Rc::ptr_eq(&prepared.context, session.state.carried())
+        || prepared.context == *session.state.carried();
+    let ready = match ready(session, head, Some((id, prepared))) {
         Ok(ready) if is_current && !prepared.long_data && !prepared.cursor => ready,
-        Ok(_) => return step(split, Finding::Left(Left::Session)),
-        Err(reason) => return step(split, Finding::Left(reason)),
+        Ok(_) => return step(session, Finding::Left(Left::Session)),
+        Err(reason) => return step(session, Finding::Left(reason)),
     };
-    let payload = lookups::whole_payload(split.streams.up.unseen(), head.payload_len)?;
-    let sent = ExecuteHead::decode(payload, prepared.params, split.client.capabilities).ok()?;
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len)?;
+    let sent = ExecuteHead::decode(payload, prepared.params, session.client.capabilities).ok()?;
     if sent.opens_cursor || sent.attributes > 0 || sent.command != head.command {
         return None;
     }
@@ -231,14 +251,14 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
         nulls,
         values: payload.get(sent.len..)?,
     };
-    let of = split.lookups.as_mut()?;
+    let of = session.lookups.as_mut()?;
     let again = of.find_again(id, ready, &parameters).filter(|_| has_plan);
     let finding = match again {
         Some(finding) => finding,
         None => {
             let lookup = match lookup {
                 Some(lookup) => lookup,
-                None => point_lookup(&prepared.text, split.session.syntax())?,
+                None => point_lookup(&prepared.text, session.state.syntax())?,
             };
             let asked = Asked {
                 lookup: &lookup,
@@ -253,22 +273,22 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
     // The client sends them once, and whoever executes it next has to have them.
     if let (Finding::Answer(_), Some(types)) = (&finding, sent.types())
         && prepared.types.as_deref() != Some(types)
-        && let Some(known) = split.session.statements().get_mut(id)
+        && let Some(known) = session.state.statements().get_mut(id)
     {
         known.types = Some(types.into());
     }
-    step(split, finding)
+    step(session, finding)
 }
 
-fn step(split: &mut Split, finding: Finding) -> Option<Step> {
+fn step(session: &mut ClientSession, finding: Finding) -> Option<Step> {
     match finding {
         Finding::Left(reason) => {
-            split.lookup_series().left(reason);
+            session.lookup_series().left(reason);
             None
         }
         Finding::Outdated => {
-            split.lookup_series().left(Left::Learned);
-            if let Some(of) = &mut split.lookups {
+            session.lookup_series().left(Left::Learned);
+            if let Some(of) = &mut session.lookups {
                 of.seen = None;
             }
             None
@@ -280,49 +300,49 @@ fn step(split: &mut Split, finding: Finding) -> Option<Step> {
 
 /// The session's environment, where a statement of its stands alone.
 fn ready(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     prepared: Option<(u32, &Prepared)>,
 ) -> Result<Environment, Left> {
-    if explain_warning::concerns(split, head) {
+    if explain_warning::concerns(session, head) {
         return Err(Left::Routed);
     }
-    let verdict = match rules::concern(split) {
-        true => Some(ruled(split, head, prepared).ok_or(Left::Routed)?),
+    let verdict = match rules::concern(session) {
+        true => Some(ruled(session, head, prepared).ok_or(Left::Routed)?),
         false => None,
     };
-    if let Some(of) = &mut split.lookups {
+    if let Some(of) = &mut session.lookups {
         of.verdict = verdict;
     }
-    if split.lease.is_some() {
+    if session.lease.is_some() {
         let about = prepared.map(|(id, prepared)| (id, prepared.digest));
-        let_go(split, head, Some(&PLAIN), about);
+        let_go(session, head, Some(&PLAIN), about);
     }
-    if split.session.in_transaction() || !split.session.autocommit() {
+    if session.state.in_transaction() || !session.state.autocommit() {
         return Err(Left::Session);
     }
-    if split.binding.is_own() {
-        on_own_connection::check(split)?;
-    } else if split.lease.is_some()
-        || split.session.is_pinned()
-        || split.client.account.user.config.pooling != config::Pooling::Transaction
+    if session.binding.is_own() {
+        on_own_connection::check(session)?;
+    } else if session.lease.is_some()
+        || session.state.is_pinned()
+        || session.client.account.user.config.pooling != config::Pooling::Transaction
     {
         return Err(Left::Session);
     }
-    Ok(environment(split))
+    Ok(environment(session))
 }
 
-fn environment(split: &mut Split) -> Environment {
-    let status = split.lasting_status();
-    let carried = split.session.carried();
-    let Some(of) = &mut split.lookups else {
+fn environment(session: &mut ClientSession) -> Environment {
+    let status = session.lasting_status();
+    let carried = session.state.carried();
+    let Some(of) = &mut session.lookups else {
         return Environment::default();
     };
     let rights = of.rights();
     if let Some(seen) = &of.seen
         && Rc::ptr_eq(&seen.carried, carried)
-        && Rc::ptr_eq(&seen.baseline, split.session.baseline())
-        && Rc::ptr_eq(&seen.key, &split.client.key)
+        && Rc::ptr_eq(&seen.baseline, session.state.baseline())
+        && Rc::ptr_eq(&seen.key, &session.client.key)
         && seen.status == status
         && seen.rights == rights
     {
@@ -334,7 +354,7 @@ fn environment(split: &mut Split) -> Environment {
         is_set: true,
     });
     let mut variables: Vec<_> = set.collect();
-    for (name, value) in &split.session.baseline().variables {
+    for (name, value) in &session.state.baseline().variables {
         if carried.variable(name).is_none() {
             variables.push(Variable {
                 name,
@@ -344,24 +364,24 @@ fn environment(split: &mut Split) -> Environment {
         }
     }
     let environment = of.lookups.environment(&Surroundings {
-        user: split.client.key.user.as_bytes(),
-        account: split.client.key.account,
+        user: session.client.key.user.as_bytes(),
+        account: session.client.key.account,
         rights,
         // A server may know several accounts of one name, by where their clients come from.
         host: of.on_own.as_ref().and_then(|_| {
-            let address = split.client.host.socket_addr()?;
+            let address = session.client.host.socket_addr()?;
             Some(address.ip())
         }),
         schema: carried.schema(),
-        capabilities: split.client.capabilities,
-        collation: split.client.key.collation,
+        capabilities: session.client.capabilities,
+        collation: session.client.key.collation,
         status,
         variables,
     });
     of.seen = Some(Seen {
         carried: Rc::clone(carried),
-        baseline: Rc::clone(split.session.baseline()),
-        key: Rc::clone(&split.client.key),
+        baseline: Rc::clone(session.state.baseline()),
+        key: Rc::clone(&session.client.key),
         status,
         rights,
         environment,
@@ -371,21 +391,21 @@ fn environment(split: &mut Split) -> Environment {
 
 /// Goes on with a lookup. `prepared`: the statement that is executed.
 pub(crate) async fn go_on(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     prepared: Option<(u32, Prepared)>,
 ) -> Result<Next, SessionError> {
-    match split.lookups.as_mut().and_then(|of| of.step.take()) {
+    match session.lookups.as_mut().and_then(|of| of.step.take()) {
         None => {}
         Some(Step::Learn(lesson)) => {
-            split.lookup_series().left(Left::Learned);
-            if let Some(of) = &mut split.lookups {
+            session.lookup_series().left(Left::Learned);
+            if let Some(of) = &mut session.lookups {
                 of.recorder = Some((lesson, Recorder::default()));
             }
         }
-        Some(Step::Answer(plan)) => match from_memory(split, plan).await? {
-            Ok(rows) => return reply(split, head, prepared, rows).await.map(|()| Next::Done),
-            Err(reason) => split.lookup_series().left(reason),
+        Some(Step::Answer(plan)) => match from_memory(session, plan).await? {
+            Ok(rows) => return reply(session, head, prepared, rows).await.map(|()| Next::Done),
+            Err(reason) => session.lookup_series().left(reason),
         },
     }
     Ok(match prepared {
@@ -395,8 +415,8 @@ pub(crate) async fn go_on(
 }
 
 /// The statement is over. What its answer was recorded for is learned.
-pub(crate) fn finish(split: &mut Split) {
-    if let Some(of) = &mut split.lookups
+pub(crate) fn finish(session: &mut ClientSession) {
+    if let Some(of) = &mut session.lookups
         && let Some((lesson, recorder)) = of.recorder.take()
         && let Some(answer) = recorder.answer()
     {
@@ -405,16 +425,16 @@ pub(crate) fn finish(split: &mut Split) {
 }
 
 /// Makes the answer.
-async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>, SessionError> {
-    let Some(mut of) = split.lookups.take() else {
+async fn from_memory(session: &mut ClientSession, plan: Plan) -> Result<Result<u64, Left>, SessionError> {
+    let Some(mut of) = session.lookups.take() else {
         return Ok(Err(Left::Session));
     };
-    let consistency = of.consistency(split);
-    split.control.mark(Waiting::Server);
+    let consistency = of.consistency(session);
+    session.control.mark(Waiting::Server);
     let mut out = std::mem::take(&mut of.out);
     out.clear();
     let is_fresh = of.gating.is_fresh(of.lookups.definitions());
-    let now = split.context.worker.clock.now();
+    let now = session.context.worker.clock.now();
     let began = of.gating.began().filter(|_| is_fresh).unwrap_or(now);
     let answered = of.lookups.answer(
         plan,
@@ -426,7 +446,7 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
     );
     let answered = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(split.signalled(signal)),
+        signal = session.control.signalled(false) => Err(session.signalled(signal)),
         answered = answered => Ok(answered),
     };
     of.out = match &answered {
@@ -436,29 +456,29 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
         }
         _ => lookups::kept(out),
     };
-    split.lookups = Some(of);
+    session.lookups = Some(of);
     Ok(answered?.map(|answered| answered.rows))
 }
 
 impl SessionLookups {
     /// How fresh the answer must be. What the session has written and cannot name is there for certain only
     /// when all is.
-    fn consistency(&mut self, split: &Split) -> ReadConsistency {
+    fn consistency(&mut self, session: &ClientSession) -> ReadConsistency {
         if self.consistency != ReadConsistency::Session {
             return self.consistency;
         }
-        if self.makes_rights_certain(split.context.worker.clock.now()) {
+        if self.makes_rights_certain(session.context.worker.clock.now()) {
             return ReadConsistency::Strong;
         }
-        if split.session.has_untracked_writes() || split.session.has_lost_writes() {
+        if session.state.has_untracked_writes() || session.state.has_lost_writes() {
             return ReadConsistency::Strong;
         }
-        let Some(text) = split.session.gtid() else {
+        let Some(text) = session.state.gtid() else {
             self.own = None;
             return ReadConsistency::Session;
         };
         if self.own.as_ref().is_none_or(|(known, _)| **known != *text) {
-            let own = GtidSet::parse(consistency::flavor(split), text).ok();
+            let own = GtidSet::parse(consistency::flavor(session), text).ok();
             self.own = own.map(|own| (text.into(), own));
         }
         match self.own {
@@ -512,19 +532,19 @@ impl SessionLookups {
 
 /// Sends the answer.
 async fn reply(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     prepared: Option<(u32, Prepared)>,
     rows: u64,
 ) -> Result<(), SessionError> {
     let about = prepared.as_ref().map(|(id, prepared)| (*id, prepared.digest));
-    let Some(of) = &mut split.lookups else {
+    let Some(of) = &mut session.lookups else {
         return Ok(());
     };
     let out = std::mem::take(&mut of.out);
-    note_answered(split, head, about, rows);
-    let said = answer::say(split, &out).await;
-    if let Some(of) = &mut split.lookups {
+    note_answered(session, head, about, rows);
+    let said = answer::say(session, &out).await;
+    if let Some(of) = &mut session.lookups {
         of.out = lookups::kept(out);
     }
     said
@@ -532,13 +552,13 @@ async fn reply(
 
 /// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
 /// the statement that was executed.
-fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
-    on_own_connection::note_answered(split);
-    with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
+fn note_answered(session: &mut ClientSession, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
+    on_own_connection::note_answered(session);
+    with_statement(session, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);
     });
-    split.session.end(&Outcome {
-        status: split.lasting_status(),
+    session.state.end(&Outcome {
+        status: session.lasting_status(),
         error: None,
         has_status: true,
         is_result_set: true,
@@ -548,20 +568,20 @@ fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u6
         rows,
     });
     let len = PacketHeader::LEN + head.payload_len;
-    split.streams.traffic.add_from_client(len);
-    split.streams.up.discard(len);
-    split.lookup_series().answered.inc();
-    let verdict = split.lookups.as_mut().and_then(|of| of.verdict.take());
+    session.streams.traffic.add_from_client(len);
+    session.streams.up.discard(len);
+    session.lookup_series().answered.inc();
+    let verdict = session.lookups.as_mut().and_then(|of| of.verdict.take());
     if let Some(verdict) = verdict {
-        rules::count(split, &verdict);
+        rules::count(session, &verdict);
     }
-    split.control.of_split.answered.set(Answered::Memory);
+    session.control.of_split.answered.set(Answered::Memory);
     let digest = prepared.map_or(0, |(_, digest)| digest);
-    split.control.record.note_statement(PLAIN.class, digest);
-    split.control.record.note_end(End::Memory);
+    session.control.record.note_statement(PLAIN.class, digest);
+    session.control.record.note_end(End::Memory);
     // What the connection that had the statement before knows is of that one.
-    split.last.turn = split.last.turn.wrapping_add(1);
-    if let Some(of) = &mut split.lookups {
+    session.last.turn = session.last.turn.wrapping_add(1);
+    if let Some(of) = &mut session.lookups {
         of.rows = Some(rows);
         if of.consistency == ReadConsistency::Strong {
             of.gating.note_lookup();

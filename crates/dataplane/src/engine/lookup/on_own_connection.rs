@@ -9,12 +9,12 @@ use mysql_wire::Command;
 use session::PinReason;
 use sql_class::{Class, Effects, Facts};
 
+use crate::engine::client_session::ClientSession;
 use crate::engine::last;
 use crate::engine::leased::Left as LeftBehind;
 use crate::engine::lookup::behind;
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::next::Next;
-use crate::engine::state::Split;
 use crate::error::SessionError;
 use crate::lookups::Left;
 
@@ -33,18 +33,18 @@ const DOUBTFUL: Effects = Effects::CALLS_PROCEDURE
     .with(Effects::INCOMPLETE);
 
 /// Whether a lookup of the session may be answered from memory.
-pub(super) fn check(split: &Split) -> Result<(), Left> {
-    let Some(own) = split.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
+pub(super) fn check(session: &ClientSession) -> Result<(), Left> {
+    let Some(own) = session.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
         return Err(Left::Session);
     };
-    let mut pins = split.session.pins().iter();
-    let is_quiet = split.context.worker.clock.now().wrapping_sub(own.sent) > QUIET_MAX;
-    let holds_nothing = !split.binding.is_bound() && pins.all(|pin| pin.reason.ends_with_next_statement());
+    let mut pins = session.state.pins().iter();
+    let is_quiet = session.context.worker.clock.now().wrapping_sub(own.sent) > QUIET_MAX;
+    let holds_nothing = !session.binding.is_bound() && pins.all(|pin| pin.reason.ends_with_next_statement());
     if !holds_nothing || is_quiet || own.has_other_role || own.is_doubtful {
         return Err(Left::Session);
     }
-    let set = split.session.carried().variable(b"wait_timeout");
-    let wait = set.or_else(|| split.session.baseline().variable(b"wait_timeout"));
+    let set = session.state.carried().variable(b"wait_timeout");
+    let wait = set.or_else(|| session.state.baseline().variable(b"wait_timeout"));
     let wait = wait.and_then(|wait| std::str::from_utf8(wait).ok()?.parse::<u32>().ok());
     match wait {
         Some(WAIT_MIN..) => Ok(()),
@@ -53,15 +53,15 @@ pub(super) fn check(split: &Split) -> Result<(), Left> {
 }
 
 /// A lookup is about to be answered from memory.
-pub(super) fn note_answered(split: &mut Split) {
-    let shows_warnings = split
-        .session
+pub(super) fn note_answered(session: &mut ClientSession) {
+    let shows_warnings = session
+        .state
         .pins()
         .iter()
         .any(|pin| pin.reason == PinReason::Diagnostics);
-    if let Some(own) = split.lookups.as_mut().and_then(|of| of.on_own.as_mut()) {
+    if let Some(own) = session.lookups.as_mut().and_then(|of| of.on_own.as_mut()) {
         own.shows_older |= shows_warnings;
-        if let Some(leased) = &mut split.lease {
+        if let Some(leased) = &mut session.lease {
             // What the server would say of rows that were found is of an older statement.
             leased.left.has_count = false;
         }
@@ -70,18 +70,18 @@ pub(super) fn note_answered(split: &mut Split) {
 
 /// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: where
 /// it is known.
-pub(crate) fn owes(split: &Split, facts: &Facts, text: &[u8]) -> bool {
-    let Some(own) = split.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
+pub(crate) fn owes(session: &ClientSession, facts: &Facts, text: &[u8]) -> bool {
+    let Some(own) = session.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
         return false;
     };
     let is_plain = facts.class == Class::Read && facts.effects == Effects::NONE && facts.statements == 1;
     let word = text.trim_ascii_start().get(..6).unwrap_or_default();
     let takes_its_place = is_plain && word.eq_ignore_ascii_case(b"SELECT") && !own.shows_older;
-    behind::found_rows(split).is_some() && !takes_its_place
+    behind::found_rows(session).is_some() && !takes_its_place
 }
 
 /// The same of a command that is no statement.
-pub(crate) fn command_owes(split: &Split, command: Command) -> bool {
+pub(crate) fn command_owes(session: &ClientSession, command: Command) -> bool {
     let tells = !matches!(
         command,
         Command::PING
@@ -94,30 +94,30 @@ pub(crate) fn command_owes(split: &Split, command: Command) -> bool {
             | Command::CHANGE_USER
             | Command::QUIT
     );
-    let is_own = split.lookups.as_ref().is_some_and(|of| of.on_own.is_some());
-    tells && is_own && behind::found_rows(split).is_some()
+    let is_own = session.lookups.as_ref().is_some_and(|of| of.on_own.is_some());
+    tells && is_own && behind::found_rows(session).is_some()
 }
 
 /// Has the server execute what leaves behind what the lookup would have.
-pub(crate) async fn catch_up(split: &mut Split, next: Next) -> Result<Next, SessionError> {
-    if let Err(refused) = behind::find_as_many(split).await {
-        return last::give_up(split, refused).await;
+pub(crate) async fn catch_up(session: &mut ClientSession, next: Next) -> Result<Next, SessionError> {
+    if let Err(refused) = behind::find_as_many(session).await {
+        return last::give_up(session, refused).await;
     }
-    if let Some(of) = &mut split.lookups {
+    if let Some(of) = &mut session.lookups {
         of.rows = None;
         of.on_own.iter_mut().for_each(|own| own.shows_older = false);
     }
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         leased.left = LeftBehind::ALL;
     }
     Ok(next)
 }
 
 /// A command is about to be sent, of which the session knows.
-pub(super) fn note_sent(split: &mut Split, command: Command) {
-    let (class, effects) = split.session.statement();
-    let now = split.context.worker.clock.now();
-    let Some(of) = &mut split.lookups else { return };
+pub(super) fn note_sent(session: &mut ClientSession, command: Command) {
+    let (class, effects) = session.state.statement();
+    let now = session.context.worker.clock.now();
+    let Some(of) = &mut session.lookups else { return };
     let Some(own) = &mut of.on_own else { return };
     own.sent = now;
     let keeps_rights = match command {

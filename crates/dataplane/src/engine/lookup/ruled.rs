@@ -6,22 +6,22 @@ use routing::rules::Verdict;
 use session::Prepared;
 
 use super::{PLAIN, text_of};
+use crate::engine::client_session::ClientSession;
 use crate::engine::rules;
-use crate::engine::state::Split;
 use crate::session::CommandHead;
 
 /// What rules say of the lookup; `None` where a server or the gateway itself has to answer.
 pub(super) fn ruled(
-    split: &Split,
+    session: &ClientSession,
     head: CommandHead,
     prepared: Option<(u32, &Prepared)>,
 ) -> Option<Rc<Verdict>> {
     let Some((id, prepared)) = prepared else {
-        let text = text_of(&split.streams.up, head, split.client.capabilities)?;
-        return rules::of_lookup(split, text, &PLAIN, None);
+        let text = text_of(&session.streams.up, head, session.client.capabilities)?;
+        return rules::of_lookup(session, text, &PLAIN, None);
     };
-    match rules::original(split, id) {
-        Some(original) => rules::of_lookup(split, &original, &prepared.facts, None),
-        None => rules::of_lookup(split, &prepared.text, &prepared.facts, Some(prepared.digest)),
+    match rules::original(session, id) {
+        Some(original) => rules::of_lookup(session, &original, &prepared.facts, None),
+        None => rules::of_lookup(session, &prepared.text, &prepared.facts, Some(prepared.digest)),
     }
 }

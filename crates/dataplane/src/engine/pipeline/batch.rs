@@ -22,8 +22,8 @@ use super::is_same;
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
 use crate::engine::ask;
-use crate::engine::connection_state::Held;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::worker_cluster::WorkerCluster;
 
 /// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
@@ -84,7 +84,7 @@ pub(super) struct Waiting(RefCell<Vec<Rc<Batch>>>);
 impl Batch {
     /// Joins the batch that waits already, or a new one: true where it is new.
     pub(super) fn join(
-        split: &Split,
+        session: &ClientSession,
         server: &Arc<Server>,
         number: NonZeroU64,
         command: Box<[u8]>,
@@ -97,33 +97,33 @@ impl Batch {
             execution,
             answer,
         };
-        let max = split.pool().config().pool.pipeline_max as usize;
-        let waiting = &split.context.cluster.pipelines.waiting;
+        let max = session.pool().config().pool.pipeline_max as usize;
+        let waiting = &session.context.cluster.pipelines.waiting;
         let found = waiting.0.borrow().iter().rev().take(LOOKED_AT).find_map(|batch| {
-            let fits = batch.server.id() == server.id() && is_same(split, batch);
+            let fits = batch.server.id() == server.id() && is_same(session, batch);
             (fits && batch.has_room(&member, max)).then(|| Rc::clone(batch))
         });
         let is_new = found.is_none();
-        let batch = found.unwrap_or_else(|| Self::begin(split, server));
-        let oldest_login = batch.oldest_login.get().max(split.control.oldest_login.get());
+        let batch = found.unwrap_or_else(|| Self::begin(session, server));
+        let oldest_login = batch.oldest_login.get().max(session.control.oldest_login.get());
         batch.oldest_login.set(oldest_login);
         batch.members.borrow_mut().push(member);
         (receiver, is_new)
     }
 
-    fn begin(split: &Split, server: &Arc<Server>) -> Rc<Self> {
+    fn begin(session: &ClientSession, server: &Arc<Server>) -> Rc<Self> {
         let batch = Rc::new(Self {
-            key: Rc::clone(&split.client.key),
-            carried: Rc::clone(split.session.carried()),
-            oldest_login: Cell::new(split.control.oldest_login.get()),
+            key: Rc::clone(&session.client.key),
+            carried: Rc::clone(session.state.carried()),
+            oldest_login: Cell::new(session.control.oldest_login.get()),
             server: Arc::clone(server),
-            credential: split.client.account.credential.clone(),
-            dialect: split.dialect(),
+            credential: session.client.account.credential.clone(),
+            dialect: session.dialect(),
             members: RefCell::default(),
         });
-        let waiting = &split.context.cluster.pipelines.waiting;
+        let waiting = &session.context.cluster.pipelines.waiting;
         waiting.0.borrow_mut().push(Rc::clone(&batch));
-        spawn_local(Rc::clone(&batch).run(Rc::clone(&split.context.cluster)));
+        spawn_local(Rc::clone(&batch).run(Rc::clone(&session.context.cluster)));
         batch
     }
 
@@ -136,7 +136,7 @@ impl Batch {
     /// From the wait for a connection to the last answer.
     async fn run(self: Rc<Self>, shared: Rc<WorkerCluster>) {
         let boarding = Boarding(&self, &shared.pipelines.waiting);
-        let cost = |held: &Held| held.cost(&self.carried, self.oldest_login.get());
+        let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login.get());
         let leased = loop {
             let leased = shared
                 .pool
@@ -169,9 +169,9 @@ impl Batch {
     async fn carry(
         &self,
         shared: &WorkerCluster,
-        mut connection: Connection<Held>,
+        mut connection: Connection<ConnectionState>,
         members: Vec<Member>,
-    ) -> Option<Connection<Held>> {
+    ) -> Option<Connection<ConnectionState>> {
         connection.state.last_session = None;
         if !Rc::ptr_eq(&self.carried, &connection.state.carried) {
             let limit = shared.pool.config().login_timeout;
@@ -206,7 +206,7 @@ impl Batch {
     async fn answers(
         &self,
         quick: &QuickStatements,
-        connection: &mut Connection<Held>,
+        connection: &mut Connection<ConnectionState>,
         members: Vec<Member>,
     ) -> Option<bool> {
         let from = Rc::new(Answering {
@@ -260,7 +260,7 @@ impl Batch {
     }
 
     /// See [`rebuild`](crate::engine::rebuild::rebuild).
-    async fn rebuild(&self, connection: &mut Connection<Held>) -> Option<()> {
+    async fn rebuild(&self, connection: &mut Connection<ConnectionState>) -> Option<()> {
         let have = Rc::clone(&connection.state.carried);
         if session::cost(&self.carried, &have) == session::CANNOT {
             return None;
@@ -293,7 +293,7 @@ impl Drop for Boarding<'_> {
 }
 
 /// Those that somebody waits for and that can be executed on the connection; the others are told.
-fn addressed(members: Vec<Member>, held: &mut Held, quick: &QuickStatements) -> Vec<Member> {
+fn addressed(members: Vec<Member>, held: &mut ConnectionState, quick: &QuickStatements) -> Vec<Member> {
     let mut ready = Vec::with_capacity(members.len());
     for mut member in members.into_iter().filter(|member| !member.answer.is_closed()) {
         let is_known = match &member.execution {

@@ -6,8 +6,8 @@ use mysql_wire::PacketHeader;
 use mysql_wire::statement::ExecuteHead;
 use session::Prepared;
 
-use crate::engine::connection_state::Held;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
+use crate::engine::connection_state::ConnectionState;
 #[cfg(doc)]
 use crate::engine::statement::Statement;
 
@@ -22,10 +22,10 @@ impl BatchedExecution {
     /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its
     /// parameters are put where the client has sent them before. `None` for one that has to go alone: with a
     /// cursor, long data or query attributes, without types.
-    pub(super) fn of(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Self> {
-        let copy = split.statement.copy.as_mut()?;
+    pub(super) fn of(session: &mut ClientSession, id: u32, prepared: &Prepared) -> Option<Self> {
+        let copy = session.statement.copy.as_mut()?;
         let payload = copy.get(PacketHeader::LEN..)?;
-        let parsed = ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities).ok()?;
+        let parsed = ExecuteHead::decode(payload, prepared.params, session.client.key.capabilities).ok()?;
         let is_held = prepared.long_data || prepared.cursor;
         if is_held || parsed.opens_cursor || parsed.attributes > 0 {
             return None;
@@ -45,7 +45,7 @@ impl BatchedExecution {
             types = Some(known);
         }
         if prepared.types != types
-            && let Some(known) = split.session.statements().get_mut(id)
+            && let Some(known) = session.state.statements().get_mut(id)
         {
             known.types.clone_from(&types);
         }
@@ -56,7 +56,7 @@ impl BatchedExecution {
     }
 
     /// Puts the server's id into the command. False where the connection has not prepared the statement.
-    pub(super) fn address(&self, held: &mut Held, command: &mut [u8]) -> bool {
+    pub(super) fn address(&self, held: &mut ConnectionState, command: &mut [u8]) -> bool {
         let Some(on_server) = held.statements.find(&self.prepared) else {
             return false;
         };

@@ -33,13 +33,13 @@ use self::went_alone::WentAlone;
 use crate::control::Waiting;
 use crate::engine::answered::{self, Why};
 use crate::engine::begin::begin;
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::exchange::exchange_arrived;
 use crate::engine::lease::LeaseAttempt;
 use crate::engine::next::Next;
 use crate::engine::prepared::{execute, known};
 use crate::engine::series::Ran;
 use crate::engine::series::SplitSeries;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{again, consistency, next, pipelined_setup, rules};
 use crate::error::SessionError;
@@ -64,18 +64,18 @@ impl Pipelines {
 
 /// What a statement of text that was just looked at has in common with those that differ in values only;
 /// `None` for one that never goes with others.
-pub(crate) fn number(split: &Split, facts: &Facts) -> Option<NonZeroU64> {
-    let number = split.context.worker.facts_cache.borrow().number();
+pub(crate) fn number(session: &ClientSession, facts: &Facts) -> Option<NonZeroU64> {
+    let number = session.context.worker.facts_cache.borrow().number();
     number.and_then(NonZeroU64::new).filter(|_| is_plain(facts))
 }
 
 /// The same of the execution of a prepared statement.
 pub(crate) fn number_of_execution(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     prepared: &Prepared,
 ) -> Option<NonZeroU64> {
-    let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts) && !rules::concern(split);
+    let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts) && !rules::concern(session);
     NonZeroU64::new(prepared.digest).filter(|_| goes)
 }
 
@@ -84,56 +84,56 @@ fn is_plain(facts: &Facts) -> bool {
 }
 
 /// Whether the command under way, which would have to wait for a connection to this server, goes with others.
-pub(crate) fn takes(split: &Split, server: &Server) -> bool {
-    let is_quick = |number| split.context.cluster.pipelines.quick.contains(number);
-    split.statement.number.is_some_and(is_quick)
-        && split.statement.copy.is_some()
-        && is_full(split, server)
-        && !keeps_connections(split)
+pub(crate) fn takes(session: &ClientSession, server: &Server) -> bool {
+    let is_quick = |number| session.context.cluster.pipelines.quick.contains(number);
+    session.statement.number.is_some_and(is_quick)
+        && session.statement.copy.is_some()
+        && is_full(session, server)
+        && !keeps_connections(session)
 }
 
 /// Whether what the session does has to do with the connection it is done on.
-fn keeps_connections(split: &Split) -> bool {
+fn keeps_connections(session: &ClientSession) -> bool {
     // Packets of a compressed connection are numbered command by command.
-    let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
+    let is_compressed = session.pool().config().compression != config::ServerCompression::Off;
     // A read begins a transaction.
-    let begins = !split.session.autocommit();
+    let begins = !session.state.autocommit();
     begins
-        || split.binding.is_for_good()
+        || session.binding.is_for_good()
         || is_compressed
-        || split.lookups.is_some()
-        || split.client.account.user.config.pooling == config::Pooling::Session
-        || consistency::is_galera(split)
+        || session.lookups.is_some()
+        || session.client.account.user.config.pooling == config::Pooling::Session
+        || consistency::is_galera(session)
 }
 
 /// Whether who wants a connection to it now has to wait for somebody to give one back.
-fn is_full(split: &Split, server: &Server) -> bool {
-    if split.pool().config().pool.pipeline_max <= 1 {
+fn is_full(session: &ClientSession, server: &Server) -> bool {
+    if session.pool().config().pool.pipeline_max <= 1 {
         return false;
     }
-    let (idle, _) = split.pool().idle_and_busy(server.id());
+    let (idle, _) = session.pool().idle_and_busy(server.id());
     server.waiting() > 0 || server.is_full() && idle == 0
 }
 
 /// Sends the statement of text at the head of what the client sent with others, or alone where that comes to
 /// nothing.
 pub(crate) async fn query(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: Facts,
     (server, is_primary): (Arc<Server>, bool),
     target: Target,
 ) -> Result<Next, SessionError> {
-    match with_others(split, &server, None).await {
+    match with_others(session, &server, None).await {
         Ok(Some(answered)) => {
-            begin(split, head, Some(&facts));
-            Ok(relay_arrived(split, head, answered, is_primary).await)
+            begin(session, head, Some(&facts));
+            Ok(relay_arrived(session, head, answered, is_primary).await)
         }
         Ok(None) => {
-            again::keep_to_send_again(split, head, &facts);
+            again::keep_to_send_again(session, head, &facts);
             // Rare: not to be room in every wait.
             Box::pin(pipelined_setup::lease_and_begin(
-                split,
+                session,
                 head,
                 facts,
                 target,
@@ -147,65 +147,70 @@ pub(crate) async fn query(
 
 /// The same for the execution of a prepared statement.
 pub(crate) async fn execute(
-    split: &mut Split,
+    session: &mut ClientSession,
     execution: next::Execution,
     (server, is_primary): (Arc<Server>, bool),
     target: Target,
 ) -> Result<Next, SessionError> {
     let next::Execution { head, id, prepared } = &execution;
     let (head, id) = (*head, *id);
-    let answered = match BatchedExecution::of(split, id, prepared) {
-        Some(execution) => with_others(split, &server, Some(execution)).await,
+    let answered = match BatchedExecution::of(session, id, prepared) {
+        Some(execution) => with_others(session, &server, Some(execution)).await,
         None => Ok(None),
     };
     match answered {
         Ok(Some(answered)) => {
-            known::begin_prepared(split, head, id, prepared);
-            Ok(relay_arrived(split, head, answered, is_primary).await)
+            known::begin_prepared(session, head, id, prepared);
+            Ok(relay_arrived(session, head, answered, is_primary).await)
         }
         Ok(None) => {
-            again::keep_to_send_again(split, head, &prepared.facts);
-            let leased = execute::lease_and_execute(split, execution, target, LeaseAttempt::Wait(None));
+            again::keep_to_send_again(session, head, &prepared.facts);
+            let leased = execute::lease_and_execute(session, execution, target, LeaseAttempt::Wait(None));
             Box::pin(leased).await
         }
         Err(refused) => Ok(refused.into()),
     }
 }
 
-async fn relay_arrived(split: &mut Split, head: CommandHead, answered: Answered, is_primary: bool) -> Next {
+async fn relay_arrived(
+    session: &mut ClientSession,
+    head: CommandHead,
+    answered: Answered,
+    is_primary: bool,
+) -> Next {
     let (server, sent) = (answered.from.server.id(), answered.sent);
-    take_in(split, answered, is_primary);
-    split.control.record.note_end(End::Pipelined);
-    let ended = exchange_arrived(split, head.command, sent.into_std()).await;
-    if split.context.cluster.by_latency.get() {
-        split.context.cluster.note_answer(server, ended.took);
+    take_in(session, answered, is_primary);
+    session.control.record.note_end(End::Pipelined);
+    let ended = exchange_arrived(session, head.command, sent.into_std()).await;
+    if session.context.cluster.by_latency.get() {
+        session.context.cluster.note_answer(server, ended.took);
     }
     Next::settle(ended)
 }
 
 /// `None` where the statement has to go alone.
 async fn with_others(
-    split: &mut Split,
+    session: &mut ClientSession,
     server: &Arc<Server>,
     execution: Option<BatchedExecution>,
 ) -> Result<Option<Answered>, Refused> {
-    let Some((number, mut command)) = split.statement.number.zip(split.statement.copy.take()) else {
+    let Some((number, mut command)) = session.statement.number.zip(session.statement.copy.take()) else {
         return Ok(None);
     };
     // Clients under compression number packets as they like; a server without ends the connection for it,
     // which is everybody's.
     const NUMBER: usize = 3;
     match command.get_mut(NUMBER) {
-        Some(place) if split.streams.client.is_compressed() => *place = 0,
+        Some(place) if session.streams.client.is_compressed() => *place = 0,
         Some(0) => {}
         _ => return Ok(None),
     }
-    split.control.mark(Waiting::Seat);
-    let _counted = Counted::new(&split.context.series);
-    let (answer, is_first) = Batch::join(split, server, number, command, execution);
+    session.control.mark(Waiting::Seat);
+    let _counted = Counted::new(&session.context.series);
+    let (answer, is_first) = Batch::join(session, server, number, command, execution);
     let answer = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
         answer = answer => answer,
     };
     let left = match answer {
@@ -217,7 +222,7 @@ async fn with_others(
         // The batch was dropped with its task.
         Err(_) => WentAlone::Lost,
     };
-    split.series().pipeline_left(&left);
+    session.series().pipeline_left(&left);
     Ok(None)
 }
 
@@ -238,37 +243,37 @@ impl Drop for Counted {
 }
 
 /// The answer takes the place of what would be read from a connection.
-fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
-    let command_len = PacketHeader::parse(split.streams.up.unseen())
+fn take_in(session: &mut ClientSession, answered: Answered, is_primary: bool) {
+    let command_len = PacketHeader::parse(session.streams.up.unseen())
         .map_or(0, |header| PacketHeader::LEN + header.payload_len);
-    split.streams.up.discard(command_len);
+    session.streams.up.discard(command_len);
     let Answering { server, series } = &*answered.from;
-    if !Arc::ptr_eq(&split.streams.traffic.server, series) {
-        split.streams.traffic.server = Arc::clone(series);
+    if !Arc::ptr_eq(&session.streams.traffic.server, series) {
+        session.streams.traffic.server = Arc::clone(series);
     }
-    split.streams.traffic.add_up(command_len);
-    split.streams.down.fill(&answered.bytes);
-    if split
+    session.streams.traffic.add_up(command_len);
+    session.streams.down.fill(&answered.bytes);
+    if session
         .last
         .server
         .as_ref()
         .is_none_or(|last| !Arc::ptr_eq(last, server))
     {
-        split.last.server = Some(Arc::clone(server));
+        session.last.server = Some(Arc::clone(server));
     }
     // What the connection that the session had last says of its last statement is of the one before.
-    split.last.turn = split.last.turn.wrapping_add(1);
-    split
+    session.last.turn = session.last.turn.wrapping_add(1);
+    session
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
-    split.series().pipelined.inc();
+    session.series().pipelined.inc();
     let why = Why::Usual;
     let by = answered::Answered::Server { is_primary, why };
-    split.control.of_split.answered.set(by);
+    session.control.of_split.answered.set(by);
 }
 
 /// Whose connections, and what state on them, a session shares with others.
-fn is_same(split: &Split, batch: &Batch) -> bool {
-    let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &split.client.key) || **key == *split.client.key;
-    is_same_key(&batch.key) && Rc::ptr_eq(&batch.carried, split.session.carried())
+fn is_same(session: &ClientSession, batch: &Batch) -> bool {
+    let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &session.client.key) || **key == *session.client.key;
+    is_same_key(&batch.key) && Rc::ptr_eq(&batch.carried, session.state.carried())
 }

@@ -11,7 +11,8 @@ use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
 
 use crate::engine::begin::needs_no_priming;
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::exchange::exchange;
 use crate::engine::lease::LeaseAttempt;
 use crate::engine::next::{Execution, Next};
@@ -21,7 +22,6 @@ use crate::engine::prepared::known::{
 use crate::engine::prepared::prepare_execute::{self, Together};
 use crate::engine::prepared::reprepare;
 use crate::engine::prepared::{ServerStatement, close_packets};
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{answer, choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
@@ -35,28 +35,30 @@ const LAST_PREPARED: u32 = u32::MAX;
 const ER_UNSUPPORTED_PS: u16 = 1295;
 
 /// The statement that COM_STMT_EXECUTE or MariaDB's bulk execution is about, with its id.
-pub(crate) fn requested(split: &mut Split, head: CommandHead) -> Result<(u32, Prepared), Refused> {
-    split.statement.asks_for_cursor = asks_for_cursor(command::payload(split, head));
-    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
-        return Err(Refused(match split.dialect().is_mariadb() {
+pub(crate) fn requested(session: &mut ClientSession, head: CommandHead) -> Result<(u32, Prepared), Refused> {
+    session.statement.asks_for_cursor = asks_for_cursor(command::payload(session, head));
+    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(session, head) {
+        return Err(Refused(match session.dialect().is_mariadb() {
             true => SessionError::NotInProtocol,
             false => SessionError::UnknownCommand,
         }));
     }
-    let Some((id, mut prepared)) = prepared_of(split, head) else {
-        return Err(unknown(split, head));
+    let Some((id, mut prepared)) = prepared_of(session, head) else {
+        return Err(unknown(session, head));
     };
-    if let Some(text) = text_with_figures(split, id) {
+    if let Some(text) = text_with_figures(session, id) {
         prepared.text = text;
     } else if prepared.long_data
-        && held_text(split, &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
+        && held_text(session, &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
     {
         // The data is with figures of a statement that is no longer the last.
         return Err(Refused(SessionError::StatementChanged));
     }
     // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's
     // figures.
-    if prepared.facts.effects.intersects(OF_THE_LAST) && !split.binding.is_for_good() && split.lease.is_none()
+    if prepared.facts.effects.intersects(OF_THE_LAST)
+        && !session.binding.is_for_good()
+        && session.lease.is_none()
     {
         return Err(Refused(SessionError::StatementChanged));
     }
@@ -65,64 +67,69 @@ pub(crate) fn requested(split: &mut Split, head: CommandHead) -> Result<(u32, Pr
 
 /// Begins the execution on the connection that is leased, where nothing has to be waited for. False where
 /// something has.
-pub(crate) fn begin_at_once(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
+pub(crate) fn begin_at_once(
+    session: &mut ClientSession,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+) -> bool {
     let is_ready = head.command == Command::STMT_EXECUTE
-        && needs_no_priming(split, &prepared.facts)
-        && is_known_here(split, prepared)
-        && address(split, head, id, prepared).is_ok();
+        && needs_no_priming(session, &prepared.facts)
+        && is_known_here(session, prepared)
+        && address(session, head, id, prepared).is_ok();
     if is_ready {
-        begin_prepared(split, head, id, prepared);
+        begin_prepared(session, head, id, prepared);
     }
     is_ready
 }
 
 /// What it may take until a prepared statement can be executed.
 pub(crate) async fn lease_and_execute(
-    split: &mut Split,
+    session: &mut ClientSession,
     Execution { head, id, prepared }: Execution,
     target: Target,
     now: LeaseAttempt,
 ) -> Result<Next, SessionError> {
     let facts = &prepared.facts;
     let leaves_nothing = head.command == Command::STMT_EXECUTE && pipelined_setup::leaves_nothing(facts);
-    split.statement.state_may_wait = leaves_nothing && pipelined_setup::may_wait(split, head);
-    let leased = lease::resume(split, &target, now).await;
-    split.statement.state_may_wait = false;
+    session.statement.state_may_wait = leaves_nothing && pipelined_setup::may_wait(session, head);
+    let leased = lease::resume(session, &target, now).await;
+    session.statement.state_may_wait = false;
     if let Err(refused) = leased {
         return Ok(refused.into());
     }
-    if !needs_no_priming(split, facts) {
+    if !needs_no_priming(session, facts) {
         let about = Some((id, prepared.digest));
-        if let Err(refused) = Box::pin(last::bring_about(split, head, facts, about)).await {
-            return Box::pin(last::give_up(split, refused)).await;
+        if let Err(refused) = Box::pin(last::bring_about(session, head, facts, about)).await {
+            return Box::pin(last::give_up(session, refused)).await;
         }
     }
-    match begin_here(split, head, id, &prepared, &target).await? {
+    match begin_here(session, head, id, &prepared, &target).await? {
         Next::Exchange if head.command == Command::STMT_BULK_EXECUTE => {
-            Ok(Box::pin(exchange_bulk(split, id, &prepared)).await)
+            Ok(Box::pin(exchange_bulk(session, id, &prepared)).await)
         }
         next => Ok(next),
     }
 }
 
-async fn exchange_bulk(split: &mut Split, id: u32, prepared: &Prepared) -> Next {
-    let ended = exchange(split, Command::STMT_BULK_EXECUTE, None).await;
+async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared) -> Next {
+    let ended = exchange(session, Command::STMT_BULK_EXECUTE, None).await;
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error == Some(ER_UNSUPPORTED_PS)) {
-        forget_types(split, id, prepared);
+        forget_types(session, id, prepared);
     }
     Next::settle(ended)
 }
 
 /// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
-fn may_bulk(split: &Split, head: CommandHead) -> bool {
+fn may_bulk(session: &ClientSession, head: CommandHead) -> bool {
     const UNIT_RESULTS: u8 = 64;
-    let flags = command::payload(split, head).get(5).copied().unwrap_or(0);
-    split
+    let flags = command::payload(session, head).get(5).copied().unwrap_or(0);
+    session
         .client
         .capabilities
         .contains(Capabilities::MARIADB_STMT_BULK)
         && (flags & UNIT_RESULTS == 0
-            || split
+            || session
                 .client
                 .capabilities
                 .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
@@ -130,15 +137,15 @@ fn may_bulk(split: &Split, head: CommandHead) -> bool {
 
 /// Makes the leased connection ready for the execution, or sends it with what that takes.
 async fn begin_here(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
     target: &Target,
 ) -> Result<Next, SessionError> {
-    if pipelined_setup::lacks_state(split) || !is_known_here(split, prepared) {
+    if pipelined_setup::lacks_state(session) || !is_known_here(session, prepared) {
         match Box::pin(prepare_execute::prepare_and_execute(
-            split, head, id, prepared, target,
+            session, head, id, prepared, target,
         ))
         .await?
         {
@@ -147,49 +154,54 @@ async fn begin_here(
             Together::Apart => {}
         }
     }
-    if lacks_types(split, head, prepared) {
+    if lacks_types(session, head, prepared) {
         // Where it is too long for that the next step says so.
-        command::read_whole(split, head).await?;
+        command::read_whole(session, head).await?;
     }
-    if let Err(error) = address(split, head, id, prepared) {
-        lease::release_unused(split);
+    if let Err(error) = address(session, head, id, prepared) {
+        lease::release_unused(session);
         return Ok(Next::refuse(error));
     }
-    begin_prepared(split, head, id, prepared);
+    begin_prepared(session, head, id, prepared);
     Ok(Next::Exchange)
 }
 
 /// A bulk execution was refused for what the statement is, before the server has looked at its types: the
 /// statement has those from before, and is prepared anew where it is executed next.
-fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
-    if let Some(known) = split.session.statements().get_mut(id) {
+fn forget_types(session: &mut ClientSession, id: u32, prepared: &Prepared) {
+    if let Some(known) = session.state.statements().get_mut(id) {
         known.types.clone_from(&prepared.types);
     }
-    let Some(leased) = &mut split.lease else { return };
+    let Some(leased) = &mut session.lease else { return };
     let state = &mut leased.connection.state;
     state.close(&prepared.owner);
 }
 
 /// Puts the server's id into the command, and the parameter types where the server has others or none.
 /// Statements of which the connection has too many are closed on the way.
-fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
+fn address(
+    session: &mut ClientSession,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+) -> Result<(), SessionError> {
     // Packets of a compressed connection are numbered command by command: what is to be closed there waits
     // for a preparation.
-    let closes = !split.streams.server.is_compressed();
-    let Some(leased) = &mut split.lease else {
+    let closes = !session.streams.server.is_compressed();
+    let Some(leased) = &mut session.lease else {
         return Err(unknown_statement(id, head.command));
     };
     let state = &mut leased.connection.state;
     let Some(on_server) = state.statements.find(prepared) else {
         return Err(unknown_statement(id, head.command));
     };
-    let unseen = split.streams.up.unseen_mut();
+    let unseen = session.streams.up.unseen_mut();
     let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
     let payload = &mut unseen[PacketHeader::LEN..end];
     if let Some(place) = payload.get_mut(1..5) {
         place.copy_from_slice(&on_server.id.to_le_bytes());
     }
-    let parsed = ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities)
+    let parsed = ExecuteHead::decode(payload, prepared.params, session.client.key.capabilities)
         .map_err(SessionError::ClientProtocol)?;
     // Servers remember that data in pieces was wrong, until they are told to forget it.
     let is_held = parsed.opens_cursor || prepared.long_data;
@@ -206,11 +218,11 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
             .set_held(&prepared.owner, is_held || !is_kept(prepared));
         let closed = closing(state, closes);
         match changed {
-            None => split.streams.up.say(&closed),
+            None => session.streams.up.say(&closed),
             Some(changed) => {
-                split.streams.up.discard(end);
-                split.streams.up.say(&closed);
-                split.say_command(&changed);
+                session.streams.up.discard(end);
+                session.streams.up.say(&closed);
+                session.say_command(&changed);
             }
         }
         return Ok(());
@@ -225,15 +237,15 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
         .statements
         .set_held(&prepared.owner, is_held || !is_kept(prepared));
     let closed = closing(state, closes);
-    if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
+    if is_new && let Some(prepared) = session.state.statements().get_mut(id) {
         prepared.types = Some(shared);
     }
-    split.streams.up.say(&closed);
+    session.streams.up.say(&closed);
     Ok(())
 }
 
 /// The packets that close what the connection has too many of.
-fn closing(state: &mut Held, closes: bool) -> Vec<u8> {
+fn closing(state: &mut ConnectionState, closes: bool) -> Vec<u8> {
     match closes {
         true => close_packets(&mut state.to_close),
         false => Vec::new(),
@@ -241,12 +253,12 @@ fn closing(state: &mut Held, closes: bool) -> Vec<u8> {
 }
 
 /// Whether the types have to be put into a command that is not there whole.
-fn lacks_types(split: &mut Split, head: CommandHead, prepared: &Prepared) -> bool {
-    let payload = command::payload(split, head);
+fn lacks_types(session: &mut ClientSession, head: CommandHead, prepared: &Prepared) -> bool {
+    let payload = command::payload(session, head);
     let needs_types = payload.len() < head.payload_len
-        && ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities)
+        && ExecuteHead::decode(payload, prepared.params, session.client.key.capabilities)
             .is_ok_and(|parsed| parsed.needs_types());
-    let leased = split.lease.as_mut().filter(|_| needs_types);
+    let leased = session.lease.as_mut().filter(|_| needs_types);
     leased
         .and_then(|leased| leased.connection.state.statements.find(prepared))
         .is_some_and(|on_server| on_server.types != prepared.types)
@@ -272,114 +284,114 @@ fn with_types(
 }
 
 /// COM_STMT_FETCH and COM_STMT_SEND_LONG_DATA: on the connection where the cursor or the data is.
-pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let Some((id, mut prepared)) = prepared_of(split, head) else {
+pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let Some((id, mut prepared)) = prepared_of(session, head) else {
         if !head.command.has_response() {
-            return answer::discard(split).await.map(|_| Next::Done);
+            return answer::discard(session).await.map(|_| Next::Done);
         }
-        return Ok(unknown(split, head).into());
+        return Ok(unknown(session, head).into());
     };
     let text = match head.command {
-        Command::STMT_FETCH => match held_text(split, &prepared) {
+        Command::STMT_FETCH => match held_text(session, &prepared) {
             None => {
-                forget_diagnostics(split);
+                forget_diagnostics(session);
                 return Ok(Next::refuse(SessionError::NoCursor(id)));
             }
             held => held,
         },
-        _ => text_with_figures(split, id),
+        _ => text_with_figures(session, id),
     };
     prepared.text = text.unwrap_or(prepared.text);
-    let target = choose::target_of_execution(split, head, &prepared.facts);
-    if let Err(refused) = lease::lease(split, &target).await {
+    let target = choose::target_of_execution(session, head, &prepared.facts);
+    if let Err(refused) = lease::lease(session, &target).await {
         return match head.command {
             Command::STMT_FETCH => Ok(refused.into()),
             // There is no answer to long data, and the statement must not be executed without it.
             _ => Err(refused.0),
         };
     }
-    if !is_known_here(split, &prepared)
-        && let Err(why) = reprepare::prepare_here(split, id, &prepared).await
+    if !is_known_here(session, &prepared)
+        && let Err(why) = reprepare::prepare_here(session, id, &prepared).await
     {
-        lease::abandon(split);
+        lease::abandon(session);
         return Err(why.into());
     }
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         leased.connection.state.statements.set_held(&prepared.owner, true);
     }
-    name_here(split, &prepared);
-    begin_prepared(split, head, id, &prepared);
+    name_here(session, &prepared);
+    begin_prepared(session, head, id, &prepared);
     Ok(Next::Exchange)
 }
 
 /// COM_STMT_RESET: nothing to be done where the server holds nothing for the statement.
-pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let Some((id, prepared)) = prepared_of(split, head) else {
-        return Ok(unknown(split, head).into());
+pub(crate) async fn reset(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let Some((id, prepared)) = prepared_of(session, head) else {
+        return Ok(unknown(session, head).into());
     };
-    if !name_here(split, &prepared) {
-        return answer::ok(split).await.map(|()| Next::Done);
+    if !name_here(session, &prepared) {
+        return answer::ok(session).await.map(|()| Next::Done);
     }
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         leased
             .connection
             .state
             .statements
             .set_held(&prepared.owner, !is_kept(&prepared));
     }
-    begin_prepared(split, head, id, &prepared);
+    begin_prepared(session, head, id, &prepared);
     Ok(Next::Exchange)
 }
 
 /// COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement on the
 /// connection, wherever that is.
-pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let Some((id, prepared)) = prepared_of(split, head) else {
-        return answer::discard(split).await.map(|_| Next::Done);
+pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let Some((id, prepared)) = prepared_of(session, head) else {
+        return answer::discard(session).await.map(|_| Next::Done);
     };
-    forget_figures(split, id);
-    if held_text(split, &prepared).is_none() {
-        answer::discard(split).await?;
-        if let Some(leased) = &mut split.lease {
+    forget_figures(session, id);
+    if held_text(session, &prepared).is_none() {
+        answer::discard(session).await?;
+        if let Some(leased) = &mut session.lease {
             leased.connection.state.close(&prepared.owner);
         }
-        split.session.statements().remove(id);
+        session.state.statements().remove(id);
         return Ok(Next::Done);
     }
-    name_here(split, &prepared);
-    if let Some(leased) = &mut split.lease {
+    name_here(session, &prepared);
+    if let Some(leased) = &mut session.lease {
         leased.connection.state.statements.remove(&prepared.owner);
     }
-    begin_prepared(split, head, id, &prepared);
-    let ended = exchange(split, head.command, None).await;
-    split.session.statements().remove(id);
+    begin_prepared(session, head, id, &prepared);
+    let ended = exchange(session, head.command, None).await;
+    session.state.statements().remove(id);
     Ok(Next::settle(ended))
 }
 
 /// The text of what has a cursor or long data of the statement on the connection that the session holds.
-fn held_text(split: &mut Split, prepared: &Prepared) -> Option<Rc<[u8]>> {
-    let leased = split.lease.as_mut()?;
+fn held_text(session: &mut ClientSession, prepared: &Prepared) -> Option<Rc<[u8]>> {
+    let leased = session.lease.as_mut()?;
     let held = leased.connection.state.statements.held(&prepared.owner)?;
     Some(Rc::clone(&held.text))
 }
 
 /// The text that has the figures of the last statement, where that is not the statement's own.
-fn text_with_figures(split: &Split, id: u32) -> Option<Rc<[u8]>> {
-    let mut all = split.prepared.with_figures.as_ref()?.0.iter();
+fn text_with_figures(session: &ClientSession, id: u32) -> Option<Rc<[u8]>> {
+    let mut all = session.prepared.with_figures.as_ref()?.0.iter();
     all.find(|of| of.0 == id).map(|of| Rc::clone(&of.1))
 }
 
 /// Puts the server's id into a command for what the connection at hand has prepared. False where that is
 /// nothing.
-fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
-    let Some(leased) = &mut split.lease else {
+fn name_here(session: &mut ClientSession, prepared: &Prepared) -> bool {
+    let Some(leased) = &mut session.lease else {
         return false;
     };
     let Some(on_server) = leased.connection.state.statements.of(&prepared.owner) else {
         return false;
     };
     let server_id = on_server.id.to_le_bytes();
-    match split.streams.up.unseen_mut().get_mut(5..9) {
+    match session.streams.up.unseen_mut().get_mut(5..9) {
         Some(place) => place.copy_from_slice(&server_id),
         None => return false,
     }
@@ -387,40 +399,40 @@ fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
 }
 
 /// The statement that a command names by its first four bytes.
-pub(crate) fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> {
-    let id = command::payload(split, head).get(1..5)?.try_into().ok()?;
+pub(crate) fn prepared_of(session: &mut ClientSession, head: CommandHead) -> Option<(u32, Prepared)> {
+    let id = command::payload(session, head).get(1..5)?.try_into().ok()?;
     let id = match u32::from_le_bytes(id) {
-        LAST_PREPARED if split.dialect().is_mariadb() => split.prepared.last_prepared,
+        LAST_PREPARED if session.dialect().is_mariadb() => session.prepared.last_prepared,
         id => id,
     };
-    let prepared = split.session.statements().get(id)?.clone();
+    let prepared = session.state.statements().get(id)?.clone();
     Some((id, prepared))
 }
 
 /// The error that comes next is the gateway's own: those of the statement before are not to be shown for it.
-fn forget_diagnostics(split: &mut Split) {
-    let mut pins = split.session.pins().iter();
+fn forget_diagnostics(session: &mut ClientSession) {
+    let mut pins = session.state.pins().iter();
     let holds_them_alone = pins.all(|pin| pin.reason.ends_with_next_statement());
-    let knows = split.session.knows_last_insert_id();
-    if split.lease.is_some() && holds_them_alone && knows && !split.binding.is_for_good() {
-        lease::give_back(split);
+    let knows = session.state.knows_last_insert_id();
+    if session.lease.is_some() && holds_them_alone && knows && !session.binding.is_for_good() {
+        lease::give_back(session);
     }
 }
 
 /// Why a command is refused that names a statement which the client has not prepared.
-fn unknown(split: &mut Split, head: CommandHead) -> Refused {
-    let id = command::payload(split, head)
+fn unknown(session: &mut ClientSession, head: CommandHead) -> Refused {
+    let id = command::payload(session, head)
         .get(1..5)
         .and_then(|id| id.try_into().ok())
         .map_or(0, u32::from_le_bytes);
-    forget_diagnostics(split);
+    forget_diagnostics(session);
     let least = match head.command {
         Command::STMT_EXECUTE => 10,
         Command::STMT_FETCH => 9,
         _ => 5,
     };
     // MariaDB reads on behind the end of a packet.
-    if head.payload_len < least && !split.dialect().is_mariadb() {
+    if head.payload_len < least && !session.dialect().is_mariadb() {
         return Refused(SessionError::Malformed);
     }
     Refused(unknown_statement(id, head.command))

@@ -5,8 +5,8 @@ use session::Prepared;
 use sql_class::Effects;
 
 use crate::engine::begin::with_statement;
+use crate::engine::client_session::ClientSession;
 use crate::engine::command;
-use crate::engine::state::Split;
 use crate::error::SessionError;
 use crate::session::CommandHead;
 
@@ -26,19 +26,25 @@ pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
     .with(Effects::READS_LAST_GTID);
 
 /// Whether the leased connection has the statement.
-pub(crate) fn is_known_here(split: &mut Split, prepared: &Prepared) -> bool {
-    let leased = split.lease.as_mut();
+pub(crate) fn is_known_here(session: &mut ClientSession, prepared: &Prepared) -> bool {
+    let leased = session.lease.as_mut();
     leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
 }
 
 /// Tells the session that the statement is about to be executed.
-pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
-    split.statement.may_load_file = command::may_load_file(split, &prepared.facts);
-    split.statement.executes_call = is_call(prepared);
+pub(crate) fn begin_prepared(session: &mut ClientSession, head: CommandHead, id: u32, prepared: &Prepared) {
+    session.statement.may_load_file = command::may_load_file(session, &prepared.facts);
+    session.statement.executes_call = is_call(prepared);
     let about = Some((id, prepared.digest));
-    with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
-        session.begin(statement);
-    });
+    with_statement(
+        session,
+        head,
+        Some(&prepared.facts),
+        about,
+        |session, statement| {
+            session.begin(statement);
+        },
+    );
 }
 
 /// A `CALL` and nothing else, as far as its first word says so.
@@ -49,8 +55,8 @@ fn is_call(prepared: &Prepared) -> bool {
 }
 
 /// The client's statement of this id has no text with figures of the last statement any more.
-pub(crate) fn forget_figures(split: &mut Split, id: u32) {
-    if let Some(with_figures) = &mut split.prepared.with_figures {
+pub(crate) fn forget_figures(session: &mut ClientSession, id: u32) {
+    if let Some(with_figures) = &mut session.prepared.with_figures {
         with_figures.0.retain(|of| of.0 != id);
     }
 }

@@ -5,38 +5,43 @@ use std::sync::Arc;
 
 use mysql_wire::Command;
 
-use crate::engine::connection_state::Held;
+use crate::engine::client_session::ClientSession;
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::rebuild;
-use crate::engine::state::Split;
 
 /// ER_MAX_PREPARED_STMT_COUNT_REACHED.
 pub(crate) const NO_ROOM: u16 = 1461;
 
 /// Whether there may be room now on the server of the leased connection. Statements of that connection are
-/// closed by whoever sends the next command there ([`Held::take_closing`]); those of one that is idle are
-/// closed here.
-pub(crate) async fn make(split: &mut Split) -> bool {
-    let Some(leased) = &mut split.lease else {
+/// closed by whoever sends the next command there ([`ConnectionState::take_closing`]); those of one that is
+/// idle are closed here.
+pub(crate) async fn make(session: &mut ClientSession) -> bool {
+    let Some(leased) = &mut session.lease else {
         return false;
     };
     let here = leased.connection.state.give_up_half();
     if here > 0 {
-        split.context.worker.metrics.evicted_statements.add(here as u64);
+        session.context.worker.metrics.evicted_statements.add(here as u64);
         return true;
     }
     let server = Arc::clone(&leased.connection.server);
-    let most = |held: &Held| held.statements.len() + held.to_close.len();
-    let Some(mut other) = split.pool().take_idle(&server, most) else {
+    let most = |held: &ConnectionState| held.statements.len() + held.to_close.len();
+    let Some(mut other) = session.pool().take_idle(&server, most) else {
         return false;
     };
     let closed = other.state.give_up_half();
     let mut commands = other.state.take_closing();
     // Once this is answered they are closed; or with their connection.
     commands.push(vec![Command::PING.0]);
-    let asked = rebuild::asked_in_time(split, &mut other, &commands).await;
+    let asked = rebuild::asked_in_time(session, &mut other, &commands).await;
     if asked.is_ok() {
-        split.pool().give_back(other);
+        session.pool().give_back(other);
     }
-    split.context.worker.metrics.evicted_statements.add(closed as u64);
+    session
+        .context
+        .worker
+        .metrics
+        .evicted_statements
+        .add(closed as u64);
     closed > 0
 }

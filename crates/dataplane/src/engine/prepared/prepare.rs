@@ -9,12 +9,12 @@ use session::{PinReason, Prepared};
 use sql_class::{Class, Effects, Facts};
 
 use crate::engine::begin::{begin, let_go};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::exchange::exchange;
 use crate::engine::next::Next;
 use crate::engine::prepared::known::{NOT_KEPT, OF_THE_LAST, forget_figures};
 use crate::engine::prepared::{Renaming, close_packets};
 use crate::engine::prepared::{limit, reprepare};
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
@@ -25,10 +25,10 @@ use crate::session::CommandHead;
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
 
 /// COM_STMT_PREPARE has been received.
-pub(crate) fn begin_to_prepare(split: &mut Split) {
-    split.last.explain_warning = None;
+pub(crate) fn begin_to_prepare(session: &mut ClientSession) {
+    session.last.explain_warning = None;
     // Whatever comes of it: the one before is no longer the last.
-    split.prepared.last_prepared = 0;
+    session.prepared.last_prepared = 0;
 }
 
 /// A statement that the client prepares.
@@ -42,13 +42,13 @@ struct Wanted {
 
 impl Wanted {
     /// What is known of the statement at hand, and an entry for it in the session's table.
-    fn note(split: &mut Split, head: CommandHead) -> (Self, Prepared) {
-        let mut facts = command::facts(split, head);
-        let payload = command::payload(split, head);
+    fn note(session: &mut ClientSession, head: CommandHead) -> (Self, Prepared) {
+        let mut facts = command::facts(session, head);
+        let payload = command::payload(session, head);
         let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
         let mut text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
         let room = match seen_whole {
-            true => room_for(split, text.len()),
+            true => room_for(session, text.len()),
             false => None,
         };
         let is_kept = room.is_some();
@@ -57,10 +57,10 @@ impl Wanted {
             facts.class = facts.class.max(Class::Write);
             facts.effects = Effects::INCOMPLETE;
         }
-        let digest = sql_class::digest(&text, split.session.syntax()).hash;
+        let digest = sql_class::digest(&text, session.state.syntax()).hash;
         let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
         if let Some(Some(reserved)) = room {
-            let of_long_texts = split.prepared.long_texts.get_or_insert_default();
+            let of_long_texts = session.prepared.long_texts.get_or_insert_default();
             of_long_texts.0.push((Rc::downgrade(&prepared.owner), reserved));
         }
         let wanted = Self {
@@ -74,49 +74,52 @@ impl Wanted {
 }
 
 /// COM_STMT_PREPARE, about which everything is said that rules have to say.
-pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let (wanted, prepared) = Wanted::note(split, head);
-    let id = match split.session.statements().insert(prepared) {
+pub(crate) async fn prepare_as_it_is(
+    session: &mut ClientSession,
+    head: CommandHead,
+) -> Result<Next, SessionError> {
+    let (wanted, prepared) = Wanted::note(session, head);
+    let id = match session.state.statements().insert(prepared) {
         Ok(id) => id,
         Err(full) => return Ok(Next::refuse(SessionError::TooManyStatements(full.limit))),
     };
-    let unread = match lease_to_prepare(split, head, &wanted.facts, wanted.digest).await {
+    let unread = match lease_to_prepare(session, head, &wanted.facts, wanted.digest).await {
         Ok(unread) => unread,
         Err(refused) => {
-            split.session.statements().remove(id);
+            session.state.statements().remove(id);
             return Ok(refused.into());
         }
     };
-    if let Err(why) = reprepare::learn_what_is_late(split).await {
-        split.session.statements().remove(id);
-        return last::give_up(split, Refused(why.into())).await;
+    if let Err(why) = reprepare::learn_what_is_late(session).await {
+        session.state.statements().remove(id);
+        return last::give_up(session, Refused(why.into())).await;
     }
     if unread.is_none()
-        && let Err(refused) = close_superfluous(split).await
+        && let Err(refused) = close_superfluous(session).await
     {
-        split.session.statements().remove(id);
-        return last::give_up(split, refused).await;
+        session.state.statements().remove(id);
+        return last::give_up(session, refused).await;
     }
-    begin(split, head, None);
+    begin(session, head, None);
     let text = Rc::clone(&wanted.text);
     let (text, sent) = if let Some(unread) = unread {
-        pipelined_setup::take_in(split, head, &unread);
+        pipelined_setup::take_in(session, head, &unread);
         (Rc::clone(&text), text)
     } else {
-        last::put_own_figures(split, head, &wanted.facts, text)
+        last::put_own_figures(session, head, &wanted.facts, text)
     };
-    let context = Rc::clone(split.session.carried());
+    let context = Rc::clone(session.state.carried());
     let mut renaming = Renaming::new(id);
     let ended = match wanted.is_kept {
-        true => exchange_for_room(split, &mut renaming, &sent).await,
-        false => exchange(split, head.command, Some(&mut renaming)).await,
+        true => exchange_for_room(session, &mut renaming, &sent).await,
+        false => exchange(session, head.command, Some(&mut renaming)).await,
     };
     match (renaming.prepared(), &ended.result) {
         (Some((server_id, params)), Ok(Exchanged::Done(_))) => {
-            if let Some(prepared) = split.session.statements().get_mut(id) {
+            if let Some(prepared) = session.state.statements().get_mut(id) {
                 prepared.params = params;
                 (prepared.text, prepared.context) = (text.clone(), context);
-                if let Some(leased) = &mut split.lease {
+                if let Some(leased) = &mut session.lease {
                     let state = &mut leased.connection.state;
                     let closed = state.statements.add(server_id, Rc::clone(&sent), &prepared.owner);
                     state.to_close.extend(closed);
@@ -125,19 +128,19 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
                     }
                 }
             }
-            split.prepared.last_prepared = id;
+            session.prepared.last_prepared = id;
             if !wanted.is_kept {
-                split.keep_connection(PinReason::Incomplete, wanted.digest);
+                session.keep_connection(PinReason::Incomplete, wanted.digest);
             }
-            forget_figures(split, id);
+            forget_figures(session, id);
             if sent != text {
-                let with_figures = split.prepared.with_figures.get_or_insert_default();
+                let with_figures = session.prepared.with_figures.get_or_insert_default();
                 with_figures.0.push((id, sent));
             }
         }
         _ => {
-            split.session.statements().remove(id);
-            if let Some(leased) = &mut split.lease {
+            session.state.statements().remove(id);
+            if let Some(leased) = &mut session.lease {
                 leased.connection.state.note_unused(None);
             }
         }
@@ -147,11 +150,11 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
 
 /// Whether the session may keep another text of this length, which it needs to prepare it elsewhere; and
 /// where it is long the memory of the worker's that it has, of which one session does not get all.
-fn room_for(split: &Split, len: usize) -> Option<Option<buffer::Reserved>> {
+fn room_for(session: &ClientSession, len: usize) -> Option<Option<buffer::Reserved>> {
     if len <= buffer::CAPACITY {
         return Some(None);
     }
-    let kept = split.prepared.long_texts.iter().flat_map(|texts| &texts.0);
+    let kept = session.prepared.long_texts.iter().flat_map(|texts| &texts.0);
     let kept: usize = kept.map(|(_, reserved)| reserved.bytes()).sum();
     let reserved = (kept + len <= LONG_TEXTS_MAX).then(|| buffer::reserve(len))?;
     reserved.map(Some)
@@ -159,68 +162,72 @@ fn room_for(split: &Split, len: usize) -> Option<Option<buffer::Reserved>> {
 
 /// Relays the answer. One that says that the server has as many statements as it takes is kept from the
 /// client as long as there is room to be made.
-async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u8]) -> RelayOutcome {
-    split.statement.may_go_elsewhere = true;
+async fn exchange_for_room(
+    session: &mut ClientSession,
+    renaming: &mut Renaming,
+    sent: &[u8],
+) -> RelayOutcome {
+    session.statement.may_go_elsewhere = true;
     loop {
-        let ended = exchange(split, Command::STMT_PREPARE, Some(renaming)).await;
-        if !std::mem::take(&mut split.statement.took_no_writes) {
+        let ended = exchange(session, Command::STMT_PREPARE, Some(renaming)).await;
+        if !std::mem::take(&mut session.statement.took_no_writes) {
             return ended;
         }
         renaming.begin_anew();
-        if let Some(leased) = &mut split.lease {
+        if let Some(leased) = &mut session.lease {
             leased.connection.state.note_unused(None);
         }
         // Once there is none to be made the client is told.
-        split.statement.may_go_elsewhere = limit::make(split).await;
-        if close_superfluous(split).await.is_err() {
+        session.statement.may_go_elsewhere = limit::make(session).await;
+        if close_superfluous(session).await.is_err() {
             // The connection is lost, which the next round finds out.
-            lease::abandon(split);
+            lease::abandon(session);
         }
-        split.say_command(&[&[Command::STMT_PREPARE.0], sent].concat());
+        session.say_command(&[&[Command::STMT_PREPARE.0], sent].concat());
     }
 }
 
 /// A connection on which the statement can be prepared: where it will be executed, or what can be read from
 /// only. What has been read of the answer, where it was sent behind the session's state.
 async fn lease_to_prepare(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     facts: &Facts,
     digest: u64,
 ) -> Result<Option<Vec<u8>>, Refused> {
-    let_go(split, head, None, None);
+    let_go(session, head, None, None);
     let keeps = facts.effects.intersects(OF_THE_LAST);
-    if keeps && lease::may_leave_replica(split) {
-        last::learn_count(split).await;
-        lease::give_back(split);
+    if keeps && lease::may_leave_replica(session) {
+        last::learn_count(session).await;
+        lease::give_back(session);
     }
     // Any server can prepare what only the primary can execute.
-    let target = match choose::target(split, facts) {
+    let target = match choose::target(session, facts) {
         Target::Primary { .. } => Target::Primary { for_writing: false },
         target => target,
     };
     // Figures are written into some.
-    let is_plain = facts.effects == Effects::NONE && split.session.ask_meaning().is_none();
-    split.statement.state_may_wait =
-        is_plain && !split.session.is_pinned() && pipelined_setup::may_wait(split, head);
-    let leased = lease::lease(split, &target).await;
-    split.statement.state_may_wait = false;
+    let is_plain = facts.effects == Effects::NONE && session.state.ask_meaning().is_none();
+    session.statement.state_may_wait =
+        is_plain && !session.state.is_pinned() && pipelined_setup::may_wait(session, head);
+    let leased = lease::lease(session, &target).await;
+    session.statement.state_may_wait = false;
     leased?;
-    let unread = match pipelined_setup::lacks_state(split) {
-        true => pipelined_setup::send_whole(split, head, &target).await?,
+    let unread = match pipelined_setup::lacks_state(session) {
+        true => pipelined_setup::send_whole(session, head, &target).await?,
         false => None,
     };
     // A read-only transaction on a replica holds the connection as long as that has to be.
-    if keeps && split.lease.as_ref().is_some_and(|leased| leased.is_primary) {
-        split.keep_connection(PinReason::PreparedFigures, digest);
+    if keeps && session.lease.as_ref().is_some_and(|leased| leased.is_primary) {
+        session.keep_connection(PinReason::PreparedFigures, digest);
     }
     Ok(unread)
 }
 
 /// Closes, ahead of the command that is about to be sent, statements of which the connection has too many.
-async fn close_superfluous(split: &mut Split) -> Result<(), Refused> {
-    let is_compressed = split.streams.server.is_compressed();
-    let Some(leased) = &mut split.lease else {
+async fn close_superfluous(session: &mut ClientSession) -> Result<(), Refused> {
+    let is_compressed = session.streams.server.is_compressed();
+    let Some(leased) = &mut session.lease else {
         return Ok(());
     };
     let state = &mut leased.connection.state;
@@ -230,9 +237,9 @@ async fn close_superfluous(split: &mut Split) -> Result<(), Refused> {
     if is_compressed {
         // Packets of a compressed connection are numbered command by command.
         let closing = state.take_closing();
-        return lease::ask_on_lease(split, &closing).await.map(drop);
+        return lease::ask_on_lease(session, &closing).await.map(drop);
     }
     let closing = close_packets(&mut state.to_close);
-    split.streams.up.say(&closing);
+    session.streams.up.say(&closing);
     Ok(())
 }

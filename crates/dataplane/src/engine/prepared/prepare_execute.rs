@@ -21,6 +21,7 @@ use session::Prepared;
 use sql_class::Effects;
 
 use crate::engine::ask::{self, Reply};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::last_error::Told;
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
@@ -28,7 +29,6 @@ use crate::engine::prepared::known::{begin_prepared, is_known_here};
 use crate::engine::prepared::reprepare;
 use crate::engine::prepared::reprepare::{NotPrepared, prepared_ids};
 use crate::engine::series::Apart;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{last, lease, pipelined_setup, told};
 use crate::error::SessionError;
@@ -69,93 +69,98 @@ struct Plan {
 /// Sends the execution behind all that it needs on the leased connection, or makes the connection ready for
 /// it. `target`: where the statement may be executed.
 pub(crate) async fn prepare_and_execute(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
     target: &Target,
 ) -> Result<Together, SessionError> {
-    let done = execute(split, head, id, prepared, target).await?;
+    let done = execute(session, head, id, prepared, target).await?;
     if matches!(done, Together::Apart)
-        && !is_known_here(split, prepared)
-        && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
+        && !is_known_here(session, prepared)
+        && let Err(why) = Box::pin(reprepare::prepare_here(session, id, prepared)).await
     {
-        let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
+        let ended = reprepare::not_prepared(session, head, id, prepared, why).await;
         return ended.map(Together::Ended);
     }
     Ok(done)
 }
 
 async fn execute(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
     target: &Target,
 ) -> Result<Together, SessionError> {
-    let lacks_state = pipelined_setup::lacks_state(split);
-    let is_known = is_known_here(split, prepared);
+    let lacks_state = pipelined_setup::lacks_state(session);
+    let is_known = is_known_here(session, prepared);
     if is_known && !lacks_state {
         return Ok(Together::Apart);
     }
-    let plan = match plan(split, head, prepared, is_known) {
+    let plan = match plan(session, head, prepared, is_known) {
         Ok(plan) => plan,
         Err(why) => {
-            split.series().prepared_apart(why);
-            return set_state(split, target).await;
+            session.series().prepared_apart(why);
+            return set_state(session, target).await;
         }
     };
-    let state = pipelined_setup::take_state(split);
+    let state = pipelined_setup::take_state(session);
     if is_known && state.is_empty() {
         return Ok(Together::Apart);
     }
     let ahead_of_it = state.len();
     let mut commands = state;
-    if let Some(leased) = &mut split.lease {
+    if let Some(leased) = &mut session.lease {
         commands.extend(leased.connection.state.take_closing());
     }
     let at = commands.len();
     commands.extend(plan.preparation.iter().cloned());
-    let (replies, unread) = match pipelined_setup::send(split, &commands, &plan.execution).await {
+    let (replies, unread) = match pipelined_setup::send(session, &commands, &plan.execution).await {
         Ok(answered) => answered,
-        Err(broken) => return lost(split, head, id, prepared, broken),
+        Err(broken) => return lost(session, head, id, prepared, broken),
     };
     if !pipelined_setup::are_done(replies.get(..ahead_of_it).unwrap_or_default()) {
         // What was executed has left nothing behind. Step by step it is known what is wrong.
-        lease::abandon(split);
-        return match lease::lease(split, target).await {
+        lease::abandon(session);
+        return match lease::lease(session, target).await {
             Ok(()) => Ok(Together::Apart),
             Err(refused) => Ok(Together::Ended(refused.into())),
         };
     }
     let preparation = replies.get(at);
-    if plan.preparation.is_some() && !is_prepared(split, preparation, &plan, prepared) {
-        let refused = preparation.and_then(|reply| reply.error(split.client.key.capabilities));
-        return was_not_executed(split, head, id, prepared, unread, refused).await;
+    if plan.preparation.is_some() && !is_prepared(session, preparation, &plan, prepared) {
+        let refused = preparation.and_then(|reply| reply.error(session.client.key.capabilities));
+        return was_not_executed(session, head, id, prepared, unread, refused).await;
     }
-    note_executed(split, id, prepared, plan);
-    begin_prepared(split, head, id, prepared);
-    pipelined_setup::take_in(split, head, &unread);
+    note_executed(session, id, prepared, plan);
+    begin_prepared(session, head, id, prepared);
+    pipelined_setup::take_in(session, head, &unread);
     Ok(Together::Sent)
 }
 
-fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: bool) -> Result<Plan, Apart> {
-    if split.streams.server.is_compressed() {
+fn plan(
+    session: &mut ClientSession,
+    head: CommandHead,
+    prepared: &Prepared,
+    is_known: bool,
+) -> Result<Plan, Apart> {
+    if session.streams.server.is_compressed() {
         // Packets of a compressed connection are numbered command by command.
         return Err(Apart::Command);
     }
-    let mut payload = pipelined_setup::whole(split, head)
+    let mut payload = pipelined_setup::whole(session, head)
         .ok_or(Apart::Command)?
         .to_vec();
-    let parsed = ExecuteHead::decode(&payload, prepared.params, split.client.key.capabilities);
+    let parsed = ExecuteHead::decode(&payload, prepared.params, session.client.key.capabilities);
     let parsed = parsed.map_err(|_| Apart::Command)?;
     if prepared.long_data {
         return Err(Apart::Command);
     }
     // What is not known of the session's state is asked for on the other way.
-    let is_known_state = split.session.ask_meaning().is_none();
-    let means_the_same = is_known_state && split.session.carried().means_the_same(&prepared.context);
-    let Some(leased) = &mut split.lease else {
+    let is_known_state = session.state.ask_meaning().is_none();
+    let means_the_same = is_known_state && session.state.carried().means_the_same(&prepared.context);
+    let Some(leased) = &mut session.lease else {
         return Err(Apart::Command);
     };
     let statements = &mut leased.connection.state.statements;
@@ -198,9 +203,9 @@ fn has_version_comment(text: &[u8]) -> bool {
 }
 
 /// Takes in the answer to the preparation. True where it says what was guessed.
-fn is_prepared(split: &mut Split, reply: Option<&Reply>, plan: &Plan, prepared: &Prepared) -> bool {
+fn is_prepared(session: &mut ClientSession, reply: Option<&Reply>, plan: &Plan, prepared: &Prepared) -> bool {
     let ids = reply.and_then(prepared_ids);
-    let Some(leased) = &mut split.lease else {
+    let Some(leased) = &mut session.lease else {
         return false;
     };
     let state = &mut leased.connection.state;
@@ -208,7 +213,7 @@ fn is_prepared(split: &mut Split, reply: Option<&Reply>, plan: &Plan, prepared: 
         Some((given, params)) if params == prepared.params => {
             let was_right = given == plan.server_id;
             state.statements.note_guess(was_right);
-            reprepare::remember(split, given, prepared);
+            reprepare::remember(session, given, prepared);
             was_right
         }
         ids => {
@@ -219,8 +224,8 @@ fn is_prepared(split: &mut Split, reply: Option<&Reply>, plan: &Plan, prepared: 
 }
 
 /// What the server knows of the statement from here on.
-fn note_executed(split: &mut Split, id: u32, prepared: &Prepared, plan: Plan) {
-    let Some(leased) = &mut split.lease else { return };
+fn note_executed(session: &mut ClientSession, id: u32, prepared: &Prepared, plan: Plan) {
+    let Some(leased) = &mut session.lease else { return };
     let state = &mut leased.connection.state;
     state.statements.set_held(&prepared.owner, plan.opens_cursor);
     if let Some(on_server) = state.statements.find(prepared)
@@ -230,7 +235,7 @@ fn note_executed(split: &mut Split, id: u32, prepared: &Prepared, plan: Plan) {
     }
     if plan.types.is_some()
         && plan.types != prepared.types
-        && let Some(known) = split.session.statements().get_mut(id)
+        && let Some(known) = session.state.statements().get_mut(id)
     {
         known.types = plan.types;
     }
@@ -239,51 +244,51 @@ fn note_executed(split: &mut Split, id: u32, prepared: &Prepared, plan: Plan) {
 /// The server has no statement of the id that was guessed: it has to have refused the execution. What it has
 /// said of that is not for the session to see.
 async fn was_not_executed(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
     unread: Vec<u8>,
     refused: Option<ErrPacket>,
 ) -> Result<Together, SessionError> {
-    let capabilities = split.client.key.capabilities;
-    let reading = ask::rest(&mut split.streams.server, capabilities, head.command, unread);
+    let capabilities = session.client.key.capabilities;
+    let reading = ask::rest(&mut session.streams.server, capabilities, head.command, unread);
     let read = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(RelayError::Signal(signal)),
+        signal = session.control.signalled(false) => Err(RelayError::Signal(signal)),
         read = reading => read.map_err(pipelined_setup::broken),
     };
     match read {
         Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
-            split.series().prepared_apart(Apart::Refused);
+            session.series().prepared_apart(Apart::Refused);
             if let Some(packet) = refused.filter(is_of_the_moment) {
-                if let Err(refused) = show(split, &packet).await {
-                    return last::give_up(split, refused).await.map(Together::Ended);
+                if let Err(refused) = show(session, &packet).await {
+                    return last::give_up(session, refused).await.map(Together::Ended);
                 }
                 let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
-                let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
+                let ended = reprepare::not_prepared(session, head, id, prepared, why).await;
                 return ended.map(Together::Ended);
             }
-            if split.dialect().is_mariadb() {
+            if session.dialect().is_mariadb() {
                 // It is kept over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
-                if let Err(refused) = lease::ask_on_lease(split, &clear).await {
-                    return last::give_up(split, refused).await.map(Together::Ended);
+                if let Err(refused) = lease::ask_on_lease(session, &clear).await {
+                    return last::give_up(session, refused).await.map(Together::Ended);
                 }
-                if let Some(leased) = &mut split.lease {
+                if let Some(leased) = &mut session.lease {
                     leased.left = Left::default(); // it counts rows of its own
                 }
             }
             Ok(Together::Apart)
         }
         Ok(_) => lost(
-            split,
+            session,
             head,
             id,
             prepared,
             RelayError::ServerProtocol(WireError::NotAsked),
         ),
-        Err(broken) => lost(split, head, id, prepared, broken),
+        Err(broken) => lost(session, head, id, prepared, broken),
     }
 }
 
@@ -296,27 +301,30 @@ fn is_of_the_moment(refused: &ErrPacket) -> bool {
 
 /// Has the connection show this error instead of what it has said of the execution; or nothing, where that
 /// cannot be.
-async fn show(split: &mut Split, packet: &ErrPacket) -> Result<(), Refused> {
-    if told::raise(split, packet).await?.is_ok() {
-        split.last.told = Told::new(packet.clone());
+async fn show(session: &mut ClientSession, packet: &ErrPacket) -> Result<(), Refused> {
+    if told::raise(session, packet).await?.is_ok() {
+        session.last.told = Told::new(packet.clone());
         return Ok(());
     }
-    let clear = ask::framed(split.client.key.capabilities, vec![session::clear_diagnostics()]);
-    lease::ask_on_lease(split, &clear).await.map(drop)
+    let clear = ask::framed(
+        session.client.key.capabilities,
+        vec![session::clear_diagnostics()],
+    );
+    lease::ask_on_lease(session, &clear).await.map(drop)
 }
 
 /// Nobody knows what has become of the execution: as of any that was lost with its connection.
 fn lost(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
     broken: RelayError,
 ) -> Result<Together, SessionError> {
-    begin_prepared(split, head, id, prepared);
-    pipelined_setup::take_in(split, head, &[]);
-    split.statement.is_ours = false;
-    let begun = split.streams.client.begin_command();
+    begin_prepared(session, head, id, prepared);
+    pipelined_setup::take_in(session, head, &[]);
+    session.statement.is_ours = false;
+    let begun = session.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
     let ended = RelayOutcome {
         result: Err(broken),
@@ -330,19 +338,19 @@ fn lost(
 }
 
 /// Gives the connection the state that it lacks, by itself.
-async fn set_state(split: &mut Split, target: &Target) -> Result<Together, SessionError> {
-    let state = pipelined_setup::take_state(split);
+async fn set_state(session: &mut ClientSession, target: &Target) -> Result<Together, SessionError> {
+    let state = pipelined_setup::take_state(session);
     if state.is_empty() {
         return Ok(Together::Apart);
     }
-    let ready = match lease::ask_on_lease(split, &state).await {
+    let ready = match lease::ask_on_lease(session, &state).await {
         Ok(replies) if pipelined_setup::are_done(&replies) => return Ok(Together::Apart),
         Err(refused) if refused.0.ends_session() => Err(refused),
         _ => Ok(()),
     };
-    lease::abandon(split);
+    lease::abandon(session);
     let leased = match ready {
-        Ok(()) => lease::lease(split, target).await,
+        Ok(()) => lease::lease(session, target).await,
         refused => refused,
     };
     match leased {

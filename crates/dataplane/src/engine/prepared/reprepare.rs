@@ -11,10 +11,10 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::control::Waiting;
 use crate::engine::begin::with_statement;
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::Next;
 use crate::engine::prepared::known::{is_kept, unknown_statement};
 use crate::engine::prepared::limit;
-use crate::engine::state::{Refused, Split};
 use crate::engine::{ask, finish, last, lease};
 use crate::error::SessionError;
 use crate::session::CommandHead;
@@ -40,56 +40,63 @@ const TRIES_MAX: usize = 8;
 
 /// Prepares a statement on the connection that was leased, so that it means what it has meant when the client
 /// prepared it.
-pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+pub(crate) async fn prepare_here(
+    session: &mut ClientSession,
+    id: u32,
+    prepared: &Prepared,
+) -> Result<(), NotPrepared> {
     for _ in 1..TRIES_MAX {
-        match try_to_prepare(split, id, prepared).await {
+        match try_to_prepare(session, id, prepared).await {
             Err(NotPrepared::Refused(SessionError::PrepareRefused(packet)))
-                if packet.code == limit::NO_ROOM && limit::make(split).await => {}
+                if packet.code == limit::NO_ROOM && limit::make(session).await => {}
             done => return done,
         }
     }
-    try_to_prepare(split, id, prepared).await
+    try_to_prepare(session, id, prepared).await
 }
 
-async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+async fn try_to_prepare(
+    session: &mut ClientSession,
+    id: u32,
+    prepared: &Prepared,
+) -> Result<(), NotPrepared> {
     if !is_kept(prepared) {
         return Err(NotPrepared::Refused(SessionError::StatementChanged));
     }
-    learn_meaning(split).await?;
-    let has_changed = !split.session.carried().means_the_same(&prepared.context);
-    if has_changed && split.statement.was_pinned {
-        learn_what_comes_late(split).await?;
+    learn_meaning(session).await?;
+    let has_changed = !session.state.carried().means_the_same(&prepared.context);
+    if has_changed && session.statement.was_pinned {
+        learn_what_comes_late(session).await?;
     }
     let (there, back) = match has_changed {
-        true => {
-            excursion(split, &prepared.context).ok_or(NotPrepared::Refused(SessionError::StatementChanged))?
-        }
+        true => excursion(session, &prepared.context)
+            .ok_or(NotPrepared::Refused(SessionError::StatementChanged))?,
         false => (Vec::new(), Vec::new()),
     };
-    let text = last::without_schema(split, prepared);
+    let text = last::without_schema(session, prepared);
     let mut command = vec![Command::STMT_PREPARE.0];
     command.extend_from_slice(text.as_deref().unwrap_or(&prepared.text));
-    let leased = split.lease.as_mut();
+    let leased = session.lease.as_mut();
     let closing = leased.map_or_else(Vec::new, |leased| leased.connection.state.take_closing());
     let (unanswered, at) = (closing.len(), there.len());
     let commands = closing.into_iter().chain(there).chain([command]).chain(back);
     let commands: Vec<_> = commands.collect();
-    split.control.mark(Waiting::Server);
-    let mut replies = ask(split, &commands).await?;
+    session.control.mark(Waiting::Server);
+    let mut replies = ask(session, &commands).await?;
     replies.drain(..unanswered.min(replies.len()));
     for (_, reply) in replies.iter().enumerate().filter(|(index, _)| *index != at) {
-        if let Some(ok) = ok(split, reply) {
-            split.session.observe_excursion(&ok);
+        if let Some(ok) = ok(session, reply) {
+            session.state.observe_excursion(&ok);
         }
     }
     let error_in = |replies: &[ask::Reply]| {
         let mut errors = replies.iter();
-        errors.find_map(|reply| reply.error(split.client.key.capabilities))
+        errors.find_map(|reply| reply.error(session.client.key.capabilities))
     };
     let (until, back) = replies.split_at(replies.len().min(at + 1));
     if let Some(packet) = error_in(back) {
         return Err(NotPrepared::Lost(SessionError::StateRefused {
-            server: split.server_name().to_owned(),
+            server: session.server_name().to_owned(),
             packet,
         }));
     }
@@ -97,12 +104,12 @@ async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Resu
     let ids = until.get(at).and_then(prepared_ids);
     match (refused, ids) {
         (None, Some((server_id, params))) if params == prepared.params => {
-            remember(split, server_id, prepared);
+            remember(session, server_id, prepared);
             Ok(())
         }
         (None, None) => Err(NotPrepared::Lost(unknown_statement(id, Command::STMT_EXECUTE))),
         (refused, ids) => {
-            if let Some(leased) = &mut split.lease {
+            if let Some(leased) = &mut session.lease {
                 leased.connection.state.note_unused(ids.map(|(id, _)| id));
             }
             Err(NotPrepared::Refused(
@@ -112,57 +119,57 @@ async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Resu
     }
 }
 
-fn excursion(split: &Split, context: &PortableState) -> Option<Excursion> {
-    let baseline = &split.lease.as_ref()?.connection.state.baseline;
-    let (there, back) = split.session.excursion(context, baseline)?;
-    let framed = |commands| ask::framed(split.client.key.capabilities, commands);
+fn excursion(session: &ClientSession, context: &PortableState) -> Option<Excursion> {
+    let baseline = &session.lease.as_ref()?.connection.state.baseline;
+    let (there, back) = session.state.excursion(context, baseline)?;
+    let framed = |commands| ask::framed(session.client.key.capabilities, commands);
     Some((framed(there), framed(back)))
 }
 
 /// A statement is about to be prepared under what the session has set, which is known but for what the last
 /// statement has set and is yet to be reported: the answer to a preparation reports nothing.
-pub(crate) async fn learn_what_is_late(split: &mut Split) -> Result<(), NotPrepared> {
+pub(crate) async fn learn_what_is_late(session: &mut ClientSession) -> Result<(), NotPrepared> {
     let is_late = |reason| matches!(reason, PinReason::Unsettled | PinReason::SetStatement);
-    if split.session.pins().iter().any(|pin| is_late(pin.reason)) {
-        learn_what_comes_late(split).await?;
+    if session.state.pins().iter().any(|pin| is_late(pin.reason)) {
+        learn_what_comes_late(session).await?;
     }
-    learn_meaning(split).await
+    learn_meaning(session).await
 }
 
 /// What gives texts their meaning may be set where nothing reports it: then the server is asked.
-async fn learn_meaning(split: &mut Split) -> Result<(), NotPrepared> {
-    if split.session.ask_meaning().is_none() {
+async fn learn_meaning(session: &mut ClientSession) -> Result<(), NotPrepared> {
+    if session.state.ask_meaning().is_none() {
         return Ok(());
     }
-    learn_what_comes_late(split).await?;
-    let Some(question) = split.session.ask_meaning() else {
+    learn_what_comes_late(session).await?;
+    let Some(question) = session.state.ask_meaning() else {
         return Ok(());
     };
-    let question = ask::framed(split.client.key.capabilities, vec![question]);
-    let replies = ask(split, &question).await?;
-    if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
-        split.session.learn_meaning(&ok);
+    let question = ask::framed(session.client.key.capabilities, vec![question]);
+    let replies = ask(session, &question).await?;
+    if let Some(ok) = replies.first().and_then(|reply| ok(session, reply)) {
+        session.state.learn_meaning(&ok);
     }
     Ok(())
 }
 
 /// What the session's last statement has set may be reported with the next OK only, which must be none of an
 /// excursion's.
-async fn learn_what_comes_late(split: &mut Split) -> Result<(), NotPrepared> {
-    let replies = ask(split, &[vec![Command::PING.0]]).await?;
-    if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
-        split.session.observe_ok(&ok);
+async fn learn_what_comes_late(session: &mut ClientSession) -> Result<(), NotPrepared> {
+    let replies = ask(session, &[vec![Command::PING.0]]).await?;
+    if let Some(ok) = replies.first().and_then(|reply| ok(session, reply)) {
+        session.state.observe_ok(&ok);
     }
     Ok(())
 }
 
-async fn ask(split: &mut Split, commands: &[Vec<u8>]) -> Result<Vec<ask::Reply>, NotPrepared> {
-    let asked = lease::ask_on_lease(split, commands).await;
+async fn ask(session: &mut ClientSession, commands: &[Vec<u8>]) -> Result<Vec<ask::Reply>, NotPrepared> {
+    let asked = lease::ask_on_lease(session, commands).await;
     asked.map_err(|Refused(error)| NotPrepared::Lost(error))
 }
 
-fn ok(split: &Split, reply: &ask::Reply) -> Option<OkPacket> {
-    OkPacket::decode(reply.packet(0)?, split.client.key.capabilities).ok()
+fn ok(session: &ClientSession, reply: &ask::Reply) -> Option<OkPacket> {
+    OkPacket::decode(reply.packet(0)?, session.client.key.capabilities).ok()
 }
 
 /// The id and the count of parameters in the answer to COM_STMT_PREPARE.
@@ -175,9 +182,9 @@ pub(crate) fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
     }
 }
 
-pub(crate) fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
-    split.context.worker.metrics.reprepares.inc();
-    let Some(leased) = &mut split.lease else { return };
+pub(crate) fn remember(session: &mut ClientSession, server_id: u32, prepared: &Prepared) {
+    session.context.worker.metrics.reprepares.inc();
+    let Some(leased) = &mut session.lease else { return };
     let state = &mut leased.connection.state;
     let text = Rc::clone(&prepared.text);
     let closed = state.statements.add(server_id, text, &prepared.owner);
@@ -195,7 +202,7 @@ pub(crate) const NOTHING: Facts = Facts {
 /// The server has not prepared the statement: to the session that is an execution that failed. Where the
 /// connection is lost, so is what bound the session to it.
 pub(crate) async fn not_prepared(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
@@ -203,20 +210,20 @@ pub(crate) async fn not_prepared(
 ) -> Result<Next, SessionError> {
     let error = match not_prepared {
         NotPrepared::Refused(error) => error,
-        NotPrepared::Lost(error) => return last::give_up(split, Refused(error)).await,
+        NotPrepared::Lost(error) => return last::give_up(session, Refused(error)).await,
     };
     let failed = Outcome {
         error: error.to_packet().map(|packet| packet.code),
         ..Outcome::default()
     };
     let about = Some((id, prepared.digest));
-    with_statement(split, head, Some(&NOTHING), about, |session, statement| {
+    with_statement(session, head, Some(&NOTHING), about, |session, statement| {
         session.begin(statement);
     });
-    split.session.end(&failed);
-    lease::release_unused(split);
-    if split.lease.is_some() {
-        finish::keep(split);
+    session.state.end(&failed);
+    lease::release_unused(session);
+    if session.lease.is_some() {
+        finish::keep(session);
     }
     Ok(Next::refuse(error))
 }

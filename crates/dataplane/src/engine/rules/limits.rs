@@ -8,7 +8,7 @@ use std::time::Duration;
 use routing::rules::{Turn, Verdict, Wait};
 use tokio::time::Instant;
 
-use crate::engine::state::{Refused, Split};
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::error::SessionError;
 
 /// Time until a statement looks again whether one of those before it has ended: the first time, and the
@@ -17,13 +17,13 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
 /// The turns that the statement needs. They end when they are dropped.
-pub(super) async fn take(split: &Split, verdict: &Verdict) -> Result<Vec<Turn>, Refused> {
+pub(super) async fn take(session: &ClientSession, verdict: &Verdict) -> Result<Vec<Turn>, Refused> {
     let deadline = Instant::now() + verdict.limit_wait;
     let mut turns = Vec::with_capacity(verdict.limits.len());
     for (index, limit) in verdict.limits.iter().enumerate() {
         let mut look = FIRST_LOOK;
         loop {
-            let wait = match limit.turn(split.context.worker.shared.nanoseconds()) {
+            let wait = match limit.turn(session.context.worker.shared.nanoseconds()) {
                 Ok(turn) => {
                     turns.push(turn);
                     break;
@@ -37,11 +37,11 @@ pub(super) async fn take(split: &Split, verdict: &Verdict) -> Result<Vec<Turn>, 
             };
             if left.is_zero() || time > left {
                 return Err(Refused(SessionError::RuleLimit {
-                    rule: split.rules.rules.name_of_limit(verdict, index).to_owned(),
+                    rule: session.rules.rules.name_of_limit(verdict, index).to_owned(),
                     limit: word,
                 }));
             }
-            super::wait(split, time).await?;
+            super::wait(session, time).await?;
             look = (look * 2).min(LONGEST_LOOK);
         }
     }

@@ -19,8 +19,8 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use upstream::{Connection, Credential, Key, Role, Server, Topology};
 
-use crate::engine::connection_state::Held;
-use crate::engine::state::Split;
+use crate::engine::client_session::ClientSession;
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::engine::{ask, command};
 use crate::session::CommandHead;
@@ -93,45 +93,45 @@ struct Copy {
 }
 
 /// Sends a copy of the statement that is about to be sent, if a rule says so.
-pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
-    let Some(name) = split
+pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
+    let Some(name) = session
         .rules
         .verdict()
         .and_then(|verdict| verdict.mirror.as_deref())
     else {
         return;
     };
-    let Some(numbered) = split.rules.rules.mirror(name) else {
+    let Some(numbered) = session.rules.rules.mirror(name) else {
         return;
     };
-    let series = split.context.worker.metrics.mirror(name);
+    let series = session.context.worker.metrics.mirror(name);
     let copied = matches!(
         facts.class,
         Class::Read | Class::LockingRead | Class::Write | Class::Ddl
     );
-    let text = command::text(command::payload(split, head), split.client.capabilities);
+    let text = command::text(command::payload(session, head), session.client.capabilities);
     let is_short = |text: &&[u8]| text.len() <= TEXT_MAX;
     let Some(text) = text.filter(|text| is_short(text) && copied && !facts.effects.intersects(LEFT_OUT))
     else {
         series.left_out.inc();
         return;
     };
-    let Some(place) = split.context.worker.mirrors.place() else {
+    let Some(place) = session.context.worker.mirrors.place() else {
         series.dropped.inc();
         return;
     };
     let copy = Copy {
-        worker: Rc::clone(&split.context.worker),
-        to: split
+        worker: Rc::clone(&session.context.worker),
+        to: session
             .context
             .worker
             .pools
-            .of_cluster(numbered, &split.context.worker.metrics),
-        key: Rc::clone(&split.client.key),
-        credential: split.client.account.credential.clone(),
-        carried: Rc::clone(split.session.carried()),
-        oldest_login: split.control.oldest_login.get(),
-        dialect: split.dialect(),
+            .of_cluster(numbered, &session.context.worker.metrics),
+        key: Rc::clone(&session.client.key),
+        credential: session.client.account.credential.clone(),
+        carried: Rc::clone(session.state.carried()),
+        oldest_login: session.control.oldest_login.get(),
+        dialect: session.dialect(),
         is_read: facts.class == Class::Read,
         text: text.to_vec(),
     };
@@ -153,7 +153,7 @@ impl Copy {
     async fn send(self) -> Option<()> {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
-        let cost = |held: &Held| held.cost(&self.carried, self.oldest_login);
+        let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login);
         let leased = pool.lease(&server, &self.key, &self.credential, cost, true);
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
@@ -179,7 +179,7 @@ impl Copy {
     }
 
     /// What the copy is warned of is not for the session that has the connection next.
-    async fn clear_diagnostics(&self, connection: &mut Connection<Held>) -> Option<()> {
+    async fn clear_diagnostics(&self, connection: &mut Connection<ConnectionState>) -> Option<()> {
         let capabilities = connection.opened.capabilities;
         let commands = ask::framed(capabilities, vec![session::clear_diagnostics()]);
         let replies = ask::ask(&mut connection.stream, capabilities, &commands).await;
@@ -188,7 +188,7 @@ impl Copy {
     }
 
     /// Gives the connection what the session has set.
-    async fn rebuild(&self, connection: &mut Connection<Held>) -> Option<()> {
+    async fn rebuild(&self, connection: &mut Connection<ConnectionState>) -> Option<()> {
         if Rc::ptr_eq(&self.carried, &connection.state.carried) {
             return Some(());
         }

@@ -28,9 +28,9 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::engine::answered::Answered;
+use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::{Execution, Next};
 use crate::engine::rules::session_rules::RuleDecision;
-use crate::engine::state::{Refused, Split};
 use crate::engine::target::Target;
 use crate::engine::{answer, command};
 use crate::error::SessionError;
@@ -65,139 +65,143 @@ const BINDING: Effects = Effects::USER_VARIABLES
 /// Whether any rule may say something about the session's statements. Rules are for sessions that share
 /// connections.
 #[inline]
-pub(crate) fn concern(split: &mut Split) -> bool {
-    if split.binding.is_own() {
+pub(crate) fn concern(session: &mut ClientSession) -> bool {
+    if session.binding.is_own() {
         return false;
     }
-    if split.rules.generation != split.context.worker.rules.generation() {
-        select(split);
+    if session.rules.generation != session.context.worker.rules.generation() {
+        select(session);
     }
-    !split.rules.selection.is_empty() || split.rules.decision.is_some()
+    !session.rules.selection.is_empty() || session.rules.decision.is_some()
 }
 
 #[cold]
-fn select(split: &mut Split) {
-    let rules = Rc::clone(&split.context.worker.rules.current());
-    let selection = rules.select(&who(split));
-    split.rules.generation = split.context.worker.rules.generation();
-    (split.rules.rules, split.rules.selection) = (rules, selection);
+fn select(session: &mut ClientSession) {
+    let rules = Rc::clone(&session.context.worker.rules.current());
+    let selection = rules.select(&who(session));
+    session.rules.generation = session.context.worker.rules.generation();
+    (session.rules.rules, session.rules.selection) = (rules, selection);
 }
 
 /// The session as rules see it.
-fn who(split: &Split) -> Who<'_> {
+fn who(session: &ClientSession) -> Who<'_> {
     Who {
-        user: &split.client.account.user.name,
-        client: split.client.host.socket_addr().map(|address| address.ip()),
-        listener: &split.context.listener.config.name,
+        user: &session.client.account.user.name,
+        client: session.client.host.socket_addr().map(|address| address.ip()),
+        listener: &session.context.listener.config.name,
     }
 }
 
 /// What rules say about a read of one row by its key. `None` where one that matches leaves it to a server, or
 /// has an answer of its own. `digest`: where it is known.
 pub(crate) fn of_lookup(
-    split: &Split,
+    session: &ClientSession,
     text: &[u8],
     facts: &Facts,
     digest: Option<u64>,
 ) -> Option<Rc<Verdict>> {
     // A statement that is sent again has its decision, which is its own only.
-    if split.rules.decision.is_some() {
+    if session.rules.decision.is_some() {
         return None;
     }
-    let verdict = decide(split, text, facts, digest);
+    let verdict = decide(session, text, facts, digest);
     verdict.allows_memory().then_some(verdict)
 }
 
 /// Counts a statement that was answered from memory for the rules that it met.
-pub(crate) fn count(split: &Split, verdict: &Verdict) {
-    split.rules.rules.count(verdict);
+pub(crate) fn count(session: &ClientSession, verdict: &Verdict) {
+    session.rules.rules.count(verdict);
 }
 
 /// COM_QUERY under rules.
-pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<Next, SessionError> {
+pub(crate) async fn query(
+    session: &mut ClientSession,
+    head: CommandHead,
+    facts: Facts,
+) -> Result<Next, SessionError> {
     let (mut head, mut facts) = (head, facts);
-    if !goes_on(split) && !facts.effects.contains(Effects::GATEWAY) {
-        let payload = command::payload(split, head);
-        let text = command::text(payload, split.client.capabilities).unwrap_or_default();
+    if !goes_on(session) && !facts.effects.contains(Effects::GATEWAY) {
+        let payload = command::payload(session, head);
+        let text = command::text(payload, session.client.capabilities).unwrap_or_default();
         let before_text = payload.len() - text.len();
-        let verdict = decide(split, text, &facts, None);
+        let verdict = decide(session, text, &facts, None);
         let logged = verdict
             .log
-            .then(|| sql_class::digest(text, split.session.syntax()));
-        if let Some(answered) = answered(split, &verdict, logged.as_ref(), true).await {
+            .then(|| sql_class::digest(text, session.state.syntax()));
+        if let Some(answered) = answered(session, &verdict, logged.as_ref(), true).await {
             return answered;
         }
         if let Some(rewritten) = &verdict.rewritten {
-            match rewrite(split, head, before_text, rewritten) {
+            match rewrite(session, head, before_text, rewritten) {
                 Ok(changed) => head = changed,
                 Err(refused) => return Ok(refused.into()),
             }
-            split.statement.head = head;
-            facts = command::facts(split, head);
-            command::note(split, head, &facts);
+            session.statement.head = head;
+            facts = command::facts(session, head);
+            command::note(session, head, &facts);
         }
-        if let Err(refused) = enter(split, verdict, logged).await {
+        if let Err(refused) = enter(session, verdict, logged).await {
             return Ok(refused.into());
         }
-        bind(split, |split| {
-            let text = command::text(command::payload(split, head), split.client.capabilities);
-            sql_class::digest(text.unwrap_or_default(), split.session.syntax()).hash
+        bind(session, |session| {
+            let text = command::text(command::payload(session, head), session.client.capabilities);
+            sql_class::digest(text.unwrap_or_default(), session.state.syntax()).hash
         });
-        mirror::copy(split, head, &facts);
+        mirror::copy(session, head, &facts);
     }
     Ok(Next::route_query(head, facts))
 }
 
 /// COM_STMT_EXECUTE, and MariaDB's bulk execution, under rules.
-pub(crate) async fn execute(split: &mut Split, execution: Execution) -> Result<Next, SessionError> {
+pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -> Result<Next, SessionError> {
     let Execution { id, prepared, .. } = &execution;
-    if !goes_on(split) {
-        let original = original(split, *id);
+    if !goes_on(session) {
+        let original = original(session, *id);
         let digest = original.is_none().then_some(prepared.digest);
         let text = original.unwrap_or_else(|| Rc::clone(&prepared.text));
-        let verdict = decide(split, &text, &prepared.facts, digest);
+        let verdict = decide(session, &text, &prepared.facts, digest);
         let logged = verdict
             .log
-            .then(|| sql_class::digest(&text, split.session.syntax()));
-        if let Some(answered) = answered(split, &verdict, logged.as_ref(), true).await {
+            .then(|| sql_class::digest(&text, session.state.syntax()));
+        if let Some(answered) = answered(session, &verdict, logged.as_ref(), true).await {
             return answered;
         }
-        if let Err(refused) = enter(split, verdict, logged).await {
+        if let Err(refused) = enter(session, verdict, logged).await {
             return Ok(refused.into());
         }
-        bind(split, |_| prepared.digest);
+        bind(session, |_| prepared.digest);
     }
     Ok(Next::RouteExecution(Box::new(execution)))
 }
 
 /// COM_STMT_PREPARE under rules: it may be refused, be rewritten, and is prepared where it will be executed.
 /// All else is for its executions.
-pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let payload = command::payload(split, head);
+pub(crate) async fn prepare(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let payload = command::payload(session, head);
     let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
-    let facts = command::facts(split, head);
-    let verdict = decide(split, &text, &facts, None);
-    if let Some(answered) = answered(split, &verdict, None, false).await {
+    let facts = command::facts(session, head);
+    let verdict = decide(session, &text, &facts, None);
+    if let Some(answered) = answered(session, &verdict, None, false).await {
         return answered;
     }
     if let Some(rewritten) = &verdict.rewritten {
-        match rewrite(split, head, 1, rewritten) {
-            Ok(changed) => split.statement.head = changed,
+        match rewrite(session, head, 1, rewritten) {
+            Ok(changed) => session.statement.head = changed,
             Err(refused) => return Ok(refused.into()),
         }
-        split.statement.original = Some(text);
+        session.statement.original = Some(text);
     }
-    split.rules.decision =
+    session.rules.decision =
         (!verdict.is_empty()).then(|| Box::new(RuleDecision::new(verdict, Vec::new(), None)));
     Ok(Next::Prepare)
 }
 
 /// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
 /// since go when there are too many of them.
-fn remember_original(split: &mut Split, id: u32, text: Rc<[u8]>) {
+fn remember_original(session: &mut ClientSession, id: u32, text: Rc<[u8]>) {
     const CLOSED_MAX: usize = 64;
-    let statements = split.session.statements();
-    let originals = &mut split.rules.originals;
+    let statements = session.state.statements();
+    let originals = &mut session.rules.originals;
     if originals.len() > statements.len() + CLOSED_MAX {
         originals.retain(|id, _| statements.get(*id).is_some());
     }
@@ -205,79 +209,79 @@ fn remember_original(split: &mut Split, id: u32, text: Rc<[u8]>) {
 }
 
 /// What the client has sent of a prepared statement that was rewritten.
-pub(crate) fn original(split: &Split, id: u32) -> Option<Rc<[u8]>> {
-    split.rules.originals.get(&id).cloned()
+pub(crate) fn original(session: &ClientSession, id: u32) -> Option<Rc<[u8]>> {
+    session.rules.originals.get(&id).cloned()
 }
 
 /// What the rules say about a statement.
-fn decide(split: &Split, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<Verdict> {
-    let schema = split.session.carried().schema().map(String::from_utf8_lossy);
+fn decide(session: &ClientSession, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<Verdict> {
+    let schema = session.state.carried().schema().map(String::from_utf8_lossy);
     let question = Question {
         text,
         facts,
-        syntax: split.session.syntax(),
+        syntax: session.state.syntax(),
         schema: schema.as_deref(),
         digest,
     };
-    split.rules.rules.decide(&split.rules.selection, question)
+    session.rules.rules.decide(&session.rules.selection, question)
 }
 
 /// Counts a statement, and answers it where a rule says how. `None`: it is for a server. `is_run`: it is to
 /// be executed and not only prepared.
 async fn answered(
-    split: &mut Split,
+    session: &mut ClientSession,
     verdict: &Verdict,
     logged: Option<&Digest>,
     is_run: bool,
 ) -> Option<Result<Next, SessionError>> {
     if is_run || verdict.refuse.is_some() {
-        split.rules.rules.count(verdict);
+        session.rules.rules.count(verdict);
     }
     let answered = match (&verdict.refuse, &verdict.answer_ok) {
         (Some(words), _) => Ok(Next::refuse(SessionError::RefusedByRule(words.to_string()))),
         (None, Some(words)) if is_run => {
-            let answered = answer_ok(split, words.as_bytes().to_vec()).await;
+            let answered = answer_ok(session, words.as_bytes().to_vec()).await;
             answered.map(|()| Next::Done)
         }
         _ => return None,
     };
     if let Some(digest) = logged {
-        log(split, verdict, digest, Duration::ZERO, "answered");
+        log(session, verdict, digest, Duration::ZERO, "answered");
     }
     Some(answered)
 }
 
-async fn answer_ok(split: &mut Split, info: Vec<u8>) -> Result<(), SessionError> {
-    split.control.of_split.answered.set(Answered::Gateway);
-    let sequence = answer::discard(split).await?.wrapping_add(1);
+async fn answer_ok(session: &mut ClientSession, info: Vec<u8>) -> Result<(), SessionError> {
+    session.control.of_split.answered.set(Answered::Gateway);
+    let sequence = answer::discard(session).await?.wrapping_add(1);
     let ok = OkPacket {
-        status: split.lasting_status(),
+        status: session.lasting_status(),
         info,
         ..OkPacket::default()
     };
-    answer::say_ok(split, ok, sequence).await
+    answer::say_ok(session, ok, sequence).await
 }
 
 /// Puts another text in the place of the client's, whose command has so many bytes in front of it.
 fn rewrite(
-    split: &mut Split,
+    session: &mut ClientSession,
     head: CommandHead,
     before_text: usize,
     rewritten: &[u8],
 ) -> Result<CommandHead, Refused> {
     let too_long = |len| Err(Refused(SessionError::StatementTooLong(len)));
-    let payload = command::payload(split, head);
+    let payload = command::payload(session, head);
     if payload.len() != head.payload_len {
         return too_long(head.payload_len);
     }
-    let old = split.streams.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
+    let old = session.streams.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
     let payload = [&payload[..before_text], rewritten].concat();
     let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
     write_packet(&mut packet, &mut 0, &payload);
-    split.streams.up.discard(old.len());
-    if !split.streams.up.put_back(&packet) {
+    session.streams.up.discard(old.len());
+    if !session.streams.up.put_back(&packet) {
         // It has just been there.
-        split.streams.up.put_back(&old);
+        session.streams.up.put_back(&old);
         return too_long(payload.len());
     }
     Ok(CommandHead {
@@ -287,61 +291,71 @@ fn rewrite(
 }
 
 /// Lets a statement in, once it has had its turn and its delay.
-async fn enter(split: &mut Split, verdict: Rc<Verdict>, logged: Option<Digest>) -> Result<(), Refused> {
+async fn enter(
+    session: &mut ClientSession,
+    verdict: Rc<Verdict>,
+    logged: Option<Digest>,
+) -> Result<(), Refused> {
     if verdict.is_empty() {
         return Ok(());
     }
-    let turns = limits::take(split, &verdict).await?;
+    let turns = limits::take(session, &verdict).await?;
     if let Some(delay) = verdict.delay {
-        wait(split, delay).await?;
+        wait(session, delay).await?;
     }
-    split.rules.decision = Some(Box::new(RuleDecision::new(verdict, turns, logged)));
+    session.rules.decision = Some(Box::new(RuleDecision::new(verdict, turns, logged)));
     Ok(())
 }
 
 /// A rule may bind the session to its connection for good.
-fn bind(split: &mut Split, digest: impl FnOnce(&Split) -> u64) {
-    let verdict = split.rules.verdict();
-    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && !split.binding.has_reason() {
-        let digest = digest(split);
-        split.keep_connection(PinReason::Rule, digest);
+fn bind(session: &mut ClientSession, digest: impl FnOnce(&ClientSession) -> u64) {
+    let verdict = session.rules.verdict();
+    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && !session.binding.has_reason() {
+        let digest = digest(session);
+        session.keep_connection(PinReason::Rule, digest);
     }
 }
 
 /// Lets time pass, unless the session is to end.
-async fn wait(split: &Split, time: Duration) -> Result<(), Refused> {
+async fn wait(session: &ClientSession, time: Duration) -> Result<(), Refused> {
     tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(Refused(split.signalled(signal))),
+        signal = session.control.signalled(false) => Err(Refused(session.signalled(signal))),
         () = sleep(time) => Ok(()),
     }
 }
 
 /// The command is over, unless it is sent to another server.
-pub(crate) fn finish(split: &mut Split, command: Command) {
+pub(crate) fn finish(session: &mut ClientSession, command: Command) {
     if command == Command::STMT_PREPARE {
-        split.rules.decision = None;
-        if let Some(text) = split
+        session.rules.decision = None;
+        if let Some(text) = session
             .statement
             .original
             .take()
-            .filter(|_| split.prepared.last_prepared != 0)
+            .filter(|_| session.prepared.last_prepared != 0)
         {
-            remember_original(split, split.prepared.last_prepared, text);
+            remember_original(session, session.prepared.last_prepared, text);
         }
         return;
     }
-    let Some(decision) = split.rules.decision.take_if(|decision| !decision.goes_on) else {
+    let Some(decision) = session.rules.decision.take_if(|decision| !decision.goes_on) else {
         return;
     };
     if let Some(digest) = &decision.logged {
-        log(split, &decision.verdict, digest, decision.begun.elapsed(), "done");
+        log(
+            session,
+            &decision.verdict,
+            digest,
+            decision.begun.elapsed(),
+            "done",
+        );
     }
 }
 
 /// Whether the command is one that is sent again, about which everything is said.
-fn goes_on(split: &mut Split) -> bool {
-    match &mut split.rules.decision {
+fn goes_on(session: &mut ClientSession) -> bool {
+    match &mut session.rules.decision {
         Some(decision) if decision.goes_on => {
             decision.goes_on = false;
             true
@@ -353,16 +367,16 @@ fn goes_on(split: &mut Split) -> bool {
     }
 }
 
-fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: &str) {
+fn log(session: &ClientSession, verdict: &Verdict, digest: &Digest, took: Duration, what: &str) {
     let text = without_backticks(&digest.text);
     let end = text.floor_char_boundary(LOGGED_MAX);
     info!(
-        session = split.control.id,
-        listener = split.context.listener.config.name,
-        client = %split.client.host,
-        user = &*split.client.account.user.name,
-        server = if what == "done" { split.server_name() } else { "" },
-        rules = split.rules.rules.names(verdict).collect::<Vec<_>>().join(", "),
+        session = session.control.id,
+        listener = session.context.listener.config.name,
+        client = %session.client.host,
+        user = &*session.client.account.user.name,
+        server = if what == "done" { session.server_name() } else { "" },
+        rules = session.rules.rules.names(verdict).collect::<Vec<_>>().join(", "),
         digest = format!("{:016x}", digest.hash),
         statement = &text[..end],
         seconds = took.as_secs_f64(),
@@ -371,14 +385,14 @@ fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: 
 }
 
 /// Where a rule sends the statement under way. A session that is bound to its connection stays there.
-pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
-    let verdict = split.rules.verdict()?;
-    if split.lease.is_some() {
+pub(crate) fn route(session: &ClientSession, facts: &Facts) -> Option<Target> {
+    let verdict = session.rules.verdict()?;
+    if session.lease.is_some() {
         return None;
     }
     match &verdict.route {
         Some(Route::Primary) => Some(Target::Primary { for_writing: true }),
-        Some(Route::Replicas) if verdict.pin != Some(PinRule::Never) && binds_read(split, facts) => {
+        Some(Route::Replicas) if verdict.pin != Some(PinRule::Never) && binds_read(session, facts) => {
             Some(Target::Primary { for_writing: true })
         }
         Some(Route::Replicas) => Some(Target::Replica),
@@ -394,8 +408,8 @@ pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
 
 /// Whether it is a read that binds its session to its connection for longer than to the next statement. On a
 /// replica the session could not write any more.
-pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
-    let trusted = match is_trusted(split, facts) {
+pub(crate) fn binds_read(session: &ClientSession, facts: &Facts) -> bool {
+    let trusted = match is_trusted(session, facts) {
         true => Effects::UNKNOWN_FUNCTION,
         false => Effects::NONE,
     };
@@ -405,8 +419,8 @@ pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
 
 /// Whether it binds its session to any connection for longer than to the next statement. `GET DIAGNOSTICS` to
 /// the one that has them alone.
-pub(crate) fn binds_for_long(split: &Split, facts: &Facts) -> bool {
-    let overlooked = overlooked(split, facts);
+pub(crate) fn binds_for_long(session: &ClientSession, facts: &Facts) -> bool {
+    let overlooked = overlooked(session, facts);
     let effects = overlooked.as_ref().unwrap_or(facts).effects;
     let trusted = match effects.contains(Effects::LEAVES_NOTHING) {
         true => Effects::CALLS_PROCEDURE,
@@ -417,27 +431,27 @@ pub(crate) fn binds_for_long(split: &Split, facts: &Facts) -> bool {
 }
 
 /// Whoever wrote the statement or the configuration says that the functions it calls only read.
-fn is_trusted(split: &Split, facts: &Facts) -> bool {
-    facts.class == Class::Read && (facts.hint == Some(Hint::Replica) || split.session.trusts_functions())
+fn is_trusted(session: &ClientSession, facts: &Facts) -> bool {
+    facts.class == Class::Read && (facts.hint == Some(Hint::Replica) || session.state.trusts_functions())
 }
 
 /// Whether a rule says where the statement under way goes.
-pub(crate) fn routes(split: &Split) -> bool {
-    split
+pub(crate) fn routes(session: &ClientSession) -> bool {
+    session
         .rules
         .verdict()
         .is_some_and(|verdict| verdict.route.is_some())
 }
 
 /// Whether a rule says of the statement under way that it belongs to the primary.
-pub(crate) fn wants_primary(split: &Split) -> bool {
-    let route = split.rules.verdict().and_then(|verdict| verdict.route.as_ref());
+pub(crate) fn wants_primary(session: &ClientSession) -> bool {
+    let route = session.rules.verdict().and_then(|verdict| verdict.route.as_ref());
     matches!(route, Some(Route::Primary))
 }
 
 /// What the session is to think of a statement that must not bind it.
-pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
-    let verdict = split.rules.verdict();
+pub(crate) fn overlooked(session: &ClientSession, facts: &Facts) -> Option<Facts> {
+    let verdict = session.rules.verdict();
     let (overlooked, instead) = match verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Never)) {
         // It may begin a transaction all the same, or write.
         true if facts.class == Class::Unknown => {
@@ -445,7 +459,7 @@ pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
             (BINDING, Effects::LEAVES_NOTHING.with(Effects(calls)))
         }
         true => (BINDING, Effects::NONE),
-        false if is_trusted(split, facts) => (Effects::UNKNOWN_FUNCTION, Effects::NONE),
+        false if is_trusted(session, facts) => (Effects::UNKNOWN_FUNCTION, Effects::NONE),
         false => return None,
     };
     let effects = Effects(facts.effects.0 & !overlooked.0).with(instead);
@@ -457,19 +471,19 @@ pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
 
 /// After a statement that must not bind the session: forgets that the server has reported some change of its
 /// state, if it was the first.
-pub(crate) fn overlook_change(split: &mut Split) {
-    let never = split
+pub(crate) fn overlook_change(session: &mut ClientSession) {
+    let never = session
         .rules
         .verdict()
         .is_some_and(|verdict| verdict.pin == Some(PinRule::Never));
-    if never && !split.session.was_pinned() {
-        split.session.cleared(PinReason::StateChange);
+    if never && !session.state.was_pinned() {
+        session.state.cleared(PinReason::StateChange);
     }
 }
 
 /// Whether a statement whose server was lost may be sent to another one; without a rule, once.
-pub(crate) fn may_send_again(split: &mut Split, was_sent_again: bool) -> bool {
-    let decision = split.rules.decision.as_mut();
+pub(crate) fn may_send_again(session: &mut ClientSession, was_sent_again: bool) -> bool {
+    let decision = session.rules.decision.as_mut();
     match decision.and_then(|decision| Some((decision.verdict.retries?, decision))) {
         None => !was_sent_again,
         Some((retries, decision)) => {
@@ -480,28 +494,28 @@ pub(crate) fn may_send_again(split: &mut Split, was_sent_again: bool) -> bool {
 }
 
 /// Whether a statement whose server was lost is sent to another one at all.
-pub(crate) fn sends_again(split: &Split) -> bool {
-    let decision = split.rules.decision.as_ref();
+pub(crate) fn sends_again(session: &ClientSession) -> bool {
+    let decision = session.rules.decision.as_ref();
     let retries = decision.and_then(|decision| decision.verdict.retries);
     retries.is_none_or(|retries| retries > 0)
 }
 
 /// The statement under way is about to be taken up again.
-pub(crate) fn sent_again(split: &mut Split) {
-    if let Some(decision) = &mut split.rules.decision {
+pub(crate) fn sent_again(session: &mut ClientSession) {
+    if let Some(decision) = &mut session.rules.decision {
         decision.goes_on = true;
     }
 }
 
 /// What became of each rule for a statement, in words; after this they are in force as for the statement
 /// itself, until [`explained`].
-pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
-    concern(split);
-    let schema = split.session.carried().schema().map(String::from_utf8_lossy);
+pub(crate) fn explain(session: &mut ClientSession, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
+    concern(session);
+    let schema = session.state.carried().schema().map(String::from_utf8_lossy);
     let question = Question {
         text,
         facts,
-        syntax: split.session.syntax(),
+        syntax: session.state.syntax(),
         schema: schema.as_deref(),
         digest: None,
     };
@@ -513,24 +527,24 @@ pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(Str
         };
         (format!("rule {name}"), look)
     };
-    let looks = split.rules.rules.explain(&who(split), question);
+    let looks = session.rules.rules.explain(&who(session), question);
     let looks = looks.into_iter().map(in_words);
-    let verdict = split.rules.rules.decide(&split.rules.selection, question);
+    let verdict = session.rules.rules.decide(&session.rules.selection, question);
     let says = verdict.in_words().into_iter();
     let looks = looks
         .chain(says.map(|(option, value)| (option.to_owned(), value)))
         .collect();
-    split.rules.decision = Some(Box::new(RuleDecision::new(verdict, Vec::new(), None)));
+    session.rules.decision = Some(Box::new(RuleDecision::new(verdict, Vec::new(), None)));
     looks
 }
 
 /// Whether the rules that are explained have the statement answered by the gateway.
-pub(crate) fn answer_it(split: &Split) -> bool {
-    let decision = split.rules.decision.as_ref();
+pub(crate) fn answer_it(session: &ClientSession) -> bool {
+    let decision = session.rules.decision.as_ref();
     decision.is_some_and(|decision| decision.verdict.is_answer())
 }
 
 /// The explanation is over.
-pub(crate) fn explained(split: &mut Split) {
-    split.rules.decision = None;
+pub(crate) fn explained(session: &mut ClientSession) {
+    session.rules.decision = None;
 }

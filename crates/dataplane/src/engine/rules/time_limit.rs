@@ -17,8 +17,8 @@ use tracing::warn;
 use upstream::Cluster;
 
 use crate::control::{Control, Signal};
+use crate::engine::client_session::ClientSession;
 use crate::engine::kill;
-use crate::engine::state::Split;
 
 /// Time for a server to end a statement that was killed.
 const GRACE: Duration = Duration::from_secs(10);
@@ -54,16 +54,16 @@ enum Stage {
 
 impl TimeLimit {
     /// That of the statement which is about to be sent, where a rule gives it one.
-    pub(crate) fn begin(split: &Split) -> Option<Self> {
-        let limit = split.rules.verdict()?.timeout?;
+    pub(crate) fn begin(session: &ClientSession) -> Option<Self> {
+        let limit = session.rules.verdict()?.timeout?;
         let watch = Rc::<Watch>::default();
-        let control = Rc::clone(&split.control);
-        let cluster = Arc::clone(&split.context.listener.cluster);
+        let control = Rc::clone(&session.control);
+        let cluster = Arc::clone(&session.context.listener.cluster);
         let task = spawn_local(Rc::clone(&watch).run(limit, control, cluster));
         Some(Self {
             watch,
             task: task.abort_handle(),
-            is_mariadb: split.session.syntax().dialect.is_mariadb(),
+            is_mariadb: session.state.syntax().dialect.is_mariadb(),
         })
     }
 

@@ -11,10 +11,10 @@ use upstream::{Member, Pool, Server, Topology};
 
 use crate::control::{Control, Signal};
 use crate::engine::binding::Binding;
-use crate::engine::connection_state::Held;
+use crate::engine::connection_state::ConnectionState;
 use crate::engine::identity::Identity;
 use crate::engine::last_statement::LastStatement;
-use crate::engine::leased::Leased;
+use crate::engine::leased::LeasedConnection;
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::observe::Shape;
 use crate::engine::own_writes::OwnWrites;
@@ -39,15 +39,15 @@ pub(crate) enum Wait {
 }
 
 /// A logged-in session in mode `split`: what outlives a command.
-pub(crate) struct Split {
+pub(crate) struct ClientSession {
     pub(crate) control: Rc<Control>,
     pub(crate) context: Context,
     pub(crate) client: Box<Identity>,
     /// The server's side is detached while nothing is leased.
     pub(crate) streams: Streams,
-    pub(crate) lease: Option<Leased>,
+    pub(crate) lease: Option<LeasedConnection>,
     pub(crate) binding: Binding,
-    pub(crate) session: session::Session,
+    pub(crate) state: session::Session,
     pub(crate) own_writes: OwnWrites,
     pub(crate) prepared: ClientStatements,
     pub(crate) rules: SessionRules,
@@ -78,7 +78,7 @@ pub(crate) struct AnswerState {
 /// A command that was not executed. The client is told, and the session goes on.
 pub(crate) struct Refused(pub(crate) SessionError);
 
-impl Drop for Split {
+impl Drop for ClientSession {
     fn drop(&mut self) {
         if self.binding.uncount() {
             self.series().pinned.dec();
@@ -86,7 +86,7 @@ impl Drop for Split {
     }
 }
 
-impl Split {
+impl ClientSession {
     /// The session keeps its connection from here on. The first reason counts.
     pub(crate) fn keep_connection(&mut self, reason: PinReason, digest: u64) {
         self.binding.bind_for(Pin {
@@ -98,7 +98,7 @@ impl Split {
 
     /// Why the session holds its connection, for those who look at it.
     pub(crate) fn shown_pins(&self) -> Cow<'_, [Pin]> {
-        self.binding.reasons(self.session.pins())
+        self.binding.reasons(self.state.pins())
     }
 
     /// Between commands, and nothing is lost when the session ends here.
@@ -120,7 +120,7 @@ impl Split {
 
     /// Whose SQL the cluster speaks.
     pub(crate) fn dialect(&self) -> Dialect {
-        self.session.syntax().dialect
+        self.state.syntax().dialect
     }
 
     pub(crate) fn series(&self) -> &SplitSeries {
@@ -137,7 +137,7 @@ impl Split {
         &self.context.worker.shared.lookup_series[self.context.worker.index]
     }
 
-    pub(crate) fn pool(&self) -> &Rc<Pool<Held>> {
+    pub(crate) fn pool(&self) -> &Rc<Pool<ConnectionState>> {
         &self.context.cluster.pool
     }
 
@@ -158,7 +158,7 @@ impl Split {
             During::Command,
         );
         if let SessionError::StatementTimeout { mariadb } = &mut error {
-            *mariadb = self.session.syntax().dialect.is_mariadb();
+            *mariadb = self.state.syntax().dialect.is_mariadb();
         }
         error
     }
@@ -199,7 +199,7 @@ impl Split {
     /// The last statement has ended: what it has written is on this server. What a rule or a hint has written
     /// anywhere else reaches the others in groups alone, where all apply all.
     pub(crate) fn note_written(&mut self) {
-        let Some(leased) = self.lease.as_ref().filter(|_| self.session.has_just_written()) else {
+        let Some(leased) = self.lease.as_ref().filter(|_| self.state.has_just_written()) else {
             return;
         };
         let applies_all = matches!(
@@ -220,7 +220,7 @@ impl Split {
     }
 }
 
-impl Split {
+impl ClientSession {
     /// Whether the server has just refused a write because it takes none, in which words.
     pub(crate) fn note_refusal(&mut self, refusal: Option<Box<ErrPacket>>) {
         self.statement.took_no_writes = refusal.is_some();
