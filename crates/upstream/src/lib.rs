@@ -14,6 +14,7 @@
 
 mod accounts;
 mod address;
+mod backoff;
 mod checks;
 mod cluster;
 mod connect;
@@ -43,6 +44,7 @@ pub use mysql_wire::gtid::Flavor;
 pub use accounts::{
     AccountSecret, DENIALS, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret,
 };
+pub use backoff::Backoff;
 pub use cluster::{Cluster, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use disconnect::{Nobody, disconnect, disconnect_tls};

@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::statement_kind::{StatementKind, concerns_accounts, makes_rows, statement_kind};
 use super::status::{Counts, FeedStatus};
 use super::stream::Ended;
-use super::tables::{RETRY, State, Tables};
+use super::tables::{MISMATCH_BACKOFF, RETRY, State, Tables};
 use crate::coherence::SourceId;
 use crate::mapping::Mapping;
 use crate::store::Version;
@@ -380,7 +380,7 @@ impl Applier {
                 .zip(index)
                 .is_some_and(|(change, index)| change.keeps(index));
             if !stays {
-                self.tables.all[at].mismatches = 0;
+                self.tables.all[at].mismatches = MISMATCH_BACKOFF;
                 self.tables
                     .invalidate(at, "its definition is being changed", None);
             }
@@ -490,7 +490,7 @@ impl Applier {
             };
             match Layout::new(map, &mapping.column_types) {
                 Ok(layout) => {
-                    self.tables.all[at].mismatches = 0;
+                    self.tables.all[at].mismatches = MISMATCH_BACKOFF;
                     targets.push((at, layout));
                 }
                 // Its definition was read before or after it was changed, and the change is still to come; or

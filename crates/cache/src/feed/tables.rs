@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use config::CacheMapping;
 use tokio::time::Instant;
+use upstream::Backoff;
 
 use super::copy_window::CopyWindow;
 use super::mapping_tables::{MappingTables, Refused, Wanted};
@@ -22,9 +23,10 @@ use crate::store::{MappingId, Mode, Stopped, Writer};
 /// Time until a table that cannot be served is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
 
-/// Time until a table is looked at again whose rows are not what its definition says: first, and at most.
-/// Each time is twice the one before, or a table that is never understood would be copied again and again.
-const MISMATCH_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(120));
+/// Time until a table is looked at again whose rows are not what its definition says. It grows, or a table
+/// that is never understood would be copied again and again.
+const MISMATCH_RETRY: Duration = Duration::from_millis(200);
+pub(super) const MISMATCH_BACKOFF: Backoff = Backoff::new(MISMATCH_RETRY, Duration::from_secs(120));
 
 /// Time after which the log says again why something still is not served.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
@@ -36,8 +38,8 @@ const SLOT_MASK: u32 = MappingId::SLOTS - 1;
 pub(super) struct Table {
     pub(super) config: CacheMapping,
     pub(super) state: State,
-    /// How often its rows were not what its definition says, since they last were.
-    pub(super) mismatches: u32,
+    /// Its rows are looked at again so late where they are not what its definition says.
+    pub(super) mismatches: Backoff,
     /// Why it could not be served, as far as the log has it.
     pub(super) told: Told,
 }
@@ -118,7 +120,7 @@ impl Table {
         Self {
             config,
             state: State::Waiting { from, reason },
-            mismatches: 0,
+            mismatches: MISMATCH_BACKOFF,
             told: Told::default(),
         }
     }
@@ -360,7 +362,7 @@ impl Tables {
             };
             if !reached.is_like(until) {
                 let reason = "the primary's positions are of another kind";
-                self.invalidate(at, reason, Some(MISMATCH_RETRY.0));
+                self.invalidate(at, reason, Some(MISMATCH_RETRY));
             } else if reached.covers(until) {
                 let mapping = Arc::clone(mapping);
                 tracing::info!(
@@ -384,11 +386,8 @@ impl Tables {
 
     /// Its rows are not what its definition says.
     pub(super) fn mismatched(&mut self, at: usize, reason: &str) {
-        let (first, most) = MISMATCH_RETRY;
-        let times = self.all[at].mismatches;
-        self.all[at].mismatches = times.saturating_add(1);
-        let delay = first.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX));
-        self.invalidate(at, reason, Some(delay.min(most)));
+        let delay = self.all[at].mismatches.pause();
+        self.invalidate(at, reason, Some(delay));
     }
 
     /// It is served no more until something changes about it.

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
-use upstream::{Cluster, Server};
+use upstream::{Backoff, Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
@@ -24,9 +24,8 @@ use crate::coherence::Applied;
 use crate::store::{Version, Writer};
 use crate::tracking::Tracking;
 
-/// Pauses between attempts: the first, and the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Pauses between attempts.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// Time within which a stream has brought nobody further whose address leads to another machine already.
 const SHORT: Duration = Duration::from_secs(10);
@@ -137,7 +136,7 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
-        let mut pause = PAUSE_MIN;
+        let mut backoff = BACKOFF;
         let mut told = Told::default();
         while let Some(server) = self.primary().await {
             let (reason, heard) = self.follow(&server).await;
@@ -154,12 +153,10 @@ impl Follower {
                 .feed_status
                 .set_stream(format!("not following {name}: {reason}"));
             self.applier.tables.publish();
-            pause = if heard {
-                PAUSE_MIN
-            } else {
-                PAUSE_MAX.min(pause * 2)
-            };
-            let pausing = sleep(pause);
+            if heard {
+                backoff = BACKOFF;
+            }
+            let pausing = sleep(backoff.pause());
             tokio::pin!(pausing);
             loop {
                 tokio::select! {

@@ -15,6 +15,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use upstream::Backoff;
 use upstream::conversation::TextRow;
 
 use super::primary_connection::{AskError, Identity, Primary, PrimaryConnection, end_of_log, file_position};
@@ -27,9 +28,8 @@ use crate::store::{FillTicket, Store};
 /// Questions that a worker has under way at the same time; further ones wait.
 const CONNECTIONS_MAX: usize = 8;
 
-/// Pauses before the primary is asked again: the first, and the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Pauses before the primary is asked again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
 
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 const SNAPSHOT: &str = "SHOW STATUS LIKE 'binlog_snapshot_%'";
@@ -176,7 +176,7 @@ impl Fetcher {
         wants: &[Want<'_>],
         last: &RefCell<Option<Arc<str>>>,
     ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
-        let mut pause = PAUSE_MIN;
+        let mut backoff = BACKOFF;
         loop {
             let fill = Fill::begin(Arc::clone(&self.applied.borrow()));
             let tickets = self.tickets(wants, &fill);
@@ -193,8 +193,7 @@ impl Fetcher {
                 Err(error) => Arc::from(error.to_string()),
             };
             last.replace(Some(reason));
-            sleep(pause).await;
-            pause = PAUSE_MAX.min(pause * 2);
+            sleep(backoff.pause()).await;
         }
     }
 

@@ -25,6 +25,7 @@ use telemetry::Worker;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use upstream::Backoff;
 
 pub use self::gate::Gate;
 use self::gate::{GateInbox, Gates};
@@ -34,9 +35,9 @@ use super::wait_list::{Place, WaitList};
 use crate::coherence::{self, Applied, Arrival, Position, Probe};
 use crate::probes::{Ended, Probes};
 
-/// Pauses between probes that fail: the first, and the longest.
+/// Pauses between probes that fail.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
-const PAUSE_MAX: Duration = Duration::from_millis(200);
+const BACKOFF: Backoff = Backoff::new(PAUSE_MIN, Duration::from_millis(200));
 
 /// So many reads of one probe are many. Sixteen SQL sessions on two workers share a probe among 5.9 reads,
 /// where eight were many among 3.4.
@@ -146,7 +147,7 @@ impl Index {
         let mut prober = Some(Prober {
             primary,
             connection: None,
-            pause: PAUSE_MIN,
+            backoff: BACKOFF,
         });
         let mut ended = self.probes.ended();
         let mut asking: Option<Asking> = None;
@@ -188,9 +189,9 @@ impl Index {
             self.set_timer(timer.as_mut(), look_again, asking.is_some());
             tokio::select! {
                 biased;
-                (back, answer) = answered(&mut asking), if asking.is_some() => {
+                (mut back, answer) = answered(&mut asking), if asking.is_some() => {
                     if let Some(asked) = asking.take() {
-                        pause_until = self.end(asked, answer, back.pause);
+                        pause_until = self.end(asked, answer, &mut back.backoff);
                     }
                     prober = Some(back);
                 }
@@ -327,7 +328,7 @@ impl Index {
     }
 
     /// Takes the end of a probe, and tells until when to wait with the next.
-    fn end(&self, asked: Asking, answer: Result<Position, Arc<str>>, pause: Duration) -> Instant {
+    fn end(&self, asked: Asking, answer: Result<Position, Arc<str>>, backoff: &mut Backoff) -> Instant {
         let now = Instant::now();
         let cache = &self.metrics.cache;
         let answer = counted(answer, &asked.applied);
@@ -340,7 +341,7 @@ impl Index {
             }
             Err(_) => {
                 cache.probes_failed.inc();
-                now + pause
+                now + backoff.pause()
             }
         }
     }
@@ -440,8 +441,7 @@ async fn answered(asking: &mut Option<Asking>) -> Answer {
 struct Prober {
     primary: Rc<Primary>,
     connection: Option<PrimaryConnection>,
-    /// After the next failure.
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Prober {
@@ -456,12 +456,11 @@ impl Prober {
         };
         match answer {
             Ok(position) => {
-                self.pause = PAUSE_MIN;
+                self.backoff = BACKOFF;
                 (self, Ok(position))
             }
             Err(error) => {
                 self.connection = None;
-                self.pause = PAUSE_MAX.min(self.pause * 2);
                 (self, Err(error.to_string().into()))
             }
         }

@@ -15,7 +15,7 @@ use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use tokio::time::Instant;
 use upstream::conversation::{Broken, QueryError, TextRow};
 use upstream::login::Account;
-use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
+use upstream::{Backoff, Cluster, Direct, DirectError, ServerId, Topology};
 
 use super::position_query::Asks;
 use crate::coherence::{Place, Position, SourceId};
@@ -34,10 +34,9 @@ const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
 /// All others.
 const OLD_STATUS: &str = "SHOW MASTER STATUS";
 
-/// Pauses between connections that are given up because they lead to another machine than the feed's: the
-/// first, and the longest.
-const STRAY_MIN: Duration = Duration::from_millis(50);
+/// Pauses between connections that are given up because they lead to another machine than the feed's.
 const STRAY_MAX: Duration = Duration::from_secs(2);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), STRAY_MAX);
 
 /// The longest answers where no rows are asked for, in bytes.
 pub(super) const POSITION_MAX: usize = 16 << 20;
@@ -91,19 +90,19 @@ pub(super) struct Primary {
 /// pauses, or a place where each connection leads to another machine would see nothing but logins.
 #[derive(Clone, Copy, Default)]
 struct Strays {
-    /// When the next is given up, and the pause before it.
-    next: Option<(Instant, Duration)>,
+    /// When the next is given up, and the pauses after that.
+    next: Option<(Instant, Backoff)>,
 }
 
 impl Strays {
     /// Whether one is given up now.
     fn give_up(&mut self, now: Instant) -> bool {
-        let pause = match self.next {
+        let mut backoff = match self.next {
             Some((next, _)) if now < next => return false,
-            Some((next, pause)) if now < next + STRAY_MAX => STRAY_MAX.min(pause * 2),
-            _ => STRAY_MIN,
+            Some((next, backoff)) if now < next + STRAY_MAX => backoff,
+            _ => BACKOFF,
         };
-        self.next = Some((now + pause, pause));
+        self.next = Some((now + backoff.pause(), backoff));
         true
     }
 }

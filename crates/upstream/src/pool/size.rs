@@ -14,6 +14,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::backoff::Backoff;
 use crate::server::ServerId;
 
 /// The size before anything is known of a server.
@@ -179,9 +180,8 @@ const WORTH: f64 = 0.1;
 /// Fewer are kept that cost no more than this.
 const COST: f64 = 0.02;
 
-/// Time between two trials after one that has brought nothing: it doubles up to the longest.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Time between two trials after one that has brought nothing.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Statements a second that differ by more are another load.
 const OTHER_LOAD: f64 = 1.5;
@@ -228,7 +228,7 @@ struct Climber {
     grows: bool,
     /// The trial before this one was in the other direction, and brought nothing.
     failed: bool,
-    pause: Duration,
+    backoff: Backoff,
     not_before: Instant,
     /// Statements of a look, when it was decided last.
     usual: f64,
@@ -328,7 +328,7 @@ impl Climb {
                 None => self.climbers.push_mut(Climber::new(look.id, now)),
             };
             if climber.is_another_load(done) {
-                (climber.pause, climber.not_before) = (PAUSE, now);
+                (climber.backoff, climber.not_before) = (BACKOFF, now);
                 climber.usual = 0.0;
             }
             if now < climber.not_before {
@@ -377,14 +377,13 @@ impl Climb {
         let wanted = before + if trial.to > trial.from { WORTH } else { -COST } * own;
         if after >= wanted {
             climber.usual = after / f64::from(LOOKS);
-            (climber.pause, climber.failed, climber.not_before) = (PAUSE, false, now);
+            (climber.backoff, climber.failed, climber.not_before) = (BACKOFF, false, now);
             return None;
         }
         climber.usual = before / f64::from(LOOKS);
         climber.not_before = now;
         if climber.failed {
-            climber.not_before += climber.pause;
-            climber.pause = (2 * climber.pause).min(LONGEST_PAUSE);
+            climber.not_before += climber.backoff.pause();
         }
         climber.failed = true;
         climber.grows = !climber.grows;
@@ -401,7 +400,7 @@ impl Climber {
             id,
             grows: true,
             failed: false,
-            pause: PAUSE,
+            backoff: BACKOFF,
             not_before: now,
             usual: 0.0,
         }
