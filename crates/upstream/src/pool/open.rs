@@ -63,7 +63,7 @@ enum Failure {
     Here(String),
     Refused(ErrPacket),
     /// The account is there in a form for which what is known of it is of no use.
-    Misfit(String),
+    Unfit(String),
     Unusable(String),
 }
 
@@ -74,8 +74,11 @@ impl Opening<'_> {
         &self,
         known: Option<&Rc<Baseline>>,
     ) -> Result<(Stream, Rc<Opened>), LeaseError> {
-        let misfits = &self.server.wait_queue.misfits;
-        if let Some((reason, left)) = misfits.refusal(self.credential, self.config, now()) {
+        let wait_queue = &self.server.wait_queue;
+        if let Some((reason, left)) = wait_queue
+            .unfit_accounts
+            .refusal(self.credential, self.config, now())
+        {
             return Err(LeaseError::Unusable {
                 server: self.server.name().to_owned(),
                 reason: format!("{reason}; tried again in {} s", left.as_secs() + 1),
@@ -83,9 +86,9 @@ impl Opening<'_> {
         }
         let opened = self.try_open(known).await;
         if opened.is_ok() {
-            misfits.forget(self.credential);
-            self.server.wait_queue.denied.forget(self.credential);
-            self.server.wait_queue.refused.forget(self.credential);
+            wait_queue.unfit_accounts.forget(self.credential);
+            wait_queue.denied_accounts.forget(self.credential);
+            wait_queue.refused_accounts.forget(self.credential);
         }
         opened.map_err(|failure| {
             let server = self.server.name().to_owned();
@@ -107,8 +110,9 @@ impl Opening<'_> {
                     self.tell_of_refusal(&packet);
                     LeaseError::Refused { server, packet }
                 }
-                Failure::Misfit(reason) => {
-                    let pause = misfits.note(self.credential, self.config, &reason, now());
+                Failure::Unfit(reason) => {
+                    let unfit = &wait_queue.unfit_accounts;
+                    let pause = unfit.note(self.credential, self.config, &reason, now());
                     let (cluster, user) = (self.cluster.name(), &self.credential.user);
                     tracing::warn!(
                         cluster,
@@ -134,7 +138,7 @@ impl Opening<'_> {
             return;
         }
         let reason = String::from_utf8_lossy(&packet.message);
-        let refused = &self.server.wait_queue.refused;
+        let refused = &self.server.wait_queue.refused_accounts;
         if refused
             .note_once(self.credential, self.config, &reason, now())
             .is_none()
@@ -211,7 +215,7 @@ impl Opening<'_> {
                 LoginError::Refused(packet) => Failure::Refused(packet),
                 LoginError::Io(_) | LoginError::Closed => Failure::Server(format!("login: {error}")),
                 error if error.leaves_server_waiting() => {
-                    Failure::Misfit(format!("login of user {}: {error}", self.credential.user))
+                    Failure::Unfit(format!("login of user {}: {error}", self.credential.user))
                 }
                 error => Failure::Unusable(format!("login of user {}: {error}", self.credential.user)),
             })

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::Key;
+use super::account_backoff::AccountBackoff;
 use super::connect_limiter::ConnectLimiter;
-use super::misfits::Misfits;
-use super::refusals::{Ceiling, FullUsers};
+use super::learned_limits::{Ceiling, FullUsers};
 use super::shares::{Offer, Shares};
 use super::size::{Size, Stall};
 use super::travel::Parcel;
@@ -68,11 +68,11 @@ pub(crate) struct WaitQueue {
     /// How many connections are of use.
     pub(crate) size: Size,
     /// Accounts that it has in a form that is of no use.
-    pub(super) misfits: Misfits,
+    pub(super) unfit_accounts: AccountBackoff,
     /// Accounts that it refuses, and others of the cluster let in.
-    pub(super) denied: Misfits,
+    pub(super) denied_accounts: AccountBackoff,
     /// Accounts of the configuration that it refuses, as the log has said.
-    pub(super) refused: Misfits,
+    pub(super) refused_accounts: AccountBackoff,
     /// Those who are about to open a connection.
     pub(crate) connect_limiter: ConnectLimiter,
     pub(crate) timeouts: AtomicU64,

@@ -1,7 +1,9 @@
-//! Accounts that a server has in a form for which the gateway's secret is of no use: another plugin than the
-//! hash is for, or one that is not known here. Nothing but an answer that is wrong ends such a login in
-//! order, and servers count those, to lock the account or this host out. So it is tried again after a while,
-//! and then after longer and longer ones.
+//! Accounts that a server does not let in, and that are tried again after a while, and then after longer and
+//! longer ones: [`AccountBackoff`].
+//!
+//! One kind are those that it has in a form for which the gateway's secret is of no use: another plugin than
+//! the hash is for, or one that is not known here. Nothing but an answer that is wrong ends such a login in
+//! order, and servers count those, to lock the account or this host out.
 //!
 //! Replicas that refuse an account are left alone in the same way by those whose reads others take
 //! ([`Pool::is_denied`]).
@@ -12,43 +14,44 @@ use std::time::{Duration, Instant};
 
 use super::connection::Credential;
 use super::{Pool, Travel};
+use crate::backoff::Backoff;
 use crate::server::{Server, now};
 
-/// Until the second attempt; then twice as long each time.
+/// Until the second attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest pause. Somebody may have mended the account.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Until those after it. Somebody may have mended the account.
+const BACKOFF: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs(600));
 
 /// Accounts that are remembered.
 const MOST: usize = 256;
 
-/// Those of one server.
+/// Those of one server that are not let in for one reason.
 #[derive(Debug, Default)]
-pub(crate) struct Misfits {
+pub(crate) struct AccountBackoff {
     /// There are any: usually not, and nothing has to be locked to know it.
     any: AtomicBool,
-    all: Mutex<Vec<Misfit>>,
+    all: Mutex<Vec<Account>>,
 }
 
 #[derive(Debug)]
-struct Misfit {
+struct Account {
     credential: Credential,
     /// Under another one it may be of use: over TLS, say.
     config: Arc<config::Cluster>,
     reason: String,
-    pause: Duration,
+    backoff: Backoff,
     /// When it may be tried again.
     due: Instant,
 }
 
-impl Misfit {
+impl Account {
     fn is_of(&self, credential: &Credential, config: &Arc<config::Cluster>) -> bool {
         self.credential == *credential && Arc::ptr_eq(&self.config, config)
     }
 }
 
-impl Misfits {
+impl AccountBackoff {
     /// Why this is not tried now, and for how long it is not. Where nothing is said against it, the caller
     /// tries, and nobody else does.
     pub(super) fn refusal(
@@ -61,24 +64,24 @@ impl Misfits {
             return None;
         }
         let mut all = self.lock();
-        let misfit = all.iter_mut().find(|misfit| misfit.is_of(credential, config))?;
-        let left = misfit.due.saturating_duration_since(now);
+        let account = all.iter_mut().find(|account| account.is_of(credential, config))?;
+        let left = account.due.saturating_duration_since(now);
         if left.is_zero() {
             // An attempt may end before the server has looked at the account.
-            misfit.due = now + FIRST_PAUSE;
+            account.due = now + FIRST_PAUSE;
             return None;
         }
-        Some((misfit.reason.clone(), left))
+        Some((account.reason.clone(), left))
     }
 
     /// Whether this is not to be tried now.
     fn holds(&self, credential: &Credential, config: &Arc<config::Cluster>, now: Instant) -> bool {
         let all = self.lock();
-        let misfit = all.iter().find(|misfit| misfit.is_of(credential, config));
-        misfit.is_some_and(|misfit| misfit.due > now)
+        let account = all.iter().find(|account| account.is_of(credential, config));
+        account.is_some_and(|account| account.due > now)
     }
 
-    /// The server has it in a form that does not fit. For how long it is not tried again.
+    /// The server does not let it in. For how long it is not tried again.
     pub(super) fn note(
         &self,
         credential: &Credential,
@@ -87,17 +90,17 @@ impl Misfits {
         now: Instant,
     ) -> Duration {
         let mut all = self.lock();
-        let before = all.iter().position(|misfit| misfit.is_of(credential, config));
-        let before = before.map(|at| all.remove(at).pause);
-        let pause = before.map_or(FIRST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE));
+        let before = all.iter().position(|account| account.is_of(credential, config));
+        let mut backoff = before.map_or(BACKOFF, |at| all.remove(at).backoff);
+        let pause = backoff.pause();
         if all.len() >= MOST {
             all.remove(0);
         }
-        all.push(Misfit {
+        all.push(Account {
             credential: credential.clone(),
             config: Arc::clone(config),
             reason: reason.to_owned(),
-            pause,
+            backoff,
             due: now + pause,
         });
         self.any.store(true, Ordering::Relaxed);
@@ -108,7 +111,7 @@ impl Misfits {
     pub(super) fn forget(&self, credential: &Credential) {
         if self.any.load(Ordering::Relaxed) {
             let mut all = self.lock();
-            all.retain(|misfit| misfit.credential != *credential);
+            all.retain(|account| account.credential != *credential);
             self.any.store(!all.is_empty(), Ordering::Relaxed);
         }
     }
@@ -125,7 +128,7 @@ impl Misfits {
         (!is_known).then(|| self.note(credential, config, reason, now))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Misfit>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Account>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,14 +139,14 @@ impl<S: Travel> Pool<S> {
     #[inline]
     #[must_use]
     pub fn is_denied(&self, server: &Server, credential: &Credential) -> bool {
-        let denied = &server.wait_queue.denied;
+        let denied = &server.wait_queue.denied_accounts;
         denied.any.load(Ordering::Relaxed) && denied.holds(credential, &self.terms().config, now())
     }
 
     /// The server has refused this account, which others let in. For how long it is not to be asked again;
     /// `None` where that has been noted.
     pub fn note_denied(&self, server: &Server, credential: &Credential, reason: &str) -> Option<Duration> {
-        let denied = &server.wait_queue.denied;
+        let denied = &server.wait_queue.denied_accounts;
         denied.note_once(credential, &self.terms().config, reason, now())
     }
 }
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn of_many_who_are_refused_at_once_the_first_says_so() {
-        let (denied, start) = (Misfits::default(), Instant::now());
+        let (denied, start) = (AccountBackoff::default(), Instant::now());
         let config = Arc::new(config::Cluster::new("main", Vec::new()));
         let app = credential("app", 1);
         let note = |at| denied.note_once(&app, &config, "Access denied", at);
@@ -179,18 +182,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_tried_less_and_less() {
-        let (misfits, start) = (Misfits::default(), Instant::now());
+        let (unfit, start) = (AccountBackoff::default(), Instant::now());
         let config = Arc::new(config::Cluster::new("main", Vec::new()));
         let app = credential("app", 1);
         let is_refused = |credential: &Credential, ms| {
             let at = start + Duration::from_millis(ms);
-            misfits.refusal(credential, &config, at).is_some()
+            unfit.refusal(credential, &config, at).is_some()
         };
         assert!(!is_refused(&app, 0));
         let mut at = 0;
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
             let now = start + Duration::from_millis(at);
-            let pause = misfits.note(&app, &config, "another plugin", now);
+            let pause = unfit.note(&app, &config, "another plugin", now);
             assert_eq!(pause, Duration::from_secs(seconds));
             at += 1000 * seconds;
             assert!(is_refused(&app, at - 1));
@@ -200,20 +203,20 @@ mod tests {
         assert!(!is_refused(&credential("app", 2), 0), "another password");
         assert!(!is_refused(&credential("other", 1), 0));
         let reloaded = Arc::new((*config).clone());
-        assert!(misfits.refusal(&app, &reloaded, start).is_none());
-        misfits.forget(&app);
+        assert!(unfit.refusal(&app, &reloaded, start).is_none());
+        unfit.forget(&app);
         assert!(!is_refused(&app, 0));
     }
 
     #[test]
     fn so_many_are_remembered() {
-        let (misfits, now) = (Misfits::default(), Instant::now());
+        let (unfit, now) = (AccountBackoff::default(), Instant::now());
         let config = Arc::new(config::Cluster::new("main", Vec::new()));
         for number in 0..=MOST {
-            misfits.note(&credential(&number.to_string(), 1), &config, "no", now);
+            unfit.note(&credential(&number.to_string(), 1), &config, "no", now);
         }
-        assert!(misfits.refusal(&credential("0", 1), &config, now).is_none());
+        assert!(unfit.refusal(&credential("0", 1), &config, now).is_none());
         let last = credential(&MOST.to_string(), 1);
-        assert!(misfits.refusal(&last, &config, now).is_some());
+        assert!(unfit.refusal(&last, &config, now).is_some());
     }
 }
