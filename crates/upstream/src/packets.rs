@@ -1,5 +1,4 @@
-//! Packets over a stream, for the few that are exchanged at login and at the end. Not for the path of
-//! queries.
+//! Packets over a stream, for the few of a login and of a good-bye. Not for the path of queries.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Commands of the gateway's own on a session's connection: [`upstream::conversation`], and what is said of
+//! Commands of the gateway's own on a session's connection: [`upstream::conversation`], and the words for
 //! one that came to nothing.
 
 use std::io::{self, ErrorKind};

@@ -312,12 +312,4 @@ pub fn query(capabilities: Capabilities, text: &str) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_has_a_place_for_attributes_where_they_are_agreed_on() {
-        assert_eq!(query(Capabilities(0), "DO 1"), b"\x03DO 1");
-        assert_eq!(query(Capabilities::QUERY_ATTRIBUTES, "DO 1"), b"\x03\x00\x01DO 1");
-    }
-}
+mod tests;

@@ -10,8 +10,8 @@
 //! costs is the owner's business (`S`); that nothing is left to read, too.
 //!
 //! A server that says itself that it is full, or has enough of one user, is taken at its word for a while
-//! ([learned_limits]): sessions wait for what the others give back, where the operator has set no limit or too high
-//! a one.
+//! ([learned_limits]): sessions wait for what the others give back, where the operator has set no limit or
+//! too high a one.
 //!
 //! A connection that is dropped is closed, whoever held it, and its permit is free for the next in line. So
 //! futures and connections can be dropped anywhere.

@@ -280,7 +280,7 @@ impl Opening<'_> {
                 let config = Arc::clone(self.config);
                 (Arming { tracked, config }, Baseline::new())
             }
-            Err(Failure::Server(reason) | Failure::Here(reason) | Failure::Misfit(reason)) => {
+            Err(Failure::Server(reason) | Failure::Here(reason) | Failure::Unfit(reason)) => {
                 return Err(LeaseError::ConnectFailed {
                     cluster: self.cluster.name().to_owned(),
                     failures: vec![ConnectFailure {
