@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use upstream::{Server, ServerId, ServerProfile};
 
 use crate::classify::Kill;
+use crate::command_head::CommandHead;
 use crate::control::{Control, Waiting};
 use crate::engine::ask;
 use crate::error::{SessionError, kill_failed, not_owner};
@@ -24,7 +25,8 @@ use crate::message::Message;
 use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::registry::{Place, is_ours};
 use crate::relay::{Exchanged, RelayError, Streams};
-use crate::session::{CommandHead, Session, error_bytes};
+use crate::session::Session;
+use crate::session_end::error_bytes;
 use crate::user_name::shown_user;
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.

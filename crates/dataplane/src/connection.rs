@@ -30,7 +30,8 @@ use crate::lookups;
 use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{self, Streams, Traffic};
-use crate::session::{Session, signal_as_error};
+use crate::session::Session;
+use crate::session_end::signal_as_error;
 use crate::user_name::shown_user;
 use crate::worker::Worker;
 
@@ -227,7 +228,7 @@ async fn forward_bytes(
     let ended = relay::stream(&mut pair.streams, control).await;
     summary.from_client = pair.streams.traffic.from_client;
     summary.to_client = pair.streams.traffic.to_client;
-    crate::session::end_of_stream(ended, pair.permit.server(), listener)
+    crate::session_end::end_of_stream(ended, pair.permit.server(), listener)
 }
 
 /// A client and its server in mode `tcp`.

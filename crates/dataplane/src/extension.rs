@@ -25,7 +25,7 @@ use crate::error::SessionError;
 use crate::finished::Observer;
 use crate::listener_state::ListenerState;
 use crate::proxy_header;
-use crate::session::signal_as_error;
+use crate::session_end::signal_as_error;
 use crate::worker::Worker;
 
 pub use crate::lookups::{

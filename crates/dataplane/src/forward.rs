@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use crate::command_head::CommandHead;
 use crate::relay::{Exchange, Exchanged, RelayError};
-use crate::session::{CommandHead, Session};
+use crate::session::Session;
 
 /// Forwards the command at the head of what the client sent, and its response.
 pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, RelayError> {

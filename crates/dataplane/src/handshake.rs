@@ -29,7 +29,7 @@ use crate::error::{During, SessionError};
 use crate::guesses::Attempt;
 use crate::listener_state::ListenerState;
 use crate::packet_io::{LoginPeer, ReadError, malformed};
-use crate::session::signal_as_error;
+use crate::session_end::signal_as_error;
 
 pub(crate) use change_user::{Changed, change_user};
 pub(crate) use compression::{agreed_compression, compressed};

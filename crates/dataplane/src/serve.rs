@@ -11,12 +11,13 @@ use mysql_wire::{Command, PacketHeader, WireError};
 
 use crate::answer::{self, Unasked};
 use crate::classify::{KILL_MAX, Need, classify};
+use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::finished::{self, Ways};
 use crate::forward;
 use crate::relay::{self, Exchanged, RelayError};
-use crate::session::{CommandHead, Session};
+use crate::session::Session;
 use crate::settle;
 
 /// Serves commands until the session ends, and says why it ended.

@@ -1,25 +1,21 @@
 //! One client's session: what it holds from its login to its end.
 
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mysql_wire::statement::asks_for_cursor;
-use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader, ResponseTracker, StatusFlags};
+use mysql_wire::{Capabilities, Command, PacketHeader, ResponseTracker, StatusFlags};
 use net::Peer;
 use telemetry::ServerSeries;
-use tokio::io::AsyncWriteExt;
 use upstream::{Permit, Server};
 
+use crate::command_head::CommandHead;
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::listener_state::ListenerState;
 use crate::relay::{RelayError, Streams};
+use crate::session_end::{as_error, await_last_command, error_bytes, say_goodbye, signal_as_error};
 use crate::worker::Worker;
-
-/// How long a client that ends with an error has to take it.
-pub(crate) const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// A logged-in session in mode `session`.
 pub(crate) struct Session {
@@ -42,13 +38,6 @@ pub(crate) struct Session {
     pub(crate) error_sequence: Option<u8>,
     /// Holds the place among the server's connections.
     pub(crate) _permit: Permit,
-}
-
-/// The header and first byte of a client's command.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct CommandHead {
-    pub(crate) command: mysql_wire::Command,
-    pub(crate) payload_len: usize,
 }
 
 impl Session {
@@ -132,108 +121,4 @@ fn may_load_file(head: CommandHead, payload: &[u8]) -> bool {
     };
     let is_unread = payload.len() > READ_MAX || payload.len() < head.payload_len;
     head.command == Command::STMT_EXECUTE || is_unread || WORDS.iter().any(has)
-}
-
-/// Writes what may still be forwarded to the client, then `last`, and ends the connection.
-pub(crate) async fn say_goodbye(streams: &mut Streams, last: &[u8]) {
-    if last.is_empty() && !streams.down.is_pending() {
-        return;
-    }
-    let write = async {
-        poll_fn(|cx| streams.down.poll_write(cx, &mut streams.client)).await?;
-        streams.client.write_all(last).await?;
-        streams.client.shutdown().await
-    };
-    // A client that does not take it in time, or is gone, does without.
-    let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
-}
-
-/// How long a session that ends between two commands waits for the next one, to answer it with the error.
-const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
-
-/// An error between two commands has sequence number 0, and a client that has just sent the next command
-/// takes that for a broken protocol. Busy clients are always just sending the next one, so it is awaited for
-/// a moment, and refused. Returns the sequence number that the error has then; `None` where the client has
-/// gone.
-pub(crate) async fn await_last_command(streams: &mut Streams) -> Option<u8> {
-    let next = async {
-        loop {
-            if let Some(header) = PacketHeader::parse(streams.up.unseen()) {
-                streams.client.begin_command().ok()?;
-                return Some(header.sequence.wrapping_add(1));
-            }
-            match poll_fn(|cx| streams.up.poll_read(cx, &mut streams.client)).await {
-                Ok(n) if n > 0 => {}
-                Ok(_) | Err(_) => return None,
-            }
-        }
-    };
-    tokio::time::timeout(LAST_COMMAND_WAIT, next)
-        .await
-        .unwrap_or(Some(0))
-}
-
-/// An error packet with its header.
-pub(crate) fn error_bytes(packet: &ErrPacket, mut sequence: u8, capabilities: Capabilities) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(128);
-    packet.encode(&mut payload, capabilities);
-    let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
-    mysql_wire::write_packet(&mut bytes, &mut sequence, &payload);
-    bytes
-}
-
-/// The end of a connection whose bytes were only forwarded.
-pub(crate) fn end_of_stream(
-    ended: Result<(), RelayError>,
-    server: &Server,
-    listener: &ListenerState,
-) -> SessionError {
-    match ended {
-        // Both sides have said goodbye.
-        Ok(()) => SessionError::ClientGone,
-        Err(broken) => as_error(broken, server.name(), listener, During::Stream),
-    }
-}
-
-/// An exchange that did not come to its end, with the server of that name.
-pub(crate) fn as_error(
-    broken: RelayError,
-    server: &str,
-    listener: &ListenerState,
-    during: During,
-) -> SessionError {
-    match broken {
-        RelayError::Client(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            SessionError::ClientGone
-        }
-        RelayError::Client(error) => SessionError::ClientFailed(error),
-        RelayError::Server => SessionError::ServerGone {
-            server: server.to_owned(),
-            during,
-        },
-        RelayError::ServerProtocol(cause) => SessionError::ServerProtocol {
-            server: server.to_owned(),
-            cause,
-        },
-        RelayError::Signal(signal) => signal_as_error(signal, server, listener),
-    }
-}
-
-/// A signal, as the end of a session on the server of that name.
-pub(crate) fn signal_as_error(signal: Signal, server: &str, listener: &ListenerState) -> SessionError {
-    let name = || server.to_owned();
-    match signal {
-        Signal::Drain | Signal::DrainNow => SessionError::Drained,
-        Signal::Shutdown | Signal::ShutdownNow => SessionError::Shutdown,
-        Signal::ClientIdle => SessionError::ClientIdle,
-        Signal::RequestStalled => SessionError::RequestStalled,
-        Signal::ReaderStalled => SessionError::ReaderStalled,
-        Signal::ServerTimeout => SessionError::ServerTimeout {
-            server: name(),
-            timeout: listener.cluster.config().server_idle_timeout,
-        },
-        Signal::StatementTimeout => SessionError::StatementTimeout { mariadb: false },
-        Signal::ServerDown | Signal::ServerSilent => SessionError::ServerDown { server: name() },
-        Signal::Kill => SessionError::Killed,
-    }
 }

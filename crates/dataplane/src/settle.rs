@@ -1,9 +1,10 @@
 //! What a command leaves behind: the session's status, its counters, or its end.
 
+use crate::command_head::CommandHead;
 use crate::error::SessionError;
 use crate::finished::End;
 use crate::relay::{Exchanged, RelayError};
-use crate::session::{CommandHead, Session};
+use crate::session::Session;
 
 /// After a command: takes over what its response said, or ends the session where there was no whole response.
 #[inline]

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::error::SessionError;
 use crate::handshake::Client;
-use crate::session::error_bytes;
+use crate::session_end::error_bytes;
 use crate::worker::Worker;
 
 /// Tells a client in the server's words that it gets no session, after some time. The place on the server is
@@ -41,5 +41,6 @@ pub(super) async fn say_last(client: &mut Stream, bytes: &[u8]) {
         client.shutdown().await
     };
     // A client that does not take it in time, or is gone, does without.
-    let _: Result<std::io::Result<()>, _> = tokio::time::timeout(crate::session::FAREWELL_LIMIT, write).await;
+    let _: Result<std::io::Result<()>, _> =
+        tokio::time::timeout(crate::session_end::FAREWELL_LIMIT, write).await;
 }

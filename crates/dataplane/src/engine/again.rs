@@ -6,11 +6,11 @@ use std::sync::Arc;
 use mysql_wire::PacketHeader;
 use sql_class::{Class, Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::Next;
 use crate::engine::{answer, lease, rules, server};
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 /// Servers that may refuse one write because they take none, before that is its answer.
 const REFUSALS_MAX: u8 = 4;

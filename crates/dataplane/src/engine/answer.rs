@@ -13,7 +13,7 @@ use crate::engine::client_session::ClientSession;
 use crate::engine::lease;
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
-use crate::session::{await_last_command, error_bytes, say_goodbye};
+use crate::session_end::{await_last_command, error_bytes, say_goodbye};
 
 impl Traffic {
     /// What no server gets to see.
@@ -76,7 +76,7 @@ async fn read(session: &mut ClientSession) -> Result<(), SessionError> {
 }
 
 fn signal_only(signal: Signal, listener: &crate::listener_state::ListenerState) -> SessionError {
-    crate::session::signal_as_error(signal, "", listener)
+    crate::session_end::signal_as_error(signal, "", listener)
 }
 
 /// Answers the command with an OK of our own.

@@ -28,7 +28,7 @@ pub(crate) enum Why {
     /// It went where statements of its kind go.
     Usual,
     /// The session was bound to the connection.
-    ConnectionState,
+    Held,
     /// A read that could have gone to a replica.
     AtPrimary(AtPrimary),
 }
@@ -37,7 +37,7 @@ pub(crate) enum Why {
 pub(crate) fn note_sent(session: &ClientSession) {
     let why = match session.control.of_split.at_primary.take() {
         Some(why) => Why::AtPrimary(why),
-        None if session.statement.was_pinned => Why::ConnectionState,
+        None if session.statement.was_pinned => Why::Held,
         None => Why::Usual,
     };
     if let Some(leased) = &session.lease {
@@ -64,7 +64,7 @@ pub(crate) fn rows(session: &ClientSession) -> Vec<Vec<String>> {
 fn label(why: Why) -> &'static str {
     match why {
         Why::Usual => "",
-        Why::ConnectionState => "held",
+        Why::Held => "held",
         Why::AtPrimary(why) => {
             let known = AT_PRIMARY.iter().find(|(known, _)| *known == why);
             known.map_or("", |(_, label)| label)

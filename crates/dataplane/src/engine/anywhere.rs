@@ -11,11 +11,11 @@ use mysql_wire::Command;
 use sql_class::{Class, Effects, Facts};
 use upstream::{Server, ServerId, Topology};
 
+use crate::command_head::CommandHead;
 use crate::engine::choose;
 use crate::engine::client_session::ClientSession;
 use crate::engine::target::Target;
 use crate::engine::{command, rules};
-use crate::session::CommandHead;
 
 /// Effects that are carried to another connection by what the server reports.
 const CARRIED: Effects = Effects::CHANGES_DATABASE.with(Effects::SETS_AUTOCOMMIT);

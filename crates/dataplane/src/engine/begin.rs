@@ -4,9 +4,9 @@ use mysql_wire::Command;
 use session::{Pin, PinReason, Request};
 use sql_class::{Class, Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::{command, lease, rules};
-use crate::session::CommandHead;
 
 /// Nothing has to be so on the connection before the statement.
 pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {

@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Member, Role, Server, ServerId, Topology};
 
+use crate::command_head::CommandHead;
 use crate::engine::account_backoff;
 use crate::engine::client_session::ClientSession;
 use crate::engine::target::{PRIMARY_ONLY, Target};
 use crate::engine::{command, lookup, rules, transaction};
-use crate::session::CommandHead;
 
 /// Whether something of a read keeps it from a replica.
 pub(crate) fn keeps_from_replicas(session: &ClientSession, effects: Effects) -> bool {

@@ -27,7 +27,7 @@ use crate::error::{During, SessionError};
 use crate::listener_state::ListenerState;
 use crate::lookups::LookupSeries;
 use crate::relay::{RelayError, Streams};
-use crate::session::{as_error, signal_as_error};
+use crate::session_end::{as_error, signal_as_error};
 use crate::worker::Worker;
 
 /// What a session does where a server has no room.

@@ -11,12 +11,12 @@ use mysql_wire::{Capabilities, Command, PacketHeader};
 use sql_class::{Class, Effects, Facts};
 
 use crate::classify::{Kill, Need, classify};
+use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::engine::client_session::ClientSession;
 use crate::engine::{answer, lease, lookup, text};
 use crate::error::SessionError;
 use crate::flow::Flow;
-use crate::session::CommandHead;
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
 /// bytes.

@@ -13,6 +13,7 @@ use session::Pin;
 use sql_class::{Effects, Facts};
 use upstream::Member;
 
+use crate::command_head::CommandHead;
 use crate::engine::account_backoff;
 use crate::engine::choose;
 use crate::engine::client_session::ClientSession;
@@ -24,7 +25,6 @@ use crate::engine::target::Target;
 use crate::engine::{answer, answered, consistency, lookup, rules, transaction};
 use crate::error::SessionError;
 use crate::lookups;
-use crate::session::CommandHead;
 
 /// Executes a statement for the gateway.
 pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {

@@ -13,13 +13,13 @@ use mysql_wire::{Capabilities, Command};
 use session::Prepared;
 use sql_class::{Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::last_statement::ExplainWarning;
 use crate::engine::next::{Execution, Next};
 use crate::engine::rows::result_set;
 use crate::engine::{answer, command, explain, rules};
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 /// The attribute; its value does not count.
 const ATTRIBUTE: &[u8] = b"forebay_explain";

@@ -2,6 +2,7 @@
 
 use mysql_wire::Command;
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::{begin, let_go};
 use crate::engine::client_session::ClientSession;
 use crate::engine::exchange::exchange;
@@ -10,7 +11,6 @@ use crate::engine::target::Target;
 use crate::engine::{again, anywhere, lease};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
-use crate::session::CommandHead;
 
 /// Sends the command to the primary, or to where the session is.
 pub(crate) async fn forward(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::classify::Kill;
+use crate::command_head::CommandHead;
 use crate::control::{Control, Signal};
 use crate::engine::answered::Answered;
 use crate::engine::ask::{self, Reply};
@@ -22,7 +23,6 @@ use crate::error::SessionError;
 use crate::kill_right;
 use crate::message::Message;
 use crate::registry::{Place, is_ours};
-use crate::session::CommandHead;
 use upstream::{Cluster, Direct, DirectError, Server};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.

@@ -12,6 +12,7 @@ use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
 use session::{PinReason, Prepared, Request, Session};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
+use crate::command_head::CommandHead;
 use crate::engine::ask::Reply;
 use crate::engine::begin::{has_count_alone, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
@@ -20,7 +21,6 @@ use crate::engine::next::Next;
 use crate::engine::text::has;
 use crate::engine::{answer, answered, ask, command, given, lease, lookup, makers};
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 /// A command is about to be sent, or was.
 pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {

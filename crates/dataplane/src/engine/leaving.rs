@@ -4,6 +4,7 @@ use mysql_wire::{Command, ErrPacket, Outcome};
 use session::PinReason;
 use sql_class::Facts;
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::begin;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
@@ -12,7 +13,6 @@ use crate::engine::prepared::reprepare;
 use crate::engine::transaction::{commit, is_ended_by, no_commit};
 use crate::engine::{command, finish, last, lease, old_primary};
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 /// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
 /// what does not go with it.

@@ -13,6 +13,7 @@ use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
 use crate::authenticate::{self, Authenticated};
+use crate::command_head::CommandHead;
 use crate::connection::{self, SessionSummary};
 use crate::control::{Control, Waiting};
 use crate::engine::binding::Binding;
@@ -35,7 +36,7 @@ use crate::packet_io::{LoginPeer, malformed};
 use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{Streams, Traffic};
-use crate::session::{CommandHead, signal_as_error};
+use crate::session_end::signal_as_error;
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use session::Prepared;
 use sql_class::Facts;
 
+use crate::command_head::CommandHead;
 use crate::engine::client_session::Refused;
 use crate::error::SessionError;
 use crate::relay::RelayOutcome;
-use crate::session::CommandHead;
 
 /// What is next for the command under way. Boxed, so that a session that waits has little room for it.
 pub(crate) enum Next {

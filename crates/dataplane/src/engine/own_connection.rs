@@ -26,7 +26,7 @@ use crate::error::{During, SessionError};
 use crate::handshake::{Agreed, Changed, LoggedIn};
 use crate::listener_state::ListenerState;
 use crate::relay::Streams;
-use crate::session::signal_as_error;
+use crate::session_end::signal_as_error;
 use crate::users::User;
 use crate::worker::Worker;
 

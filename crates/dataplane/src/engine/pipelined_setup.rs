@@ -12,6 +12,7 @@ use std::rc::Rc;
 use mysql_wire::{PacketHeader, WireError};
 use sql_class::{Class, Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::control::{Signal, Waiting};
 use crate::engine::ask::{self, Broken, Reply};
 use crate::engine::begin::{begin, needs_no_priming};
@@ -23,7 +24,6 @@ use crate::engine::target::Target;
 use crate::engine::{last, rebuild};
 use crate::error::SessionError;
 use crate::relay::RelayError;
-use crate::session::CommandHead;
 
 /// The longest command that is sent behind others: sockets between us and the server take it although the
 /// server reads nothing, as it may while it writes answers that nobody reads yet.

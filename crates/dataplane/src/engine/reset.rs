@@ -1,5 +1,6 @@
 //! COM_RESET_CONNECTION.
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::begin;
 use crate::engine::client_session::ClientSession;
 use crate::engine::exchange::exchange;
@@ -7,7 +8,6 @@ use crate::engine::next::Next;
 use crate::engine::{answer, last, lease, lookup, own_connection};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
-use crate::session::CommandHead;
 
 /// On the connection that the session holds, or on none, which is as good.
 pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use mysql_wire::Command;
 use sql_class::{Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::{begin, let_go, needs_no_priming};
 use crate::engine::choose;
 use crate::engine::client_session::ClientSession;
@@ -20,7 +21,6 @@ use crate::engine::{
 };
 use crate::error::SessionError;
 use crate::finished;
-use crate::session::CommandHead;
 
 /// Serves commands until the session ends, and says why it ended.
 pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, SessionError> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use upstream::ServerId;
 
-use crate::session::CommandHead;
+use crate::command_head::CommandHead;
 
 /// One command of the client, from when it is received until its answer is over. The session makes a new one
 /// for each command, so nothing of it has to be reset.

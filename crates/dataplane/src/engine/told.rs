@@ -10,6 +10,7 @@ use mysql_wire::{Command, ErrPacket};
 use session::{Pin, PinReason};
 use sql_class::{Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::{needs_no_priming, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::last_error::{Told, may_be_raised};
@@ -20,7 +21,6 @@ use crate::engine::target::Target;
 use crate::engine::{ask, command, last, lease};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
-use crate::session::CommandHead;
 
 /// A command was answered, and what its client was `told` may be asked for from here on.
 pub(crate) fn renew(session: &mut ClientSession, ended: &RelayOutcome, told: Option<Box<Told>>) {

@@ -18,6 +18,7 @@ use session::PinReason;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::Connection;
 
+use crate::command_head::CommandHead;
 use crate::engine::ask;
 use crate::engine::begin::begin;
 use crate::engine::client_session::{ClientSession, Refused};
@@ -29,7 +30,6 @@ use crate::engine::series::OnReplica;
 use crate::engine::target::{PRIMARY_ONLY, Target};
 use crate::engine::{command, consistency, finish, rebuild, rules};
 use crate::error::{During, SessionError};
-use crate::session::CommandHead;
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];

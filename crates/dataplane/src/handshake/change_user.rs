@@ -14,7 +14,7 @@ use crate::error::{During, SessionError};
 use crate::guesses::{Asking, Guesses};
 use crate::listener_state::ListenerState;
 use crate::packet_io::{LoginPeer, malformed};
-use crate::session::signal_as_error;
+use crate::session_end::signal_as_error;
 
 /// What came of a COM_CHANGE_USER.
 pub(crate) enum Changed {

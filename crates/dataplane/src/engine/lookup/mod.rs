@@ -25,6 +25,7 @@ pub(crate) use self::behind::{bring_about, found_rows};
 pub(crate) use self::on_own_connection::{catch_up, command_owes, owes};
 use self::ruled::ruled;
 use self::session_lookups::{Planned, Seen, SessionLookups, Step};
+use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::engine::answered::Answered;
 use crate::engine::begin::{let_go, with_statement};
@@ -38,7 +39,6 @@ use crate::lookups::{
     self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Surroundings, Variable,
 };
 use crate::read_gate;
-use crate::session::CommandHead;
 
 /// What a lookup is to everybody else.
 const PLAIN: Facts = Facts {

@@ -6,9 +6,9 @@ use routing::rules::Verdict;
 use session::Prepared;
 
 use super::{PLAIN, text_of};
+use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::rules;
-use crate::session::CommandHead;
 
 /// What rules say of the lookup; `None` where a server or the gateway itself has to answer.
 pub(super) fn ruled(

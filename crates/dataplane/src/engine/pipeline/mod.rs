@@ -30,6 +30,7 @@ use self::batch::{Answered, Answering, Batch};
 use self::execution::BatchedExecution;
 use self::quick::QuickStatements;
 use self::went_alone::WentAlone;
+use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::engine::answered::{self, Why};
 use crate::engine::begin::begin;
@@ -45,7 +46,6 @@ use crate::engine::{again, consistency, next, pipelined_setup, rules};
 use crate::error::SessionError;
 use crate::finished::End;
 use crate::relay::RelayOutcome;
-use crate::session::CommandHead;
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]

@@ -10,6 +10,7 @@ use mysql_wire::statement::{ExecuteHead, asks_for_cursor};
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::needs_no_priming;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
@@ -26,7 +27,6 @@ use crate::engine::target::Target;
 use crate::engine::{answer, choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
-use crate::session::CommandHead;
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;

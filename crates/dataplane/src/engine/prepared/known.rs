@@ -4,11 +4,11 @@ use mysql_wire::Command;
 use session::Prepared;
 use sql_class::Effects;
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::with_statement;
 use crate::engine::client_session::ClientSession;
 use crate::engine::command;
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 /// The text of a statement that nobody has room for, which no server prepares: the client's goes to the
 /// server as it comes, and the session is bound to that connection.

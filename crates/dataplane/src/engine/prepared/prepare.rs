@@ -8,6 +8,7 @@ use net::buffer;
 use session::{PinReason, Prepared};
 use sql_class::{Class, Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::engine::begin::{begin, let_go};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::exchange::exchange;
@@ -19,7 +20,6 @@ use crate::engine::target::Target;
 use crate::engine::{choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
-use crate::session::CommandHead;
 
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;

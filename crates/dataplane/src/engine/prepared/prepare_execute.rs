@@ -20,6 +20,7 @@ use mysql_wire::{Command, ErrPacket, WireError};
 use session::Prepared;
 use sql_class::Effects;
 
+use crate::command_head::CommandHead;
 use crate::engine::ask::{self, Reply};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::last_error::Told;
@@ -33,7 +34,6 @@ use crate::engine::target::Target;
 use crate::engine::{last, lease, pipelined_setup, told};
 use crate::error::SessionError;
 use crate::relay::{RelayError, RelayOutcome};
-use crate::session::CommandHead;
 
 /// ER_UNKNOWN_STMT_HANDLER.
 const UNKNOWN_STATEMENT: u16 = 1243;

@@ -9,6 +9,7 @@ use mysql_wire::{Command, OkPacket, Outcome};
 use session::{Excursion, PinReason, PortableState, Prepared};
 use sql_class::{Class, Effects, Facts};
 
+use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::engine::begin::with_statement;
 use crate::engine::client_session::{ClientSession, Refused};
@@ -17,7 +18,6 @@ use crate::engine::prepared::known::{is_kept, unknown_statement};
 use crate::engine::prepared::limit;
 use crate::engine::{ask, finish, last, lease};
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {

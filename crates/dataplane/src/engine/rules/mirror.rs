@@ -19,11 +19,11 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use upstream::{Connection, Credential, Key, Role, Server, Topology};
 
+use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::engine::{ask, command};
-use crate::session::CommandHead;
 use crate::worker::Worker;
 
 /// Copies of one worker under way at the same time, for all clusters together.

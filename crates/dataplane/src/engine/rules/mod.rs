@@ -27,6 +27,7 @@ use sql_class::{Class, Digest, Effects, Facts, Hint};
 use tokio::time::sleep;
 use tracing::info;
 
+use crate::command_head::CommandHead;
 use crate::engine::answered::Answered;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::{Execution, Next};
@@ -34,7 +35,6 @@ use crate::engine::rules::session_rules::RuleDecision;
 use crate::engine::target::Target;
 use crate::engine::{answer, command};
 use crate::error::SessionError;
-use crate::session::CommandHead;
 
 pub(crate) use mirror::Mirrors;
 use rule_set::Question;
