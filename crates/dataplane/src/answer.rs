@@ -29,9 +29,6 @@ use crate::session::Session;
 use crate::session_end::error_bytes;
 use crate::user_name::shown_user;
 
-/// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
-const LAST_WORDS_MAX: usize = 1024;
-
 /// Sends a `KILL` with the connection id that the server knows. Ids that are not ours, or nobody's, go as
 /// they are.
 ///
@@ -298,32 +295,6 @@ pub(crate) async fn log_in_anew(
     (changed, client_sequence)
 }
 
-/// What a server says between two commands.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unasked {
-    /// Nothing yet, or the start of an error packet.
-    Unfinished,
-    /// An error packet of so many bytes, header included: why the server ends the connection, or that the
-    /// last command, which has no answer, was malformed (MySQL).
-    Error(usize),
-    /// What nothing in the protocol allows here.
-    Nonsense,
-}
-
-/// Looks at what a server has said unasked so far.
-pub(crate) fn unasked(bytes: &[u8]) -> Unasked {
-    let Some(header) = PacketHeader::parse(bytes) else {
-        return Unasked::Unfinished;
-    };
-    let len = PacketHeader::LEN + header.payload_len;
-    match bytes.get(PacketHeader::LEN) {
-        _ if header.payload_len == 0 || len > LAST_WORDS_MAX => Unasked::Nonsense,
-        Some(0xff) if bytes.len() >= len => Unasked::Error(len),
-        Some(0xff) | None => Unasked::Unfinished,
-        Some(_) => Unasked::Nonsense,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,25 +328,5 @@ mod tests {
             ..kill
         };
         assert_eq!(on(written, Some(&mysql)), "KILL TIDB CONNECTION 7");
-    }
-
-    #[test]
-    fn unasked_a_server_can_only_say_an_error() {
-        let error = b"\x05\0\0\0\xff\x2b\x07no";
-        for end in 0..error.len() {
-            assert_eq!(unasked(&error[..end]), Unasked::Unfinished, "{end} bytes");
-        }
-        assert_eq!(unasked(error), Unasked::Error(error.len()));
-        assert_eq!(
-            unasked(&[error, &b"more"[..]].concat()),
-            Unasked::Error(error.len())
-        );
-        assert_eq!(unasked(b"\x07\0\0\x01\0"), Unasked::Nonsense, "an OK packet");
-        assert_eq!(unasked(b"\0\0\0\x01"), Unasked::Nonsense, "an empty packet");
-        assert_eq!(
-            unasked(b"\0\x10\0\0\xff"),
-            Unasked::Nonsense,
-            "too long to be kept"
-        );
     }
 }

@@ -17,54 +17,27 @@ use tokio::task::spawn_local;
 use tracing::info;
 use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile, Status};
 
-use crate::clock::ticks;
-use crate::control::{Control, IdleLimits, Signal, Waiting};
-use crate::engine::{self, ClientSession, Introduction};
+use crate::control::{Control, Signal, Waiting};
+use crate::engine::client_session::ClientSession;
+use crate::engine::own_connection::{self, Introduction};
+use crate::engine::serve;
 use crate::error::SessionError;
 use crate::extension;
 use crate::flow::Flow;
 use crate::guesses::Asking;
 use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::listener_state::ListenerState;
-use crate::lookups;
 use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{self, Streams, Traffic};
 use crate::session::Session;
 use crate::session_end::signal_as_error;
+use crate::session_summary::SessionSummary;
 use crate::user_name::shown_user;
 use crate::worker::Worker;
 
 pub(crate) use refusal::refuse;
 use refusal::{pass_refusal, say_last};
-
-/// What the log line at the end of a session says beside why it ended.
-pub(crate) struct SessionSummary {
-    pub(crate) client: Peer,
-    pub(crate) user: Box<str>,
-    /// The last one, in mode `split`.
-    pub(crate) server: Option<Arc<Server>>,
-    pub(crate) commands: u64,
-    pub(crate) from_client: u64,
-    pub(crate) to_client: u64,
-}
-
-impl SessionSummary {
-    fn new(client: Peer) -> Self {
-        Self {
-            client,
-            user: "".into(),
-            server: None,
-            commands: 0,
-            from_client: 0,
-            to_client: 0,
-        }
-    }
-
-    fn server_name(&self) -> &str {
-        self.server.as_ref().map_or("", |server| server.name())
-    }
-}
 
 /// Begins a session. The task of each mode is one of its own: it has no room for what other modes need.
 pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
@@ -74,7 +47,7 @@ pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Listen
         }
         config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
         config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),
-        config::Mode::Split => spawn_local(run(worker, accepted, listener, engine::serve)),
+        config::Mode::Split => spawn_local(run(worker, accepted, listener, serve::serve)),
     };
 }
 
@@ -264,7 +237,7 @@ async fn pair_up(
         ..
     } = lease;
     attach(control, listener, &server);
-    control.set_limits(idle_limits(listener));
+    control.set_limits(listener.idle_limits());
     let server_series = worker.metrics.server(listener.cluster.name(), server.name());
     let traffic = Traffic::new(Arc::clone(series), server_series);
     let (mut up, down) = (Flow::default(), Flow::default());
@@ -351,7 +324,7 @@ enum LogIn {
 
 async fn serve_understood(mut session: Box<ClientSession>, summary: &mut SessionSummary) -> SessionError {
     let _on_server = OnServer::new(&session.streams.traffic.server);
-    engine::serve_to_the_end(&mut session, summary).await
+    serve::serve_to_the_end(&mut session, summary).await
 }
 
 /// Everything up to the first command. An error has been told to the client when this returns it.
@@ -398,7 +371,9 @@ async fn log_in(
                 ..login.clone()
             },
             profile,
-            rights: lookups::rights_of_login(worker, listener),
+            rights: worker
+                .lookups(&listener.config)
+                .and_then(|lookups| lookups.rights_of_login()),
         });
         handshake::log_in(client, login, server, listener, (control, attempt)).await
     };
@@ -408,13 +383,13 @@ async fn log_in(
             let streams = connect(worker, control, client, &mut logged_in, listener, series)?;
             match introduction {
                 Some(introduction) => {
-                    let arrived = engine::Arrived {
+                    let arrived = own_connection::Arrived {
                         streams,
                         peer,
                         introduction,
                         logged_in,
                     };
-                    let understood = engine::adopt(worker, control, arrived, listener).await;
+                    let understood = own_connection::adopt(worker, control, arrived, listener).await;
                     understood.map(LogIn::Understood)
                 }
                 None => {
@@ -602,7 +577,7 @@ fn connect(
     };
     streams.up.fill(&logged_in.client_unread);
     streams.down.fill(&logged_in.server_unread);
-    control.set_limits(idle_limits(listener));
+    control.set_limits(listener.idle_limits());
     control.mark(Waiting::Client);
     let place = Place {
         worker: worker.index,
@@ -638,16 +613,5 @@ fn forwarded(
         commands: 0,
         error_sequence: Some(0),
         _permit: permit,
-    }
-}
-
-pub(crate) fn idle_limits(listener: &ListenerState) -> IdleLimits {
-    // A session that has its server connection for itself is under that server's own limits.
-    let stall = listener.config.stall_timeout.map_or(0, ticks);
-    IdleLimits {
-        client_ticks: ticks(listener.config.client_idle_timeout),
-        server_ticks: ticks(listener.cluster.config().server_idle_timeout),
-        request_ticks: stall,
-        reader_ticks: stall,
     }
 }

@@ -15,7 +15,8 @@ use session::{Pin, PortableState};
 use upstream::ServerId;
 
 use crate::clock::Clock;
-use crate::engine::{Answered, AtPrimary};
+use crate::engine::answered::Answered;
+use crate::engine::series::AtPrimary;
 use crate::record::Record;
 use crate::shown::Shown;
 use crate::status::{PinStatus, SessionStatus};

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::accounts::Accounts;
 use crate::control::Signal;
-use crate::engine::SeriesOfWorker;
+use crate::engine::series::SeriesOfWorker;
 use crate::lookups::LookupSeries;
 use crate::message::Message;
 use crate::registry::Registry;

@@ -19,13 +19,13 @@ use telemetry::ListenerSeries;
 use tokio::io::AsyncReadExt;
 use upstream::Cluster;
 
-use crate::connection::{self, SessionSummary};
 use crate::control::{Control, Signal, Waiting};
 use crate::error::SessionError;
 use crate::finished::Observer;
 use crate::listener_state::ListenerState;
 use crate::proxy_header;
 use crate::session_end::signal_as_error;
+use crate::session_summary::SessionSummary;
 use crate::worker::Worker;
 
 pub use crate::lookups::{
@@ -269,7 +269,7 @@ pub(crate) async fn serve(
         local: stream.local().unwrap_or(Peer::Unix),
     };
     control.introduce(&listener.config.name, &guest.peer);
-    control.set_limits(connection::idle_limits(listener));
+    control.set_limits(listener.idle_limits());
     control.mark(Waiting::Client);
     let visit = ProtocolConnection {
         stream,

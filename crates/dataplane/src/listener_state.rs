@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU32;
 use net::TlsAcceptor;
 use upstream::{Cluster, Server};
 
-use crate::control::ServerKey;
+use crate::clock::ticks;
+use crate::control::{IdleLimits, ServerKey};
 use crate::rsa_key::PrivateKey;
 
 /// A cluster, and the number by which its servers are told from those of others.
@@ -29,6 +30,18 @@ impl ListenerState {
         ServerKey {
             cluster: self.cluster_serial,
             server: server.id(),
+        }
+    }
+
+    /// How long its sessions may wait for either side. One that has its server connection for itself is under
+    /// that server's own limits.
+    pub(crate) fn idle_limits(&self) -> IdleLimits {
+        let stall = self.config.stall_timeout.map_or(0, ticks);
+        IdleLimits {
+            client_ticks: ticks(self.config.client_idle_timeout),
+            server_ticks: ticks(self.cluster.config().server_idle_timeout),
+            request_ticks: stall,
+            reader_ticks: stall,
         }
     }
 }

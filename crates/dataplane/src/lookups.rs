@@ -23,9 +23,7 @@ use sql_class::PointLookup;
 use telemetry::{Counter, Samples, catalog};
 
 use crate::flow::Flow;
-use crate::listener_state::ListenerState;
 use crate::relay::Streams;
-use crate::worker::Worker;
 
 /// What answers lookups on one worker.
 pub trait Lookups {
@@ -245,19 +243,6 @@ impl LookupSeries {
             out.counter(&catalog::LOOKUPS_LEFT, &[label], count.get());
         }
     }
-}
-
-/// What answers the lookups of a listener's sessions, if any does.
-pub(crate) fn of_listener(worker: &Worker, listener: &ListenerState) -> Option<Rc<dyn Lookups>> {
-    if !listener.config.point_lookups {
-        return None;
-    }
-    worker.extension.get()?.lookups(&listener.config)
-}
-
-/// See [`Lookups::rights_of_login`]. `None`, too, where the listener's sessions have no lookups.
-pub(crate) fn rights_of_login(worker: &Worker, listener: &ListenerState) -> Option<u64> {
-    of_listener(worker, listener)?.rights_of_login()
 }
 
 /// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a

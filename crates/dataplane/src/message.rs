@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use upstream::Cluster;
 
 use crate::control::{ServerKey, Signal};
-use crate::engine::ConfiguredRules;
+use crate::engine::rules::rule_set::ConfiguredRules;
 use crate::extension::Extension;
 use crate::listener_state::ListenerState;
 use crate::status::SessionStatus;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use mysql_wire::statement::CURSOR_FLAGS_END;
 use mysql_wire::{Command, PacketHeader, WireError};
 
-use crate::answer::{self, Unasked};
+use crate::answer;
 use crate::classify::{KILL_MAX, Need, classify};
 use crate::command_head::CommandHead;
 use crate::control::Waiting;
@@ -19,6 +19,7 @@ use crate::forward;
 use crate::relay::{self, Exchanged, RelayError};
 use crate::session::Session;
 use crate::settle;
+use crate::unasked::{self, Unasked};
 
 /// Serves commands until the session ends, and says why it ended.
 ///
@@ -152,7 +153,7 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
 fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
     loop {
         let streams = &mut session.streams;
-        match answer::unasked(streams.down.unseen()) {
+        match unasked::unasked(streams.down.unseen()) {
             Unasked::Error(len) => {
                 streams.down.approve(len);
                 session.error_sequence = None;

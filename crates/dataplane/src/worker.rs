@@ -12,9 +12,12 @@ use sql_class::FactsCache;
 use crate::clock::{Clock, TICK};
 use crate::control::{Sessions, Signal};
 use crate::data_plane::Shared;
-use crate::engine::{Mirrors, Pools, WorkerRules};
+use crate::engine::rules::mirror::Mirrors;
+use crate::engine::rules::rule_set::WorkerRules;
+use crate::engine::worker_cluster::Pools;
 use crate::extension::WorkerExtension;
 use crate::finished::Observers;
+use crate::lookups::Lookups;
 
 /// What the sessions of a worker share.
 pub(crate) struct Worker {
@@ -56,6 +59,14 @@ impl Worker {
             clock: Rc::default(),
             told_all: Cell::new(None),
         }
+    }
+
+    /// What answers the lookups of a listener's sessions, if anything does.
+    pub(crate) fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
+        if !listener.point_lookups {
+            return None;
+        }
+        self.extension.get()?.lookups(listener)
     }
 
     /// What the next choice of a server may turn on.

@@ -11,7 +11,7 @@ use tokio::task::spawn_local;
 use crate::clock::TICK;
 use crate::connection;
 use crate::data_plane::Shared;
-use crate::engine;
+use crate::engine::kill;
 use crate::extension::WorkerHandle;
 use crate::message::Message;
 use crate::worker::Worker;
@@ -69,8 +69,8 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                 let control = worker.sessions.find(id);
                 spawn_local(async move {
                     let killed = match control {
-                        Some(control) if query_only => engine::shoot(control, cluster).await,
-                        Some(control) => engine::end(control, cluster).await,
+                        Some(control) if query_only => kill::shoot(control, cluster).await,
+                        Some(control) => kill::end(control, cluster).await,
                         None => Ok(()),
                     };
                     // Whoever asked may have gone.

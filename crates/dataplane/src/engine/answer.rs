@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 use mysql_wire::{OkPacket, PacketHeader, write_packet};
 use session::PinReason;
 
-use crate::answer::{Unasked, unasked};
 use crate::control::{Signal, Waiting};
 use crate::engine::answered::Answered;
 use crate::engine::client_session::ClientSession;
@@ -14,6 +13,7 @@ use crate::engine::lease;
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
 use crate::session_end::{await_last_command, error_bytes, say_goodbye};
+use crate::unasked::{Unasked, unasked};
 
 impl Traffic {
     /// What no server gets to see.

@@ -235,6 +235,17 @@ pub(crate) fn note_schema(session: &ClientSession, text: &[u8], facts: &mut Fact
     }
 }
 
+/// Whether a COM_QUERY may ask why it went where it went: it has attributes, or comes after one that had.
+#[inline]
+pub(crate) fn may_ask_why(session: &ClientSession, head: CommandHead) -> bool {
+    session.last.explain_warning.is_some()
+        || (session
+            .client
+            .capabilities
+            .contains(Capabilities::QUERY_ATTRIBUTES)
+            && payload(session, head).get(1) != Some(&0))
+}
+
 /// Tells those who observe what statement this is.
 #[inline]
 pub(crate) fn note(session: &ClientSession, head: CommandHead, facts: &Facts) {

@@ -22,7 +22,7 @@ use crate::engine::consistency::Freshness;
 use crate::engine::next::Next;
 use crate::engine::rows::result_set;
 use crate::engine::target::Target;
-use crate::engine::{answer, answered, consistency, lookup, rules, transaction};
+use crate::engine::{answer, consistency, lookup, rules, show_last, transaction};
 use crate::error::SessionError;
 use crate::lookups;
 
@@ -47,8 +47,8 @@ pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) ->
                     answer_rows(session, &["reason", "digest", "since_seconds"], &rows).await
                 }
                 "LAST" => {
-                    let rows = answered::rows(session);
-                    answer_rows(session, &answered::COLUMNS, &rows).await
+                    let rows = show_last::rows(session);
+                    answer_rows(session, &show_last::COLUMNS, &rows).await
                 }
                 _ => Ok(unknown()),
             }

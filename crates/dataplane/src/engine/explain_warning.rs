@@ -30,17 +30,6 @@ const CODE: &str = "1003";
 /// The longest warning, in bytes.
 const LONGEST: usize = 4096;
 
-/// Whether a COM_QUERY is for [`query`]: it has attributes, or comes after one that had.
-#[inline]
-pub(crate) fn concerns(session: &ClientSession, head: CommandHead) -> bool {
-    session.last.explain_warning.is_some()
-        || (session
-            .client
-            .capabilities
-            .contains(Capabilities::QUERY_ATTRIBUTES)
-            && command::payload(session, head).get(1) != Some(&0))
-}
-
 /// COM_QUERY that asks for an explanation, or comes after one that did.
 pub(crate) async fn query(
     session: &mut ClientSession,

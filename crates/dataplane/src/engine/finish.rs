@@ -6,7 +6,7 @@ use crate::control::Signal;
 use crate::engine::client_session::ClientSession;
 use crate::engine::next::{Next, Step};
 use crate::engine::{
-    again, answer, explain_warning, last, lease, lookup, old_primary, rearm_trackers, rules, told,
+    again, answer, explain_warning, keep, last, lease, lookup, old_primary, rearm_trackers, rules,
 };
 use crate::error::SessionError;
 use crate::finished::{self, End, Ways};
@@ -125,32 +125,10 @@ fn give_back_or_keep(session: &mut ClientSession) {
     let is_bound = session.binding.is_for_good()
         || session.client.account.user.config.pooling == config::Pooling::Session;
     if is_bound || session.state.is_pinned() {
-        keep(session);
+        keep::keep(session);
     } else {
         lease::give_back(session);
     }
-}
-
-/// The connection is kept after a statement: its transaction may be over, and the next one on it is another.
-fn note_kept(session: &mut ClientSession) {
-    let is_open = session.state.in_transaction();
-    if let Some(leased) = &mut session.lease {
-        leased.moves_on &= is_open;
-        leased.has_refused_write &= is_open;
-    }
-}
-
-/// The session holds its connection on; said in the metrics where that is news.
-pub(crate) fn keep(session: &mut ClientSession) {
-    note_kept(session);
-    session.control.show_pins(&session.shown_pins());
-    session.control.may_leave(told::is_all(session));
-    if session.binding.is_own() || !session.binding.count() {
-        return;
-    }
-    session.series().pinned.inc();
-    let pins = session.shown_pins();
-    pins.iter().for_each(|pin| session.series().pin(pin.reason));
 }
 
 /// The connection was lost in the middle of a command, or the session was told to end.

@@ -19,7 +19,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::text::has;
-use crate::engine::{answer, answered, ask, command, given, lease, lookup, makers};
+use crate::engine::{answer, ask, command, given, lease, lookup, makers, show_last};
 use crate::error::SessionError;
 
 /// A command is about to be sent, or was.
@@ -31,7 +31,7 @@ pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     if runs_sql {
         session.last.turn = session.last.turn.wrapping_add(1);
         session.prepared.with_figures = None;
-        answered::note_sent(session);
+        show_last::note_sent(session);
         if let Some(leased) = &mut session.lease {
             let has_count = leased.left.has_count;
             leased.left = Left {

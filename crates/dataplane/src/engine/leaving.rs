@@ -11,7 +11,7 @@ use crate::engine::leased::Left;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::reprepare;
 use crate::engine::transaction::{commit, is_ended_by, no_commit};
-use crate::engine::{command, finish, last, lease, old_primary};
+use crate::engine::{command, keep, last, lease, old_primary};
 use crate::error::SessionError;
 
 /// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
@@ -99,6 +99,6 @@ fn refuse_in_transaction(session: &mut ClientSession, head: CommandHead, packet:
     };
     begin(session, head, Some(&reprepare::NOTHING));
     session.state.end(&failed);
-    finish::keep(session);
+    keep::keep(session);
     Next::refuse(SessionError::PrepareRefused(packet))
 }

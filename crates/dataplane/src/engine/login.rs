@@ -14,17 +14,17 @@ use upstream::{Credential, Key, LeaseError, ServerProfile};
 use crate::answer::change_user_packet_fits;
 use crate::authenticate::{self, Authenticated};
 use crate::command_head::CommandHead;
-use crate::connection::{self, SessionSummary};
+use crate::connection;
 use crate::control::{Control, Waiting};
 use crate::engine::binding::Binding;
 use crate::engine::client_session::{AnswerState, ClientSession, Context};
 use crate::engine::identity::Identity;
 use crate::engine::last_statement::LastStatement;
 use crate::engine::lookup::session_lookups::SessionLookups;
-use crate::engine::observe::Shape;
 use crate::engine::own_writes::OwnWrites;
 use crate::engine::prepared::client_statements::ClientStatements;
 use crate::engine::rules::session_rules::SessionRules;
+use crate::engine::shape::Shape;
 use crate::engine::start::start;
 use crate::engine::statement::Statement;
 use crate::engine::{admission, answer, lease, lookup, own_connection, stall};
@@ -37,6 +37,7 @@ use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{Streams, Traffic};
 use crate::session_end::signal_as_error;
+use crate::session_summary::SessionSummary;
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -141,7 +142,7 @@ fn open(
 ) -> Result<(Box<ClientSession>, u8), SessionError> {
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
     let traffic = Traffic::new(Arc::clone(series), nowhere);
-    control.set_limits(connection::idle_limits(listener));
+    control.set_limits(listener.idle_limits());
     register(worker, control, listener, &identity.account);
     let streams = streams(client.stream, &client.unread, traffic);
     let lookups = SessionLookups::new(worker, listener);

@@ -6,76 +6,17 @@
 //! put into the older form.
 
 use mysql_wire::{
-    Capabilities, Command, ErrPacket, Event, OkPacket, Outcome, PacketHeader, Reshaper, ResponseTracker,
-    StatusFlags, WireError, write_packet,
+    Capabilities, ErrPacket, Event, OkPacket, Outcome, PacketHeader, StatusFlags, WireError, write_packet,
 };
 
 use crate::engine::last_error::Told;
 use crate::engine::prepared::Renaming;
 use crate::engine::prepared::limit;
 use crate::engine::rules::TimeLimit;
+use crate::engine::shape::Shape;
 use crate::flow::Flow;
 use crate::lookups::Recorder;
 use crate::relay::Answer;
-
-/// What packets of a server need on their way to this client.
-pub(crate) enum Shape {
-    /// They are in the form that the client knows.
-    Same(ResponseTracker),
-    /// The client lacks DEPRECATE_EOF or SESSION_TRACK.
-    Older(Box<Reshaper>),
-}
-
-impl Shape {
-    /// `server`: what the session's server connections are opened with.
-    pub(crate) fn new(server: Capabilities, client: Capabilities) -> Self {
-        if client.contains(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK) {
-            let mut tracker = ResponseTracker::new(server);
-            tracker.inspect_state(true);
-            Self::Same(tracker)
-        } else {
-            Self::Older(Box::new(Reshaper::new(server, client)))
-        }
-    }
-
-    /// `status`: the session's, which older clients are told before the server has said it.
-    pub(crate) fn begin(&mut self, command: Command, status: StatusFlags) {
-        match self {
-            Self::Same(tracker) => tracker.begin(command),
-            Self::Older(reshaper) => {
-                reshaper.note_status(status);
-                reshaper.begin(command);
-            }
-        }
-    }
-
-    /// What the command may lead to: see [`ResponseTracker::allow_cursor`] and
-    /// [`ResponseTracker::allow_infile`].
-    pub(crate) fn allow(&mut self, cursor: bool, infile: bool) {
-        match self {
-            Self::Same(tracker) => {
-                cursor.then(|| tracker.allow_cursor());
-                infile.then(|| tracker.allow_infile());
-            }
-            Self::Older(reshaper) => {
-                cursor.then(|| reshaper.allow_cursor());
-                infile.then(|| reshaper.allow_infile());
-            }
-        }
-    }
-
-    /// The command executes a `CALL`: see [`Reshaper::expect_more`].
-    pub(crate) fn expect_more(&mut self) {
-        if let Self::Older(reshaper) = self {
-            reshaper.expect_more();
-        }
-    }
-
-    /// After an answer that was given up, with its connection.
-    pub(crate) fn reset(&mut self, server: Capabilities, client: Capabilities) {
-        *self = Self::new(server, client);
-    }
-}
 
 /// An answer while it is relayed.
 pub(crate) struct Observed<'a> {

@@ -36,7 +36,7 @@ pub(crate) struct Introduction {
     pub(crate) login: Login,
     /// What the client was greeted with.
     pub(crate) profile: Arc<ServerProfile>,
-    /// What [`rights_of_login`](crate::lookups::rights_of_login) said before the login.
+    /// What [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before the login.
     pub(crate) rights: Option<u64>,
 }
 

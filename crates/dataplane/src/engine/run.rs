@@ -77,7 +77,7 @@ fn first(session: &mut ClientSession) -> Step<'_> {
         Command::QUERY => query(session, head),
         Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => execution(session, head),
         command if lookup::command_owes(session, command) => {
-            Step::wait(lookup::catch_up(session, Next::Begin))
+            Step::wait(lookup::catch_up::catch_up(session, Next::Begin))
         }
         _ => Step::wait(rare_command(session, head)),
     }
@@ -143,10 +143,13 @@ fn query(session: &mut ClientSession, head: CommandHead) -> Step<'_> {
         let payload = command::payload_of(&session.streams.up, head);
         let text = command::text(payload, session.client.capabilities).unwrap_or_default();
         if lookup::owes(session, &facts, text) {
-            return Step::wait(lookup::catch_up(session, Next::route_query(head, facts)));
+            return Step::wait(lookup::catch_up::catch_up(
+                session,
+                Next::route_query(head, facts),
+            ));
         }
     }
-    if explain_warning::concerns(session, head) {
+    if command::may_ask_why(session, head) {
         return Step::wait(explain_warning::query(session, head, facts));
     }
     if rules::concern(session) {
@@ -266,7 +269,7 @@ fn execution(session: &mut ClientSession, head: CommandHead) -> Step<'_> {
     if session.binding.is_own() && lookup::owes(session, &execution.prepared.facts, &execution.prepared.text)
     {
         let next = Next::RouteExecution(Box::new(execution));
-        return Step::wait(lookup::catch_up(session, next));
+        return Step::wait(lookup::catch_up::catch_up(session, next));
     }
     if asks_why {
         return Step::wait(explain_warning::execute(session, execution));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use net::Accepted;
 use telemetry::ListenerSeries;
 
-use crate::connection::SessionSummary;
 use crate::control::Control;
 use crate::engine::client_session::ClientSession;
 use crate::engine::login::log_in;
 use crate::engine::{answer, finish, lease, run};
 use crate::error::SessionError;
 use crate::listener_state::ListenerState;
+use crate::session_summary::SessionSummary;
 use crate::worker::Worker;
 
 /// The life of a connection in mode `split`.

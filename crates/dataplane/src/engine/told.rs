@@ -18,7 +18,7 @@ use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::prepared::execute;
 use crate::engine::target::Target;
-use crate::engine::{ask, command, last, lease};
+use crate::engine::{ask, command, keep, last, lease};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
@@ -46,24 +46,6 @@ fn signal(error: &ErrPacket) -> Option<String> {
     })
 }
 
-/// Whether the session holds its connection for such an error and nothing else; or for what it has not asked
-/// for behind the statement that left it. Not on MySQL, where one that is raised again has another
-/// `CLASS_ORIGIN`.
-pub(crate) fn is_all(session: &ClientSession) -> bool {
-    let mut pins = session.state.pins().iter();
-    let is_mariadb = session.dialect().is_mariadb();
-    let is_told = session
-        .last
-        .told
-        .as_ref()
-        .is_some_and(|told| told.put_away.is_none());
-    is_mariadb
-        && (is_told || session.state.has_old_diagnostics())
-        && !session.binding.is_for_good()
-        && session.lease.is_some()
-        && pins.all(|pin| pin.reason == PinReason::Diagnostics)
-}
-
 /// The client is silent: gives the connection back where others want it, if the error is all that is on it.
 pub(crate) async fn put_away(session: &mut ClientSession) {
     let Some(server) = session.lease.as_ref().map(|leased| &leased.connection.server) else {
@@ -71,7 +53,7 @@ pub(crate) async fn put_away(session: &mut ClientSession) {
     };
     let is_wanted =
         server.waiting() > 0 || server.is_full() && session.pool().idle_and_busy(server.id()).0 == 0;
-    if !is_all(session) || !is_wanted {
+    if !keep::is_for_an_error_alone(session) || !is_wanted {
         return;
     }
     if session.last.told.is_none() {

@@ -28,7 +28,7 @@ use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::series::OnReplica;
 use crate::engine::target::{PRIMARY_ONLY, Target};
-use crate::engine::{command, consistency, finish, rebuild, rules};
+use crate::engine::{command, consistency, keep, rebuild, rules};
 use crate::error::{During, SessionError};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
@@ -250,7 +250,7 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
             if let Some(leased) = &mut session.lease {
                 leased.moves_on = true;
             }
-            finish::keep(session);
+            keep::keep(session);
             Err(refused)
         }
     }
@@ -261,7 +261,7 @@ pub(crate) async fn go_now(session: &mut ClientSession) -> Result<(), Refused> {
     let now = leaves(session, &TO_PRIMARY);
     lease::resume(session, &TO_PRIMARY, now).await?;
     match session.state.is_pinned() {
-        true => finish::keep(session),
+        true => keep::keep(session),
         // The server had rolled it back.
         false => lease::give_back(session),
     }

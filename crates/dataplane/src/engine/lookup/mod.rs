@@ -5,6 +5,7 @@
 //! not know of it, which [`found_rows`] says to those who ask that connection ([`behind`]).
 
 mod behind;
+pub(crate) mod catch_up;
 mod on_own_connection;
 mod own_rights;
 mod ruled;
@@ -22,7 +23,7 @@ use session::Prepared;
 use sql_class::{Class, Effects, Facts, point_lookup};
 
 pub(crate) use self::behind::{bring_about, found_rows};
-pub(crate) use self::on_own_connection::{catch_up, command_owes, owes};
+pub(crate) use self::on_own_connection::{command_owes, owes};
 use self::ruled::ruled;
 use self::session_lookups::{Planned, Seen, SessionLookups, Step};
 use crate::command_head::CommandHead;
@@ -31,7 +32,7 @@ use crate::engine::answered::Answered;
 use crate::engine::begin::{let_go, with_statement};
 use crate::engine::client_session::ClientSession;
 use crate::engine::next::{Execution, Next};
-use crate::engine::{answer, consistency, explain_warning, rules};
+use crate::engine::{answer, command, consistency, rules};
 use crate::error::SessionError;
 use crate::finished::End;
 use crate::flow::Flow;
@@ -304,7 +305,7 @@ fn ready(
     head: CommandHead,
     prepared: Option<(u32, &Prepared)>,
 ) -> Result<Environment, Left> {
-    if explain_warning::concerns(session, head) {
+    if command::may_ask_why(session, head) {
         return Err(Left::Routed);
     }
     let verdict = match rules::concern(session) {

@@ -10,12 +10,8 @@ use session::PinReason;
 use sql_class::{Class, Effects, Facts};
 
 use crate::engine::client_session::ClientSession;
-use crate::engine::last;
-use crate::engine::leased::Left as LeftBehind;
 use crate::engine::lookup::behind;
 use crate::engine::lookup::session_lookups::SessionLookups;
-use crate::engine::next::Next;
-use crate::error::SessionError;
 use crate::lookups::Left;
 
 /// So that the server does not end a connection that it takes for idle, it gets a lookup now and then: after
@@ -96,21 +92,6 @@ pub(crate) fn command_owes(session: &ClientSession, command: Command) -> bool {
     );
     let is_own = session.lookups.as_ref().is_some_and(|of| of.on_own.is_some());
     tells && is_own && behind::found_rows(session).is_some()
-}
-
-/// Has the server execute what leaves behind what the lookup would have.
-pub(crate) async fn catch_up(session: &mut ClientSession, next: Next) -> Result<Next, SessionError> {
-    if let Err(refused) = behind::find_as_many(session).await {
-        return last::give_up(session, refused).await;
-    }
-    if let Some(of) = &mut session.lookups {
-        of.rows = None;
-        of.on_own.iter_mut().for_each(|own| own.shows_older = false);
-    }
-    if let Some(leased) = &mut session.lease {
-        leased.left = LeftBehind::ALL;
-    }
-    Ok(next)
 }
 
 /// A command is about to be sent, of which the session knows.

@@ -13,7 +13,7 @@ use upstream::Key;
 
 use crate::engine::lookup::own_rights::RightsOfSession;
 use crate::listener_state::ListenerState;
-use crate::lookups::{self, Environment, Lesson, Lookups, Plan, Recorder, Rights};
+use crate::lookups::{Environment, Lesson, Lookups, Plan, Recorder, Rights};
 use crate::read_gate::Gating;
 use crate::worker::Worker;
 
@@ -81,7 +81,7 @@ pub(super) enum Step {
 impl SessionLookups {
     /// `None` where the listener's sessions have no lookups.
     pub(crate) fn new(worker: &Worker, listener: &ListenerState) -> Option<Box<Self>> {
-        let lookups = lookups::of_listener(worker, listener)?;
+        let lookups = worker.lookups(&listener.config)?;
         Some(Box::new(Self {
             lookups,
             consistency: listener.config.lookup_consistency,
@@ -100,7 +100,7 @@ impl SessionLookups {
     }
 
     /// The same for a session that has a server connection for itself. `as_of`: what
-    /// [`rights_of_login`](crate::lookups::rights_of_login) said before its login.
+    /// [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before its login.
     pub(crate) fn on_own_connection(
         worker: &Worker,
         listener: &ListenerState,

@@ -16,7 +16,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::Next;
 use crate::engine::prepared::known::{is_kept, unknown_statement};
 use crate::engine::prepared::limit;
-use crate::engine::{ask, finish, last, lease};
+use crate::engine::{ask, keep, last, lease};
 use crate::error::SessionError;
 
 /// Why a statement was not prepared.
@@ -223,7 +223,7 @@ pub(crate) async fn not_prepared(
     session.state.end(&failed);
     lease::release_unused(session);
     if session.lease.is_some() {
-        finish::keep(session);
+        keep::keep(session);
     }
     Ok(Next::refuse(error))
 }

@@ -11,8 +11,8 @@
 //! is executed.
 
 mod limits;
-mod mirror;
-mod rule_set;
+pub(crate) mod mirror;
+pub(crate) mod rule_set;
 pub(crate) mod session_rules;
 mod time_limit;
 
@@ -36,9 +36,7 @@ use crate::engine::target::Target;
 use crate::engine::{answer, command};
 use crate::error::SessionError;
 
-pub(crate) use mirror::Mirrors;
 use rule_set::Question;
-pub(crate) use rule_set::{ConfiguredRules, WorkerRules};
 pub(crate) use time_limit::TimeLimit;
 
 /// The longest normalised text in a log line, in bytes.

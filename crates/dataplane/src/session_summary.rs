@@ -1,0 +1,34 @@
+//! What is said of a session when it has ended.
+
+use std::sync::Arc;
+
+use net::Peer;
+use upstream::Server;
+
+/// What the log line at the end of a session says beside why it ended.
+pub(crate) struct SessionSummary {
+    pub(crate) client: Peer,
+    pub(crate) user: Box<str>,
+    /// The last one, in mode `split`.
+    pub(crate) server: Option<Arc<Server>>,
+    pub(crate) commands: u64,
+    pub(crate) from_client: u64,
+    pub(crate) to_client: u64,
+}
+
+impl SessionSummary {
+    pub(crate) fn new(client: Peer) -> Self {
+        Self {
+            client,
+            user: "".into(),
+            server: None,
+            commands: 0,
+            from_client: 0,
+            to_client: 0,
+        }
+    }
+
+    pub(crate) fn server_name(&self) -> &str {
+        self.server.as_ref().map_or("", |server| server.name())
+    }
+}
