@@ -22,11 +22,11 @@ use crate::engine::client_session::ClientSession;
 use crate::engine::own_connection::{self, Introduction};
 use crate::engine::serve;
 use crate::error::SessionError;
-use crate::extension;
 use crate::flow::Flow;
 use crate::guesses::Asking;
 use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::listener_state::ListenerState;
+use crate::protocol;
 use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{self, Streams, Traffic};
@@ -43,7 +43,7 @@ use refusal::{pass_refusal, say_last};
 pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
     let _task = match listener.config.mode {
         _ if listener.config.protocol != config::Protocol::Mysql => {
-            spawn_local(run(worker, accepted, listener, extension::serve))
+            spawn_local(run(worker, accepted, listener, protocol::serve))
         }
         config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
         config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),

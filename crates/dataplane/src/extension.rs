@@ -13,20 +13,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::TlsMode;
-use net::{Accepted, Peer, Stream};
+use net::{Peer, Stream};
 use telemetry::ListenerSeries;
-use tokio::io::AsyncReadExt;
 use upstream::Cluster;
 
 use crate::control::{Control, Signal, Waiting};
-use crate::error::SessionError;
+use crate::data_plane::Shared;
 use crate::finished::Observer;
 use crate::listener_state::ListenerState;
-use crate::proxy_header;
-use crate::session_end::signal_as_error;
-use crate::session_summary::SessionSummary;
-use crate::worker::Worker;
 
 pub use crate::lookups::{
     Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,
@@ -102,7 +96,7 @@ pub enum Departure {
 
 /// What a session is told to do: to end, for some reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StopSignal(Signal);
+pub struct StopSignal(pub(crate) Signal);
 
 impl StopSignal {
     /// Why, for the client.
@@ -132,7 +126,9 @@ impl StopSignal {
 
 /// A session that is no MySQL session, as the data plane knows it.
 pub struct ProtocolSession {
-    pub(crate) worker: Rc<Worker>,
+    pub(crate) shared: Arc<Shared>,
+    /// The number of its worker.
+    pub(crate) worker: usize,
     pub(crate) control: Rc<Control>,
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) series: Arc<ListenerSeries>,
@@ -225,10 +221,10 @@ impl ProtocolSession {
     /// session.
     #[must_use]
     pub fn kill(&self, id: u32) -> bool {
-        let place = self.worker.shared.registry.find(id);
+        let place = self.shared.registry.find(id);
         let found = place.is_some();
         if let Some(place) = place {
-            self.worker.shared.kill(place.worker, id);
+            self.shared.kill(place.worker, id);
         }
         found
     }
@@ -237,96 +233,4 @@ impl ProtocolSession {
     pub(crate) fn introduce(&self, user: &str) {
         self.control.name_user(user);
     }
-}
-
-/// The life of a connection of a listener that an extension serves.
-pub(crate) async fn serve(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
-    summary: &mut SessionSummary,
-) -> SessionError {
-    let Some(extension) = worker.extension.get() else {
-        return SessionError::NotServed;
-    };
-    let received = tokio::select! {
-        biased;
-        received = receive(accepted, listener, summary) => received,
-        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
-    };
-    let (stream, unread) = match received {
-        Ok(received) => received,
-        Err(error) => return error,
-    };
-    let guest = ProtocolSession {
-        worker: Rc::clone(worker),
-        control: Rc::clone(control),
-        listener: Arc::clone(listener),
-        series: Arc::clone(series),
-        peer: summary.client,
-        local: stream.local().unwrap_or(Peer::Unix),
-    };
-    control.introduce(&listener.config.name, &guest.peer);
-    control.set_limits(listener.idle_limits());
-    control.mark(Waiting::Client);
-    let visit = ProtocolConnection {
-        stream,
-        unread,
-        guest,
-    };
-    let departure = extension.serve(visit).await;
-    if let Some(user) = control.user() {
-        summary.user = user.into();
-    }
-    match departure {
-        Departure::Quit => SessionError::ClientQuit,
-        Departure::Gone => SessionError::ClientGone,
-        Departure::Failed(error) => SessionError::ClientFailed(error),
-        Departure::Protocol(cause) => SessionError::ClientBroke(cause),
-        Departure::LoginTimeout => SessionError::LoginTimeout(listener.config.login_timeout),
-        Departure::Told(StopSignal(signal)) => signal_as_error(signal, "", listener),
-    }
-}
-
-/// The first byte of every TLS connection: a handshake record. No text protocol begins with it.
-const TLS_HANDSHAKE: u8 = 0x16;
-
-/// Reads the PROXY header and does the server's part of TLS, within the listener's time.
-async fn receive(
-    accepted: Accepted,
-    listener: &ListenerState,
-    summary: &mut SessionSummary,
-) -> Result<(Stream, Vec<u8>), SessionError> {
-    let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
-    let (peer, mut unread) = proxy_header::read_header(&mut stream, listener).await?;
-    summary.client = peer;
-    let Some(tls) = &listener.tls else {
-        return Ok((stream, unread));
-    };
-    let limit = listener.config.login_timeout;
-    let secured = async {
-        if unread.is_empty()
-            && stream
-                .read_buf(&mut unread)
-                .await
-                .map_err(SessionError::ClientFailed)?
-                == 0
-        {
-            return Err(SessionError::ClientGone);
-        }
-        if unread.first() == Some(&TLS_HANDSHAKE) {
-            let stream = tls.accept(stream, unread).await;
-            return Ok((stream.map_err(SessionError::ClientTls)?, Vec::new()));
-        }
-        let is_unix = matches!(stream, Stream::Unix(_));
-        if listener.config.tls.mode == TlsMode::Required && !is_unix {
-            return Err(SessionError::TlsRequired);
-        }
-        Ok((stream, unread))
-    };
-    tokio::time::timeout(limit, secured)
-        .await
-        .unwrap_or(Err(SessionError::LoginTimeout(limit)))
 }

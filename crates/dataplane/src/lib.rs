@@ -33,6 +33,7 @@ mod message;
 mod packet_io;
 mod password_checks;
 pub mod password_login;
+mod protocol;
 mod proxy_header;
 mod read_gate;
 mod record;

@@ -26,9 +26,9 @@ pub(crate) fn keep(session: &mut ClientSession) {
     pins.iter().for_each(|pin| session.series().pin(pin.reason));
 }
 
-/// Whether the session holds its connection for the error that it was told last and nothing else (`told`); or for what it has not asked
-/// for behind the statement that left it. Not on MySQL, where one that is raised again has another
-/// `CLASS_ORIGIN`.
+/// Whether the session holds its connection for the error that it was told last and nothing else (`told`); or
+/// for what it has not asked for behind the statement that left it. Not on MySQL, where one that is raised
+/// again has another `CLASS_ORIGIN`.
 pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
     let mut pins = session.state.pins().iter();
     let is_mariadb = session.dialect().is_mariadb();

@@ -16,7 +16,7 @@ use crate::engine::consistency::strong::ReadIndex;
 use crate::engine::consistency::vain::VainWaits;
 use crate::engine::lease;
 use crate::engine::makers::Makers;
-use crate::engine::pipeline::Pipelines;
+use crate::engine::pipeline::pipelines::Pipelines;
 use crate::listener_state::{ListenerState, NumberedCluster};
 
 /// What the sessions of one worker share of a cluster.

@@ -7,18 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::Command;
-use session::PortableState;
-use sql_class::Dialect;
-use telemetry::ServerSeries;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
-use upstream::{Connection, Credential, Key, LeaseError, Server};
+use upstream::{Connection, LeaseError, Server};
 
 use super::answers::{Answers, Arrived};
-use super::execution::BatchedExecution;
 use super::is_same;
+use super::pipelines::BatchedExecution;
+use super::pipelines::{Answered, Answering, Batch, Member, Waiting};
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
 use crate::engine::ask;
@@ -39,47 +37,6 @@ const SENDING: Duration = Duration::from_secs(5);
 /// Of the batches that wait, so many are looked at for one that has the session's state, the newest first:
 /// where every session has a state of its own there are as many as sessions.
 const LOOKED_AT: usize = 16;
-
-/// Statements that wait for a connection to one server, for one account, with one state.
-pub(super) struct Batch {
-    pub(super) key: Rc<Key>,
-    pub(super) carried: Rc<PortableState>,
-    /// The latest of its sessions' [`oldest_login`](crate::control::Control::oldest_login).
-    oldest_login: Cell<std::time::Instant>,
-    server: Arc<Server>,
-    credential: Credential,
-    dialect: Dialect,
-    members: RefCell<Vec<Member>>,
-}
-
-/// One of them.
-struct Member {
-    /// The whole packet.
-    command: Box<[u8]>,
-    /// Of those that differ in values only.
-    number: NonZeroU64,
-    /// `None` for one of text.
-    execution: Option<BatchedExecution>,
-    answer: oneshot::Sender<Result<Answered, WentAlone>>,
-}
-
-/// A whole answer, as the server has sent it.
-pub(super) struct Answered {
-    pub(super) bytes: Box<[u8]>,
-    /// When its statement was.
-    pub(super) sent: Instant,
-    pub(super) from: Rc<Answering>,
-}
-
-/// Who has answered a batch.
-pub(super) struct Answering {
-    pub(super) server: Arc<Server>,
-    pub(super) series: Arc<ServerSeries>,
-}
-
-/// The batches of a worker and a cluster that have not left yet.
-#[derive(Default)]
-pub(super) struct Waiting(RefCell<Vec<Rc<Batch>>>);
 
 impl Batch {
     /// Joins the batch that waits already, or a new one: true where it is new.

@@ -6,17 +6,11 @@ use mysql_wire::PacketHeader;
 use mysql_wire::statement::ExecuteHead;
 use session::Prepared;
 
+use super::pipelines::BatchedExecution;
 use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
 #[cfg(doc)]
 use crate::engine::statement::Statement;
-
-/// What a connection has to have prepared for it.
-pub(super) struct BatchedExecution {
-    prepared: Prepared,
-    /// Of the parameters; none where there are no parameters.
-    types: Option<Rc<[u8]>>,
-}
 
 impl BatchedExecution {
     /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its

@@ -14,6 +14,7 @@
 mod answers;
 mod batch;
 mod execution;
+pub(crate) mod pipelines;
 mod quick;
 pub(crate) mod went_alone;
 
@@ -26,9 +27,7 @@ use session::Prepared;
 use sql_class::{Class, Effects, Facts};
 use upstream::{Key, LeaseError, Server};
 
-use self::batch::{Answered, Answering, Batch};
-use self::execution::BatchedExecution;
-use self::quick::QuickStatements;
+use self::pipelines::{Answered, Answering, Batch, BatchedExecution};
 use self::went_alone::WentAlone;
 use crate::command_head::CommandHead;
 use crate::control::Waiting;
@@ -45,22 +44,6 @@ use crate::engine::target::Target;
 use crate::engine::{again, consistency, next, pipelined_setup, rules};
 use crate::error::SessionError;
 use crate::finished::End;
-use crate::relay::RelayOutcome;
-
-/// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
-#[derive(Default)]
-pub(crate) struct Pipelines {
-    waiting: batch::Waiting,
-    quick: QuickStatements,
-}
-
-impl Pipelines {
-    /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the
-    /// server has said that something of the session has changed.
-    pub(crate) fn note_alone(&self, number: NonZeroU64, outcome: &RelayOutcome, reported: bool) {
-        self.quick.note(number, outcome, reported);
-    }
-}
 
 /// What a statement of text that was just looked at has in common with those that differ in values only;
 /// `None` for one that never goes with others.

@@ -1,0 +1,80 @@
+//! What the sessions of a worker share of reads that go together.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use session::{PortableState, Prepared};
+use sql_class::Dialect;
+use telemetry::ServerSeries;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use upstream::{Credential, Key, Server};
+
+use super::quick::QuickStatements;
+use super::went_alone::WentAlone;
+use crate::relay::RelayOutcome;
+
+/// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
+#[derive(Default)]
+pub(crate) struct Pipelines {
+    pub(super) waiting: Waiting,
+    pub(super) quick: QuickStatements,
+}
+
+impl Pipelines {
+    /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the
+    /// server has said that something of the session has changed.
+    pub(crate) fn note_alone(&self, number: NonZeroU64, outcome: &RelayOutcome, reported: bool) {
+        self.quick.note(number, outcome, reported);
+    }
+}
+
+/// Statements that wait for a connection to one server, for one account, with one state.
+pub(super) struct Batch {
+    pub(super) key: Rc<Key>,
+    pub(super) carried: Rc<PortableState>,
+    /// The latest of its sessions' [`oldest_login`](crate::control::Control::oldest_login).
+    pub(super) oldest_login: Cell<std::time::Instant>,
+    pub(super) server: Arc<Server>,
+    pub(super) credential: Credential,
+    pub(super) dialect: Dialect,
+    pub(super) members: RefCell<Vec<Member>>,
+}
+
+/// One of them.
+pub(super) struct Member {
+    /// The whole packet.
+    pub(super) command: Box<[u8]>,
+    /// Of those that differ in values only.
+    pub(super) number: NonZeroU64,
+    /// `None` for one of text.
+    pub(super) execution: Option<BatchedExecution>,
+    pub(super) answer: oneshot::Sender<Result<Answered, WentAlone>>,
+}
+
+/// A whole answer, as the server has sent it.
+pub(super) struct Answered {
+    pub(super) bytes: Box<[u8]>,
+    /// When its statement was.
+    pub(super) sent: Instant,
+    pub(super) from: Rc<Answering>,
+}
+
+/// Who has answered a batch.
+pub(super) struct Answering {
+    pub(super) server: Arc<Server>,
+    pub(super) series: Arc<ServerSeries>,
+}
+
+/// The batches of a worker and a cluster that have not left yet.
+#[derive(Default)]
+pub(super) struct Waiting(pub(super) RefCell<Vec<Rc<Batch>>>);
+
+/// What a connection has to have prepared for it.
+pub(super) struct BatchedExecution {
+    pub(super) prepared: Prepared,
+    /// Of the parameters; none where there are no parameters.
+    pub(super) types: Option<Rc<[u8]>>,
+}
