@@ -60,6 +60,16 @@ pub(crate) fn mutual_pairs(root: &Path) -> anyhow::Result<BTreeMap<String, Vec<S
     Ok(pairs_of(&read(&root.join("crates"))?))
 }
 
+/// How much of each crate's production lines is in its largest cycle of modules, in percent, rounded up.
+pub(crate) fn cycles(root: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
+    let share = |of: &Crate| {
+        let lines = of.modules.lines_of(&of.modules.largest_cycle());
+        (100 * lines).div_ceil(of.modules.lines().max(1))
+    };
+    let crates = read(&root.join("crates"))?;
+    Ok(crates.iter().map(|of| (of.name.clone(), share(of))).collect())
+}
+
 fn pairs_of(crates: &[Crate]) -> BTreeMap<String, Vec<String>> {
     let pair = |(one, other): (&Name, &Name)| format!("{} and {}", one.join("::"), other.join("::"));
     let pairs = |of: &Crate| of.modules.mutual().into_iter().map(pair).collect();

@@ -31,6 +31,9 @@ struct Layer {
     /// Pairs of its modules that import each other.
     #[serde(default)]
     mutual: usize,
+    /// How much of its production lines may be in its largest cycle of modules, in percent; nothing is said
+    /// of most.
+    cycle: Option<usize>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -100,6 +103,21 @@ pub(crate) fn check_mutual(table: &Table, found: &BTreeMap<String, Vec<String>>)
                  here: {}",
                 pairs.len(),
                 pairs.join(", ")
+            ));
+        }
+    }
+    problems
+}
+
+/// A line for every crate whose largest cycle of modules has a larger share of it than the table allows.
+/// `found`: that share of each crate, in percent.
+pub(crate) fn check_cycles(table: &Table, found: &BTreeMap<String, usize>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, share) in found {
+        let allowed = table.crates.get(name).and_then(|layer| layer.cycle);
+        if let Some(allowed) = allowed.filter(|allowed| share > allowed) {
+            problems.push(format!(
+                "layers.toml: {share} % of `{name}` are in one cycle of modules, and `cycle = {allowed}` here"
             ));
         }
     }
@@ -363,5 +381,14 @@ mod tests {
             [format!("layers.toml: {too_many}")]
         );
         assert_eq!(found(&[], &[]).len(), 1, "it is to go down");
+    }
+
+    #[test]
+    fn a_cycle_that_is_too_large_is_told() {
+        let table: Table = toml::from_str(&TABLE.replace("tests = [\"kit\"]", "cycle = 25")).unwrap();
+        let found = |share| check_cycles(&table, &[("net".into(), share), ("wire".into(), 90)].into());
+        assert!(found(25).is_empty());
+        let too_large = "layers.toml: 26 % of `net` are in one cycle of modules, and `cycle = 25` here";
+        assert_eq!(found(26), [too_large]);
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     let table = Table::read(root)?;
     let mut problems = layers::check(&table, &Metadata::ask(root)?);
     problems.extend(layers::check_mutual(&table, &figures::mutual_pairs(root)?));
+    problems.extend(layers::check_cycles(&table, &figures::cycles(root)?));
     problems.extend(lock_file(root)?);
     problems.extend(docs::check(root));
     problems.extend(architecture::check(root)?);
