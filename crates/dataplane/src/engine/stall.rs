@@ -18,6 +18,10 @@ const LEAST: Duration = Duration::from_secs(60);
 /// changed.
 #[inline]
 pub(crate) fn renew(session: &ClientSession) {
+    if session.binding.is_own() {
+        // Nobody else wants its connection: the server's own limits hold.
+        return;
+    }
     let by = session.control.stalls_by.borrow();
     let is_known = by
         .as_ref()
