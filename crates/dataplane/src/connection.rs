@@ -20,6 +20,7 @@ use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile,
 use crate::control::{Control, Signal, Waiting};
 use crate::engine::client_session::ClientSession;
 use crate::engine::own_connection::{self, Introduction};
+use crate::engine::run;
 use crate::engine::serve;
 use crate::error::SessionError;
 use crate::flow::Flow;
@@ -296,7 +297,8 @@ async fn serve_session(
     // What the login needs is boxed, so that a session that has got through it does not carry that room on.
     let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
         Ok(LogIn::Forwarded(session)) => session,
-        Ok(LogIn::Understood(session)) => return serve_understood(session, summary).await,
+        // Boxed: sessions that are forwarded have no room for it.
+        Ok(LogIn::Understood(session)) => return Box::pin(serve_understood(session, summary)).await,
         Err(error) => {
             series.login_failures.inc();
             return error;
@@ -324,7 +326,9 @@ enum LogIn {
 
 async fn serve_understood(mut session: Box<ClientSession>, summary: &mut SessionSummary) -> SessionError {
     let _on_server = OnServer::new(&session.streams.traffic.server);
-    serve::serve_to_the_end(&mut session, summary).await
+    summary.user = Box::default();
+    let Err(error) = run::run(&mut session).await;
+    serve::end(&mut session, error, summary).await
 }
 
 /// Everything up to the first command. An error has been told to the client when this returns it.

@@ -57,7 +57,7 @@ mod rebuild;
 mod reset;
 mod rows;
 pub(crate) mod rules;
-mod run;
+pub(crate) mod run;
 pub(crate) mod series;
 pub(crate) mod serve;
 mod server;

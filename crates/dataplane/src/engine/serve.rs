@@ -31,20 +31,21 @@ pub(crate) async fn serve(
             return error;
         }
     };
-    serve_to_the_end(&mut session, summary).await
-}
-
-/// Serves a session that has logged in, until it ends, and says why it ended.
-pub(crate) async fn serve_to_the_end(
-    session: &mut ClientSession,
-    summary: &mut SessionSummary,
-) -> SessionError {
     // Said by the account from here on.
     summary.user = Box::default();
-    let Err(error) = run::run(session).await;
+    let Err(error) = run::run(&mut session).await;
+    Box::pin(end(&mut session, error, summary)).await
+}
+
+/// The session has come to its end, for this reason.
+pub(crate) async fn end(
+    session: &mut ClientSession,
+    error: SessionError,
+    summary: &mut SessionSummary,
+) -> SessionError {
     // Of a command that was to be sent once more.
     finish::tell(session, session.statement.head.command, Err(&error));
-    Box::pin(answer::farewell(session, &error)).await;
+    answer::farewell(session, &error).await;
     if matches!(error, SessionError::ClientQuit)
         && let Some(connection) = lease::detach(session)
     {
