@@ -517,6 +517,11 @@ pub(crate) fn detach(session: &mut ClientSession) -> Option<Connection<Connectio
 /// Gives the connection back to the pool, for the next session.
 pub(crate) fn give_back(session: &mut ClientSession) {
     debug_assert!(!session.streams.down.is_pending());
+    debug_assert!(!session.binding.is_own());
+    if session.binding.is_own() {
+        // Its client has logged in on it by itself: it is nobody else's, whatever has led here.
+        return;
+    }
     let is_silent = session.streams.down.is_empty();
     if let Some(mut connection) = detach(session) {
         if !is_silent {
