@@ -4,7 +4,7 @@ use dataplane::finished::End;
 use mysql_wire::Command;
 use sql_class::Class;
 
-use super::stage::{Ended, Session, Stage, Told};
+use super::stage::{Ended, Session, Setup, Stage, Told};
 
 const RULES: &str = r#"
 [[rule]]
@@ -197,4 +197,64 @@ async fn in_mode_session() {
     session.send(Command::QUIT, b"").await;
     assert_eq!(stage.next_end().await.end, End::Closed);
     stage.no_more().await;
+}
+
+#[tokio::test]
+async fn and_so_does_what_memory_answers() {
+    for mode in ["split", "session"] {
+        let mut stage = Stage::set(Setup::with_lookups(mode)).await;
+        let mut session = stage.connect().await;
+        for (table, key, rows) in [("remembered", 1, 1), ("remembered", 0, 0), ("awaited", 1, 1)] {
+            let text = format!("SELECT c FROM {table} WHERE id = {key}");
+            let (told, ended) = run(&mut stage, &mut session, &text).await;
+            assert_eq!(
+                (told, ended.end, &ended.server),
+                (Ok(rows), End::Memory, &None),
+                "{mode}: {text}"
+            );
+            assert_eq!(
+                (ended.class, ended.digest),
+                (Some(Class::Read), 0),
+                "{mode}: {text}"
+            );
+            assert_eq!((ended.error, ended.resent), (None, 0), "{mode}: {text}");
+            assert!(ended.bytes.1 > 50, "{mode}: {text}: {ended:?}");
+        }
+        assert!(stage.sent("WHERE id").is_empty(), "{mode}");
+
+        for table in ["remembered", "awaited"] {
+            let text = format!("SELECT c FROM {table} WHERE id = ?");
+            let id = session.prepare(&text).await;
+            assert_eq!(stage.next_end().await.end, End::Relayed, "{mode}: {text}");
+            for (key, rows) in [(1, 1), (0, 0), (2, 1)] {
+                assert_eq!(session.execute_with(id, key).await, Ok(rows), "{mode}: {text}");
+                let ended = stage.next_end().await;
+                assert_eq!(
+                    (ended.command, ended.end),
+                    (Command::STMT_EXECUTE, End::Memory),
+                    "{mode}: {text}"
+                );
+                assert_eq!((ended.class, &ended.server), (Some(Class::Read), &None));
+                assert!(ended.digest != 0 && ended.times_add_up, "{mode}: {ended:?}");
+                // Header, command, id, flags, iterations; of the parameter whether it is NULL, that its type
+                // comes, its type and its value.
+                assert_eq!(
+                    ended.bytes.0,
+                    4 + 1 + 4 + 1 + 4 + 1 + 1 + 2 + 8,
+                    "{mode}: {ended:?}"
+                );
+            }
+            let requests = stage.requests(stage.place(&text));
+            let has_executed = requests
+                .iter()
+                .any(|request| request[0] == Command::STMT_EXECUTE.0);
+            assert!(!has_executed, "{mode}: {text}");
+        }
+
+        // What a server has to be asked is that server's.
+        let (told, ended) = run(&mut stage, &mut session, "SELECT c FROM other WHERE id = 1").await;
+        assert_eq!((told, ended.end), (Ok(0), End::Relayed), "{mode}");
+        assert!(ended.server.is_some() && ended.digest != 0, "{mode}: {ended:?}");
+        stage.no_more().await;
+    }
 }

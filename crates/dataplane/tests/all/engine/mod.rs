@@ -4,6 +4,7 @@
 mod a_lost_statement_is_done_once_or_not_at_all;
 mod every_command_ends_once;
 mod many_clients_share_few_connections;
+mod memory;
 mod rules_decide_what_happens_to_statements;
 mod sessions_are_killed_by_their_number;
 mod stage;

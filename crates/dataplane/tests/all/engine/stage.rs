@@ -4,7 +4,9 @@
 //! [`Script`] answers that text: so a statement is what it looks like to the gateway, and the test says what
 //! becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row. Any other
 //! statement gets an OK. What says `'TRX'` behind that (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction,
-//! is answered as in a transaction: the servers know none of their own.
+//! is answered as in a transaction: the servers know none of their own. What says `'WARNS'` has warnings.
+//!
+//! Lookups of listeners with `point_lookups` are answered by [`Memory`].
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -13,7 +15,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dataplane::extension::{Departure, Extension, ProtocolConnection, WorkerExtension, WorkerHandle};
+use dataplane::extension::{
+    Departure, Extension, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
+};
 use dataplane::finished::{End, Finished, Observer};
 use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags};
 use sql_class::Class;
@@ -21,6 +25,7 @@ use testkit::scripted::{Client, Identity, Reply, Script, Seen, Server, ServerScr
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
+use super::memory::Memory;
 use crate::gateway::RunningGateway;
 
 /// What servers and clients of these tests can.
@@ -51,6 +56,19 @@ const VARIABLES: [[&str; 2]; 10] = [
     ["transaction_read_only", "OFF"],
     ["wait_timeout", "28800"],
 ];
+
+/// What a listener with `point_lookups` needs. Nobody reads it: see [`Memory`].
+pub(crate) const CACHE: &str = r#"
+[cache]
+cluster = "main"
+account = { user = "app", password = "secret" }
+[[cache.mapping]]
+name = "remembered"
+kind = "string"
+table = "test.remembered"
+key = ["id"]
+value = ["c"]
+"#;
 
 /// A gateway with one listener and its servers.
 pub(crate) struct Stage {
@@ -90,6 +108,18 @@ impl Default for Setup<'_> {
             listener: "read_consistency = \"eventual\"",
             cluster: "",
             tables: "",
+        }
+    }
+}
+
+impl Setup<'_> {
+    /// Two servers whose sessions have lookups.
+    pub(crate) fn with_lookups(mode: &str) -> Setup<'_> {
+        Setup {
+            mode,
+            listener: "point_lookups = true",
+            tables: CACHE,
+            ..Setup::default()
         }
     }
 }
@@ -217,14 +247,40 @@ impl Stage {
         assert!(running.wait_until(has).await.is_some(), "{:?}", self.sent(""));
     }
 
+    /// Waits until a connection has ended. Returns what it has had last, and why it ended: nothing behind
+    /// COM_QUIT.
+    pub(crate) async fn has_ended(&self, place: Place) -> (Vec<u8>, String) {
+        let running = self.servers[place.server].as_ref().unwrap();
+        let seen = running
+            .wait_until(|seen| seen[place.connection].end.is_some())
+            .await
+            .unwrap();
+        let seen = &seen[place.connection];
+        (seen.requests.last().unwrap().clone(), seen.end.clone().unwrap())
+    }
+
+    /// What the gateway and a server can on a connection between them.
+    pub(crate) fn negotiated(&self, place: Place) -> Capabilities {
+        self.servers[place.server].as_ref().unwrap().seen()[place.connection].negotiated
+    }
+
     pub(crate) async fn connect(&self) -> Session {
         self.connect_as("app").await
     }
 
     pub(crate) async fn connect_as(&self, user: &str) -> Session {
+        self.log_in(user, CAPABILITIES).await
+    }
+
+    /// A client that cannot do all that the servers can.
+    pub(crate) async fn connect_with(&self, capabilities: Capabilities) -> Session {
+        self.log_in("app", capabilities).await
+    }
+
+    async fn log_in(&self, user: &str, capabilities: Capabilities) -> Session {
         let identity = Identity {
             user: user.into(),
-            capabilities: CAPABILITIES,
+            capabilities,
             ..Identity::default()
         };
         Session(Client::connect(self.address, &identity).await.unwrap())
@@ -272,11 +328,14 @@ impl Session {
             _ => {}
         }
         let mut packets = 0;
+        // Behind columns, for clients that know it.
+        let mut has_other_end = !self.0.negotiated().contains(Capabilities::DEPRECATE_EOF);
         loop {
             let Ok(packet) = self.0.receive().await else {
                 return Err(0);
             };
             match packet.payload[0] {
+                0xfe if std::mem::take(&mut has_other_end) => {}
                 0xfe => return Ok(packets - usize::from(first.payload[0])),
                 ErrPacket::HEADER => return Err(code(&packet.payload)),
                 _ => packets += 1,
@@ -316,6 +375,18 @@ impl Session {
         assert_eq!(self.answer().await, Ok(0));
     }
 
+    /// Executes a prepared statement with one parameter, a BIGINT.
+    pub(crate) async fn execute_with(&mut self, id: u32, value: u64) -> Told {
+        let rest = [
+            &id.to_le_bytes()[..],
+            &[0, 1, 0, 0, 0, 0, 1, 8, 0],
+            &value.to_le_bytes(),
+        ]
+        .concat();
+        self.send(Command::STMT_EXECUTE, &rest).await;
+        self.answer().await
+    }
+
     /// Executes a prepared statement without parameters.
     pub(crate) async fn execute(&mut self, id: u32) -> Told {
         let rest = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
@@ -323,12 +394,12 @@ impl Session {
         self.answer().await
     }
 
-    /// Prepares a statement without parameters that has one column or none. Returns its id.
+    /// Prepares a statement with fewer than 250 parameters that has one column or none. Returns its id.
     pub(crate) async fn prepare(&mut self, text: &str) -> u32 {
         self.send(Command::STMT_PREPARE, text.as_bytes()).await;
         let head = self.0.receive().await.unwrap().payload;
         assert_eq!(head[0], 0, "{head:?}");
-        for _ in 0..head[5] {
+        for _ in 0..head[5] + head[7] {
             self.0.receive().await.unwrap();
         }
         u32::from_le_bytes(head[1..5].try_into().unwrap())
@@ -417,17 +488,18 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
     let begins = text.starts_with(b"BEGIN") || text.starts_with(b"START TRANSACTION");
     if let Reply::Payloads(payloads) = &mut reply
         && let Some(end) = payloads.last_mut()
+        && !has(b"'WARNS'")
     {
-        as_here(end, begins || has(b"'TRX'"));
+        as_here(end, begins || has(b"'TRX'"), CAPABILITIES);
     }
     Some(reply)
 }
 
 /// An end of an answer without the warning and the id that the script has: a session would hold its
-/// connection for them.
-fn as_here(end: &mut Vec<u8>, is_in_transaction: bool) {
+/// connection for them. `capabilities`: the client's, DEPRECATE_EOF among them.
+pub(crate) fn as_here(end: &mut Vec<u8>, is_in_transaction: bool, capabilities: Capabilities) {
     let mut ok = match end[0] {
-        0 | 0xfe => OkPacket::decode(end, CAPABILITIES).unwrap(),
+        0 | 0xfe => OkPacket::decode(end, capabilities).unwrap(),
         _ => return,
     };
     (ok.warnings, ok.last_insert_id) = (0, 0);
@@ -437,8 +509,8 @@ fn as_here(end: &mut Vec<u8>, is_in_transaction: bool) {
     let is_of_rows = end[0] == 0xfe;
     end.clear();
     match is_of_rows {
-        true => ok.encode_as_eof(end, CAPABILITIES),
-        false => ok.encode(end, CAPABILITIES),
+        true => ok.encode_as_eof(end, capabilities),
+        false => ok.encode(end, capabilities),
     }
 }
 
@@ -460,19 +532,31 @@ struct Observing(Mutex<UnboundedSender<Ended>>);
 
 impl Extension for Observing {
     fn on_worker(&self, _worker: &WorkerHandle) -> Rc<dyn WorkerExtension> {
-        Rc::new(Watcher(self.0.lock().unwrap().clone()))
+        Rc::new(OnWorker {
+            sender: self.0.lock().unwrap().clone(),
+            memory: Rc::default(),
+        })
     }
+}
+
+struct OnWorker {
+    sender: UnboundedSender<Ended>,
+    memory: Rc<Memory>,
 }
 
 struct Watcher(UnboundedSender<Ended>);
 
-impl WorkerExtension for Watcher {
+impl WorkerExtension for OnWorker {
     fn serve(&self, _visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
         unreachable!("no listener of another protocol")
     }
 
     fn observers(&self) -> Vec<Rc<dyn Observer>> {
-        vec![Rc::new(Self(self.0.clone()))]
+        vec![Rc::new(Watcher(self.sender.clone()))]
+    }
+
+    fn lookups(&self, _listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
+        Some(Rc::clone(&self.memory) as Rc<dyn Lookups>)
     }
 }
 
