@@ -19,7 +19,7 @@ fn setup() -> Setup<'static> {
 }
 
 /// Nobody has the number any more, some time after its session was told to go.
-async fn is_gone(killer: &mut Session, id: u32) {
+pub(crate) async fn is_gone(killer: &mut Session, id: u32) {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(10) {
         match killer.query(&format!("KILL QUERY {id}")).await {
