@@ -2,6 +2,7 @@
 //! to: see [`stage`].
 
 mod a_lost_statement_is_done_once_or_not_at_all;
+mod a_server_catches_up_with_what_memory_has_answered;
 mod a_session_with_lookups_keeps_its_connection;
 mod every_command_ends_once;
 mod many_clients_share_few_connections;
