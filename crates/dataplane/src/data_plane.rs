@@ -35,6 +35,13 @@ pub(crate) struct Shared {
     pub(crate) workers: Box<[UnboundedSender<Message>]>,
 }
 
+/// Where a session lives: one for all of a worker.
+pub(crate) struct Home {
+    pub(crate) shared: Arc<Shared>,
+    /// The worker's number.
+    pub(crate) worker: usize,
+}
+
 impl Shared {
     pub(crate) fn sessions(&self) -> usize {
         self.sessions_on

@@ -18,7 +18,7 @@ use telemetry::ListenerSeries;
 use upstream::Cluster;
 
 use crate::control::{Control, Signal, Waiting};
-use crate::data_plane::Shared;
+use crate::data_plane::Home;
 use crate::finished::Observer;
 use crate::listener_state::ListenerState;
 
@@ -126,9 +126,7 @@ impl StopSignal {
 
 /// A session that is no MySQL session, as the data plane knows it.
 pub struct ProtocolSession {
-    pub(crate) shared: Arc<Shared>,
-    /// The number of its worker.
-    pub(crate) worker: usize,
+    pub(crate) home: Rc<Home>,
     pub(crate) control: Rc<Control>,
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) series: Arc<ListenerSeries>,
@@ -221,10 +219,10 @@ impl ProtocolSession {
     /// session.
     #[must_use]
     pub fn kill(&self, id: u32) -> bool {
-        let place = self.shared.registry.find(id);
+        let place = self.home.shared.registry.find(id);
         let found = place.is_some();
         if let Some(place) = place {
-            self.shared.kill(place.worker, id);
+            self.home.shared.kill(place.worker, id);
         }
         found
     }

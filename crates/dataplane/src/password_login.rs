@@ -81,12 +81,12 @@ impl ProtocolSession {
             Ok(identity) => {
                 self.introduce(identity.user());
                 let place = Place {
-                    worker: self.worker,
+                    worker: self.home.worker,
                     cluster: self.listener.cluster_serial,
                     seat: None,
                     user: user.as_bytes().into(),
                 };
-                self.shared.registry.insert(self.id(), place);
+                self.home.shared.registry.insert(self.id(), place);
             }
             Err(error) => {
                 if matches!(error, NotAdmitted::Denied | NotAdmitted::TooManyFailures) {
@@ -106,7 +106,7 @@ impl ProtocolSession {
         now: Option<&mut Identity>,
     ) -> Result<Identity, NotAdmitted> {
         let asking = Asking::new(&self.peer, user.as_bytes(), self.listener());
-        let guesses = &self.shared.accounts.guesses;
+        let guesses = &self.home.shared.accounts.guesses;
         let attempt = guesses.begin(asking).await;
         let attempt = attempt.map_err(|_| NotAdmitted::TooManyFailures)?;
         let judged = self.judge(user, password, now).await;
@@ -127,7 +127,7 @@ impl ProtocolSession {
         if password.reveal().is_empty() {
             return Err(NotAdmitted::Denied);
         }
-        let (accounts, cluster) = (&self.shared.accounts, self.cluster());
+        let (accounts, cluster) = (&self.home.shared.accounts, self.cluster());
         if accounts.names_none(cluster) {
             return self.try_on_server(user, password).await;
         }

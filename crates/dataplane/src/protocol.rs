@@ -39,8 +39,7 @@ pub(crate) async fn serve(
         Err(error) => return error,
     };
     let guest = ProtocolSession {
-        shared: Arc::clone(&worker.shared),
-        worker: worker.index,
+        home: Rc::clone(&worker.home),
         control: Rc::clone(control),
         listener: Arc::clone(listener),
         series: Arc::clone(series),

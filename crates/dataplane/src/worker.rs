@@ -11,7 +11,7 @@ use sql_class::FactsCache;
 
 use crate::clock::{Clock, TICK};
 use crate::control::{Sessions, Signal};
-use crate::data_plane::Shared;
+use crate::data_plane::{Home, Shared};
 use crate::engine::rules::mirror::Mirrors;
 use crate::engine::rules::rule_set::WorkerRules;
 use crate::engine::worker_cluster::Pools;
@@ -23,6 +23,8 @@ use crate::lookups::Lookups;
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
+    /// The same two, for sessions that know no more of their worker.
+    pub(crate) home: Rc<Home>,
     pub(crate) metrics: Arc<telemetry::Worker>,
     pub(crate) sessions: Sessions,
     pub(crate) clock: Rc<Clock>,
@@ -47,6 +49,10 @@ impl Worker {
         Self {
             index,
             metrics: shared.telemetry.worker(index),
+            home: Rc::new(Home {
+                shared: Arc::clone(&shared),
+                worker: index,
+            }),
             shared,
             sessions: Sessions::default(),
             pools: Pools::default(),
