@@ -393,7 +393,9 @@ async fn log_in(
                         introduction,
                         logged_in,
                     };
-                    let understood = own_connection::adopt(worker, control, arrived, listener).await;
+                    // Boxed: logins are many, and most are of sessions that are forwarded.
+                    let understood =
+                        Box::pin(own_connection::adopt(worker, control, arrived, listener)).await;
                     understood.map(LogIn::Understood)
                 }
                 None => {
