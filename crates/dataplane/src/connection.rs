@@ -295,14 +295,17 @@ async fn serve_session(
     summary: &mut SessionSummary,
 ) -> SessionError {
     // What the login needs is boxed, so that a session that has got through it does not carry that room on.
-    let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
-        Ok(LogIn::Forwarded(session)) => session,
-        // Boxed: sessions that are forwarded have no room for it.
-        Ok(LogIn::Understood(session)) => return Box::pin(serve_understood(session, summary)).await,
+    let logged_in = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
+        Ok(logged_in) => logged_in,
         Err(error) => {
             series.login_failures.inc();
             return error;
         }
+    };
+    let mut session = match logged_in {
+        LogIn::Forwarded(session) => session,
+        // Boxed: sessions that are forwarded have no room for it.
+        LogIn::Understood(session) => return Box::pin(serve_understood(session, summary)).await,
     };
     let _on_server = OnServer::new(&session.series);
     let Err(error) = crate::serve::serve(&mut session).await;
@@ -369,15 +372,17 @@ async fn log_in(
         let finding = Box::pin(find_server(worker, control, listener, summary, &local));
         let server = attempt.beside(finding).await?;
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
-        introduction = listener.config.point_lookups.then(|| Introduction {
-            login: Login {
-                auth_response: Vec::new(),
-                ..login.clone()
-            },
-            profile,
-            rights: worker
-                .lookups(&listener.config)
-                .and_then(|lookups| lookups.rights_of_login()),
+        introduction = listener.config.point_lookups.then(|| {
+            Box::new(Introduction {
+                login: Login {
+                    auth_response: Vec::new(),
+                    ..login.clone()
+                },
+                profile,
+                rights: worker
+                    .lookups(&listener.config)
+                    .and_then(|lookups| lookups.rights_of_login()),
+            })
         });
         handshake::log_in(client, login, server, listener, (control, attempt)).await
     };

@@ -44,7 +44,7 @@ pub(crate) struct Introduction {
 pub(crate) struct Arrived {
     pub(crate) streams: Streams,
     pub(crate) peer: Peer,
-    pub(crate) introduction: Introduction,
+    pub(crate) introduction: Box<Introduction>,
     pub(crate) logged_in: LoggedIn,
 }
 
@@ -58,14 +58,15 @@ pub(crate) async fn adopt(
 ) -> Result<Box<ClientSession>, SessionError> {
     let Arrived {
         mut streams,
-        introduction: Introduction {
-            login,
-            profile,
-            rights,
-        },
+        introduction,
         logged_in,
         peer,
     } = arrived;
+    let Introduction {
+        login,
+        profile,
+        rights,
+    } = *introduction;
     let stream = std::mem::replace(&mut streams.server, Stream::Detached);
     let client = logged_in.agreed.client;
     let server = Adopted {
