@@ -384,7 +384,15 @@ async fn log_in(
                     .and_then(|lookups| lookups.rights_of_login()),
             })
         });
-        handshake::log_in(client, login, server, listener, (control, attempt)).await
+        // Boxed: the many that never say anything wait before it.
+        Box::pin(handshake::log_in(
+            client,
+            login,
+            server,
+            listener,
+            (control, attempt),
+        ))
+        .await
     };
     match (login.await, client) {
         (Ok(mut logged_in), Some(client)) => {
