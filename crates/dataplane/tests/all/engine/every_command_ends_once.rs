@@ -181,8 +181,20 @@ async fn in_mode_session() {
         (told, ended.end, ended.error),
         (Err(1064), End::Relayed, Some(1064))
     );
-    // On the other server, which has none yet.
-    let other = stage.connect_as("other").await;
+    // On the other server. One whose first check is not over gets no session yet.
+    let home = stage.place("SELECT 'ROWS 2'").server;
+    let mut others = Vec::new();
+    let other = loop {
+        let mut other = stage.connect_as("other").await;
+        let text = format!("SELECT 'ROWS 1' FROM other_{}_", others.len());
+        assert_eq!(other.query(&text).await, Ok(1));
+        stage.next_end().await;
+        if stage.place(&text).server != home {
+            break other;
+        }
+        others.push(other);
+        assert!(others.len() < 1000, "the other server gets none");
+    };
     let kill = format!("KILL {}", other.0.greeting().connection_id);
     let (told, ended) = run(&mut stage, &mut session, &kill).await;
     assert_eq!((told, ended.end, ended.server), (Err(1095), End::Refused, None));
