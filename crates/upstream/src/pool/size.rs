@@ -115,7 +115,15 @@ impl Size {
 }
 
 /// No connection has come free for so long although somebody waits for one: those who have them hold them.
+/// Where a line has moved again by itself after such a pause, it takes twice as long a one: a machine on
+/// which everything is slow has no use for more connections.
 const STALLS_AFTER: Duration = Duration::from_millis(10);
+
+/// But never a longer one than this.
+const STALLS_AFTER_MOST: Duration = Duration::from_millis(50);
+
+/// How long such a pause is remembered.
+const REMEMBERS: Duration = Duration::from_secs(1);
 
 /// What a stall has brought is being opened for so long before it counts as too little.
 const OPENS_WITHIN: Duration = Duration::from_millis(30);
@@ -130,12 +138,36 @@ pub(super) struct Stall {
     moved: Option<Instant>,
     /// The last stall, and what it has brought.
     last: Option<(Instant, u32)>,
+    /// The longest pause after which the line has moved by itself of late, and when that was.
+    longest: Option<(Duration, Instant)>,
 }
 
 impl Stall {
-    /// Somebody has been given a connection that has come free.
-    pub(super) fn moved(&mut self, now: Instant) {
+    /// Somebody who has waited since `since` has been given a connection that has come free.
+    pub(super) fn moved(&mut self, since: Instant, now: Instant) {
+        let pause = now.saturating_duration_since(self.still(since));
+        let is_longest = |(longest, at): (Duration, Instant)| {
+            pause >= longest || now.saturating_duration_since(at) > REMEMBERS
+        };
+        if self.longest.is_none_or(is_longest) {
+            self.longest = Some((pause, now));
+        }
         self.moved = Some(now);
+    }
+
+    /// Since when nothing has moved, where somebody has waited since `since`.
+    fn still(&self, since: Instant) -> Instant {
+        self.moved.map_or(since, |moved| moved.max(since))
+    }
+
+    /// How long a pause has to be until those who have the connections are taken to hold them.
+    fn stalls_after(&self, now: Instant) -> Duration {
+        let of_late = self
+            .longest
+            .filter(|(_, at)| now.saturating_duration_since(*at) <= REMEMBERS);
+        of_late.map_or(STALLS_AFTER, |(longest, _)| {
+            (longest * 2).clamp(STALLS_AFTER, STALLS_AFTER_MOST)
+        })
     }
 
     /// Looks at a line whose first has waited since `since`, and in which so many wait that have a use for a
@@ -148,11 +180,10 @@ impl Stall {
         size: &Size,
         now: Instant,
     ) -> bool {
-        let still = self.moved.map_or(since, |moved| moved.max(since));
         let last = self.last.map(|(at, _)| now.saturating_duration_since(at));
         if size.bound() == 0
             || wanted == 0
-            || now.saturating_duration_since(still) < STALLS_AFTER
+            || now.saturating_duration_since(self.still(since)) < self.stalls_after(now)
             || last.is_some_and(|ago| ago < STALLS_AFTER || is_opening && ago < OPENS_WITHIN)
         {
             return false;
@@ -556,13 +587,32 @@ mod tests {
         // While connections come free it is no stall, however long the line is.
         let before = size.bound();
         for ms in (100..500).step_by(5) {
-            stall.moved(at(ms));
+            stall.moved(start, at(ms));
             assert!(!stall.look(start, 100, false, &size, at(ms + 4)));
         }
         assert_eq!(size.bound(), before);
         // What was granted is still being opened.
         assert!(stall.look(start, 1, true, &size, at(600)));
         assert!(!stall.look(start, 1, true, &size, at(620)) && stall.look(start, 1, true, &size, at(630)));
+    }
+
+    #[test]
+    fn where_all_is_slow_a_pause_is_no_stall() {
+        let (size, mut stall, start) = (Size::default(), Stall::default(), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        // Connections come free together, every 15 ms, as where the processor has other things to do.
+        assert!(
+            stall.look(start, 100, false, &size, at(12)),
+            "nothing is known yet"
+        );
+        for ms in (15..3000).step_by(15) {
+            (0..8).for_each(|_| stall.moved(start, at(ms)));
+            assert!(!stall.look(start, 100, false, &size, at(ms + 14)), "{ms}");
+        }
+        assert_eq!(size.bound(), FIRST + 1);
+        // Now they are held.
+        let held = (2985..4985).find(|ms| stall.look(start, 100, false, &size, at(*ms)));
+        assert_eq!(held, Some(2985 + 30));
     }
 
     #[test]

@@ -406,7 +406,7 @@ impl WaitQueue {
         let waiter = waiters.remove(position)?;
         let waited = now.saturating_duration_since(waiter.since);
         waiters.shares.waited(waiter.pool, waited);
-        waiters.stall.moved(now);
+        waiters.stall.moved(waiter.since, now);
         if how == How::Moves {
             waiters.shares.goes(free.pool, waiter.pool, now);
         }
