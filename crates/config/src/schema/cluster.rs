@@ -40,6 +40,12 @@ section! {
         /// is to stay away.
         pub discover_ignore formerly "ignore": Vec<ServerAddress> = default(Vec::new()), Live;
 
+        /// Servers, by name, that are to be left by all: they get no new sessions, no reads and no copies of
+        /// statements, and connections to them are closed once nobody uses them. Sessions that are on one in
+        /// modes `tcp` and `session`, or that hold a connection to it in mode `split`, stay until they end or
+        /// let go of it. The primary keeps the writes until another server takes them.
+        pub drain: Vec<String> = default(Vec::new()), Live;
+
         /// The account that asks the servers for their role, their lag and the other members. Health checks
         /// use it, too.
         pub monitor: Option<Monitor> = default(None), Live;
@@ -273,6 +279,11 @@ impl Cluster {
     /// Whether members that the servers name are added to `servers`.
     pub fn discovers(&self) -> bool {
         self.topology != Topology::Static && self.monitor.as_ref().is_some_and(|monitor| monitor.discover)
+    }
+
+    /// Whether the server of this name is to be left by all.
+    pub fn drains(&self, name: &str) -> bool {
+        self.drain.iter().any(|drained| drained == name)
     }
 
     /// Whether discovery leaves this address alone, as it is written. A name that leads to it is another

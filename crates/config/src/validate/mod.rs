@@ -77,6 +77,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         topology::roles(cluster, config, &path, report);
         topology::followed(cluster, &path, report);
         topology::ignored(cluster, &path, report);
+        topology::drained(cluster, &path, report);
         topology::writers(cluster, config, &path, report);
         accounts::of_servers(cluster, &path, report);
         if let Some(monitor) = &cluster.monitor {

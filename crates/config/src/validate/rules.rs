@@ -50,20 +50,31 @@ pub(super) fn groups(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
             let shown = name.chars().take(40).collect::<String>();
             report.wrong_key(&path, expected, format!("{shown:?}")).hint(None);
         }
-        servers_exist(group, cluster, &path, report);
+        some_servers(group, cluster, &path, report);
+    }
+}
+
+/// A group has servers, and one at least that does not drain.
+fn some_servers(group: &Group, cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let servers = format!("{path}.servers");
+    if group.servers.is_empty() && !report.is_wrong(&servers) {
+        report.wrong(&servers, "at least one server", "none").hint(None);
+    }
+    servers_exist(&group.servers, cluster, &servers, report);
+    let is_drained = |name: &String| cluster.drains(name);
+    if !group.servers.is_empty() && group.servers.iter().all(is_drained) && !report.is_wrong(&servers) {
+        report
+            .wrong(&servers, "a server that is not in `drain`", "none")
+            .hint("statements for the group would be refused".to_owned());
     }
 }
 
 /// A server that is found by itself need not be in `servers`, but then only its address with the port can be
 /// meant.
-fn servers_exist(group: &Group, cluster: &Cluster, path: &str, report: &mut Report<'_>) {
-    let servers = format!("{path}.servers");
-    if group.servers.is_empty() && !report.is_wrong(&servers) {
-        report.wrong(&servers, "at least one server", "none").hint(None);
-    }
-    let discovers = cluster.topology != Topology::Static;
-    for (index, name) in group.servers.iter().enumerate() {
-        let element = format!("{servers}[{index}]");
+pub(super) fn servers_exist(names: &[String], cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let discovers = cluster.topology != Topology::Static || cluster.srv.is_some();
+    for (index, name) in names.iter().enumerate() {
+        let element = format!("{path}[{index}]");
         let listed = || cluster.servers.iter().map(|server| server.name.as_str());
         let is_address = || ServerAddress::parse(name).is_some_and(|address| address.to_string() == *name);
         if report.is_wrong(&element) || listed().any(|known| known == name) || (discovers && is_address()) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::{NAME_MAX, needs};
 use crate::address::ServerAddress;
 use crate::report::Report;
-use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Topology, User};
+use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Server, Topology, User};
 
 /// Longest name in DNS and longest part of one, in bytes (RFC 1035, 2.3.4).
 const DNS_NAME_MAX: usize = 253;
@@ -109,6 +109,31 @@ pub(super) fn ignored(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
             continue;
         };
         report.wrong(&element, expected, found).hint(None);
+    }
+}
+
+/// Servers that there are, each once, and not all of them.
+pub(super) fn drained(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let path = format!("{path}.drain");
+    if report.is_wrong(&path) {
+        return;
+    }
+    super::rules::servers_exist(&cluster.drain, cluster, &path, report);
+    for (index, name) in cluster.drain.iter().enumerate() {
+        if let Some(first) = cluster.drain[..index].iter().position(|other| other == name) {
+            let line = report.line(&format!("{path}[{first}]"));
+            let found = format!("{name:?} a second time, first in line {line}");
+            let element = format!("{path}[{index}]");
+            report.wrong(&element, "each server once", found).hint(None);
+        }
+    }
+    let is_drained = |server: &Server| cluster.drains(&server.name);
+    let has_others = cluster.discovers() || cluster.srv.is_some();
+    if !cluster.servers.is_empty() && cluster.servers.iter().all(is_drained) && !has_others {
+        let expected = "a server that is left to take sessions";
+        report
+            .wrong(&path, expected, "all servers of the cluster")
+            .hint("drain one after the other".to_owned());
     }
 }
 

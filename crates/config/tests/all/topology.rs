@@ -241,3 +241,48 @@ donor_reads = true
         "#]],
     );
 }
+
+#[test]
+fn who_drains_is_a_server_and_not_the_last() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+servers = ["db1", { address = "db2", name = "second" }, "db3"]
+drain = ["secnd", "db1:3306", "db1:3306"]
+[cluster.b]
+servers = ["db1", "db2"]
+drain = ["db1:3306", "db2:3306"]
+[cluster.c]
+servers = ["db1"]
+drain = ["db1:3306"]
+[cluster.d]
+servers = ["db1", "db2", "db3"]
+drain = ["db1:3306", "db2:3306"]
+group.reports.servers = ["db2:3306"]
+"#,
+        expect![[r#"
+            f.toml:7:10: cluster.a.drain[0]: expected the name of a server of the cluster, found "secnd"; did you mean `second`?
+            f.toml:7:31: cluster.a.drain[2]: expected each server once, found "db1:3306" a second time, first in line 7
+            f.toml:10:9: cluster.b.drain: expected a server that is left to take sessions, found all servers of the cluster; drain one after the other
+            f.toml:13:9: cluster.c.drain: expected a server that is left to take sessions, found all servers of the cluster; drain one after the other
+            f.toml:17:25: cluster.d.group.reports.servers: expected a server that is not in `drain`, found none; statements for the group would be refused
+        "#]],
+    );
+    // Members beyond the list have names that nobody knows before they are there.
+    let taken = Config::parse(
+        r#"
+listener = [{ bind = "127.0.0.1:6033", cluster = "a" }]
+[cluster.a]
+topology = "replication"
+servers = ["db1"]
+monitor = { user = "forebay" }
+drain = ["db1:3306", "db7:3306"]
+"#,
+        "f.toml",
+    );
+    let cluster = &taken.unwrap().clusters["a"];
+    assert!(cluster.drains("db7:3306") && !cluster.drains("db2:3306"));
+}
