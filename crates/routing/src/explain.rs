@@ -24,7 +24,7 @@ pub enum Explanation {
     Backup,
     /// The primary, and a replica can serve the read.
     Primary,
-    /// Its weight is 0.
+    /// Its weight is 0, as that of a server is that drains.
     NoWeight,
     /// Further behind than the limit.
     Lagging { lag: Duration, limit: Duration },
@@ -58,7 +58,7 @@ impl fmt::Display for Explanation {
             Self::OtherZone => "in another zone",
             Self::Backup => "a backup, and others can serve it",
             Self::Primary => "the primary, and reads go to replicas",
-            Self::NoWeight => "weight 0",
+            Self::NoWeight => "weight 0, or it is in `drain`",
             Self::Lagging { lag, limit } => {
                 return write!(
                     out,

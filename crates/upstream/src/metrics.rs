@@ -37,6 +37,8 @@ impl Source for Cluster {
                 &states,
                 server.state().status.label(),
             );
+            let is_draining = i64::from(server.is_draining());
+            out.gauge(&catalog::SERVER_DRAINING, labels, is_draining);
             out.counter(&catalog::CHECKS, labels, server.checks.total.get());
             out.counter(&catalog::CHECKS_FAILED, labels, server.checks.failed.get());
             out.histogram(&catalog::CHECK_DURATION, labels, &server.checks.seconds);

@@ -42,6 +42,8 @@ pub struct Server {
     weight: AtomicU32,
     max_connections: AtomicU32,
     backup: AtomicBool,
+    /// The configuration has it leave: see [`is_draining`](Self::is_draining).
+    draining: AtomicBool,
     place: ArcSwap<Place>,
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
@@ -71,7 +73,7 @@ pub struct Server {
     pub(crate) wait_queue: WaitQueue,
     /// Session variables by which connections track their state, as of the version they were read from.
     pub(crate) tracked: ArcSwapOption<Tracked>,
-    /// Grows when connections from before are of no use any more: when it goes down or is removed.
+    /// Grows when connections from before are of no use any more: when it goes down, drains or is removed.
     generation: AtomicU32,
     /// Grows with every suspicion: connections from before are tried before they are used.
     doubts: AtomicU32,
@@ -154,6 +156,7 @@ impl Server {
             weight: AtomicU32::new(config.weight),
             max_connections: AtomicU32::new(config.max_connections),
             backup: AtomicBool::new(config.backup),
+            draining: AtomicBool::new(false),
             place: ArcSwap::from_pointee(Place::of(config)),
             discovered: AtomicBool::new(false),
             by_dns: AtomicBool::new(false),
@@ -235,7 +238,25 @@ impl Server {
     /// Share of new sessions relative to the others; 0 takes none.
     #[must_use]
     pub fn weight(&self) -> u32 {
-        self.weight.load(Ordering::Relaxed)
+        match self.is_draining() {
+            true => 0,
+            false => self.weight.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Its operator wants it to be left by all: the option `drain`. It gets no new sessions and no reads.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether that is news. Connections from before are of no use to other sessions once it drains.
+    pub(crate) fn set_draining(&self, draining: bool) -> bool {
+        let is_news = self.draining.swap(draining, Ordering::Relaxed) != draining;
+        if is_news && draining {
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
+        is_news
     }
 
     /// Most sessions it may have; 0 is no limit.

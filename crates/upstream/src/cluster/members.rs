@@ -133,5 +133,36 @@ impl Cluster {
             tracing::info!(cluster, server = name, sessions, reason, "server removed");
             self.announce(server, ServerChange::Removed { deadline });
         }
+        servers.iter().for_each(|server| self.drain_or_not(server));
+    }
+
+    /// Has a server drain that the option `drain` names, and no other.
+    pub(super) fn drain_or_not(&self, server: &Server) {
+        let drains = self.config.load().drains(server.name());
+        if !server.set_draining(drains) {
+            return;
+        }
+        let (cluster, name, sessions) = (&self.name, server.name(), server.sessions());
+        let topology = self.topology();
+        let is_writer = topology.writers().any(|writer| writer.server.id() == server.id());
+        match (drains, is_writer) {
+            (false, _) => tracing::info!(
+                cluster,
+                server = name,
+                "server takes sessions again: no longer in `drain`"
+            ),
+            (true, false) => tracing::info!(
+                cluster,
+                server = name,
+                sessions,
+                "server drains: it gets no new sessions and no reads"
+            ),
+            (true, true) => tracing::warn!(
+                cluster,
+                server = name,
+                sessions,
+                "server drains and takes the writes: listeners of mode `split` leave it once another one does"
+            ),
+        }
     }
 }

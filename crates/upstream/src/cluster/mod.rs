@@ -107,7 +107,7 @@ impl Cluster {
             .map(|(id, server)| Server::new(ServerId(id), server, true));
         let servers: Vec<_> = servers.collect();
         let follow = Follow::new(&config, &servers);
-        Ok(Arc::new(Self {
+        let cluster = Arc::new(Self {
             name: config.name.clone(),
             next_id: AtomicU32::new(u32::try_from(servers.len()).unwrap_or(u32::MAX)),
             config: ArcSwap::from_pointee(config),
@@ -128,7 +128,12 @@ impl Cluster {
             follow,
             accounts: Accounts::default(),
             srv_changed: Notify::new(),
-        }))
+        });
+        cluster
+            .servers()
+            .iter()
+            .for_each(|server| cluster.drain_or_not(server));
+        Ok(cluster)
     }
 
     /// Its name in the configuration.
@@ -497,6 +502,7 @@ pub(crate) fn reason(server: &Server) -> ServerReason {
     let reason = match state.status {
         Status::Down => format!("is down ({})", state.reason),
         _ if state.suspect => format!("does not answer ({})", state.reason),
+        _ if server.is_draining() => "takes no new sessions (it is in `drain`)".to_owned(),
         _ if server.weight() == 0 => "takes no new sessions (weight = 0)".to_owned(),
         status => format!("is {status}"),
     };

@@ -126,3 +126,42 @@ async fn tls_files_that_cannot_be_used_change_nothing() {
     assert_eq!(cluster.servers().len(), 1);
     assert!(cluster.tls().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_drains_is_left_and_comes_back() {
+    let players = [
+        Player::start(Act::Greet("9.0.0")).await,
+        Player::start(Act::Greet("9.0.0")).await,
+    ];
+    let mut config = cluster(vec![players[0].config("a"), players[1].config("b")]);
+    config.drain = vec!["a".to_owned()];
+    let cluster = Cluster::new(config.clone()).unwrap();
+    let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+    for name in ["a", "b"] {
+        until("both up", || status(&cluster, name) == Status::Up).await;
+    }
+    let chosen = async || {
+        let lease = cluster.lease(&client(), &local()).await.unwrap();
+        lease.server.name().to_owned()
+    };
+    for _ in 0..5 {
+        assert_eq!(chosen().await, "b", "from the start on");
+    }
+
+    config.drain = vec!["b".to_owned()];
+    cluster.reload(config.clone()).unwrap();
+    let (a, b) = (by_name(&cluster, "a"), by_name(&cluster, "b"));
+    assert_eq!((a.is_draining(), b.is_draining()), (false, true));
+    for _ in 0..5 {
+        assert_eq!(chosen().await, "a");
+    }
+    assert_eq!((a.weight(), b.weight(), b.state().status), (1, 0, Status::Up));
+
+    config.drain.clear();
+    cluster.reload(config).unwrap();
+    assert_eq!(b.weight(), 1, "what it had before");
+    let first = cluster.lease(&client(), &local()).await.unwrap();
+    let second = cluster.lease(&client(), &local()).await.unwrap();
+    assert_ne!(first.server.name(), second.server.name());
+    checks.abort();
+}
