@@ -127,6 +127,8 @@ pub struct ServerStatus {
     pub lag_seconds: Option<f64>,
     /// Sessions that hold a connection to it.
     pub sessions: u64,
+    /// The option `drain` names it: it is empty once `sessions` is 0.
+    pub draining: bool,
 }
 
 /// The rows in memory. Field names are a contract with scripts.

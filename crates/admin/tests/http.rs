@@ -69,6 +69,7 @@ impl Gateway for Fake {
             role_reason: "is down (connection refused)".into(),
             lag_seconds: None,
             sessions: 0,
+            draining: false,
         };
         let listener = ListenerStatus {
             name: "app".into(),
@@ -283,7 +284,7 @@ async fn status_is_json() {
         "clusters": [{"name": "main", "waiting": 2, "servers": [{
             "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
             "reason": "connection refused", "role": "unusable", "role_reason": "is down (connection refused)",
-            "lag_seconds": null, "sessions": 0
+            "lag_seconds": null, "sessions": 0, "draining": false
         }]}],
         "workers": [{"index": 0, "sessions": 7}],
     });

@@ -487,5 +487,6 @@ fn server_status(member: &Member) -> ServerStatus {
         role_reason: member.reason.clone(),
         lag_seconds: member.lag.map(|lag| lag.as_secs_f64()),
         sessions: u64::from(server.sessions()),
+        draining: server.is_draining(),
     }
 }
