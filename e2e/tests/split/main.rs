@@ -19,6 +19,7 @@ mod a_question_that_is_no_sql_binds_nobody;
 mod a_replica_that_refuses_an_account_is_left_alone;
 mod a_rule_for_all_reads_binds_nobody_to_a_replica;
 mod a_rule_may_say_that_calls_leave_nothing;
+mod a_server_may_be_drained;
 mod a_server_that_says_nothing_holds_nobody_up;
 mod a_session_can_leave_a_schema_that_is_gone;
 mod a_session_says_how_fresh_its_reads_are;
