@@ -127,7 +127,7 @@ pub struct ServerStatus {
     pub lag_seconds: Option<f64>,
     /// Sessions that hold a connection to it.
     pub sessions: u64,
-    /// The option `drain` names it: it is empty once `sessions` is 0.
+    /// The option `drain` names the server, which is empty once `sessions` is 0.
     pub draining: bool,
 }
 

@@ -24,7 +24,7 @@ pub enum Explanation {
     Backup,
     /// The primary, and a replica can serve the read.
     Primary,
-    /// Its weight is 0, as that of a server is that drains.
+    /// The candidate's weight is 0. A server that drains has this weight, too.
     NoWeight,
     /// Further behind than the limit.
     Lagging { lag: Duration, limit: Duration },

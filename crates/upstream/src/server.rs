@@ -42,7 +42,7 @@ pub struct Server {
     weight: AtomicU32,
     max_connections: AtomicU32,
     backup: AtomicBool,
-    /// The configuration has it leave: see [`is_draining`](Self::is_draining).
+    /// The option `drain` names the server.
     draining: AtomicBool,
     place: ArcSwap<Place>,
     /// Other members named it; it is not in the configuration.
@@ -244,13 +244,14 @@ impl Server {
         }
     }
 
-    /// Its operator wants it to be left by all: the option `drain`. It gets no new sessions and no reads.
+    /// Whether the option `drain` names the server: it gets no new sessions and no reads.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns whether that is news. Connections from before are of no use to other sessions once it drains.
+    /// Returns whether the value is another than before. Once a server drains, the pools close its
+    /// connections as sessions let go of them.
     pub(crate) fn set_draining(&self, draining: bool) -> bool {
         let is_news = self.draining.swap(draining, Ordering::Relaxed) != draining;
         if is_news && draining {

@@ -20,7 +20,7 @@ fn connections(gateway: &Gateway, server: &Node) -> f64 {
     pools.iter().map(|pool| gateway.metric(pool, &[&label])).sum()
 }
 
-/// As often as there are reads, which server each comes to.
+/// The ports of the servers that the reads come to: `reads` of each session.
 async fn servers_of(sessions: &mut [Conn], reads: usize) -> Vec<u16> {
     let mut ports = Vec::new();
     for _ in 0..reads {
@@ -45,7 +45,7 @@ async fn by_its_reads_and_its_connections() {
         ports.contains(&leaves.port()) && ports.contains(&stays.port())
     })
     .await;
-    // It is in a transaction there, which goes on.
+    // A session is in a transaction on the server that is to drain. The transaction goes on.
     let mut holder = cluster::connect(&gateway).await;
     loop {
         holder.query_drop("START TRANSACTION READ ONLY").await.unwrap();
@@ -77,7 +77,7 @@ async fn by_its_reads_and_its_connections() {
     .await;
 }
 
-/// There is nowhere else to write.
+/// No other server takes writes.
 #[tokio::test]
 async fn but_by_its_writes_while_it_is_the_primary() {
     let sandbox = cluster::shared();

@@ -43,7 +43,7 @@ async fn by_what_its_statements_need() {
     assert_eq!(gateway.metric("forebay_pool_busy", &[]) as usize, SESSIONS);
     drop((sessions, gateway));
 
-    // That takes little longer than where a pool opens as many as are asked for.
+    // A pool without a size of its own opens a connection for each at once: the search takes little longer.
     let setup = cluster::narrow(sandbox, 0).cluster("pool.adaptive = false");
     let gateway = cluster::start(setup, 0).await;
     let mut sessions = Vec::new();
@@ -54,7 +54,7 @@ async fn by_what_its_statements_need() {
     assert!(took < 3 * least + Duration::from_secs(2), "{took:?}, {least:?}");
 }
 
-/// How long it takes until all are in a transaction.
+/// How long it takes until all sessions are in a transaction.
 async fn begin_all(sessions: &mut [Conn]) -> Duration {
     let begun = Instant::now();
     for session in sessions {

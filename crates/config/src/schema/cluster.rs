@@ -40,10 +40,10 @@ section! {
         /// is to stay away.
         pub discover_ignore formerly "ignore": Vec<ServerAddress> = default(Vec::new()), Live;
 
-        /// Servers, by name, that are to be left by all: they get no new sessions, no reads and no copies of
-        /// statements, and connections to them are closed once nobody uses them. Sessions that are on one in
-        /// modes `tcp` and `session`, or that hold a connection to it in mode `split`, stay until they end or
-        /// let go of it. The primary keeps the writes until another server takes them.
+        /// Servers, by name, that are to be left by all: they get no new sessions and no reads, and
+        /// connections to them are closed once nobody uses them. Sessions that are on one in modes `tcp` and
+        /// `session`, or that hold a connection to it in mode `split`, stay until they end or let go of it.
+        /// The primary keeps the writes until another server takes them.
         pub drain: Vec<String> = default(Vec::new()), Live;
 
         /// The account that asks the servers for their role, their lag and the other members. Health checks

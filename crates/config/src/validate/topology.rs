@@ -112,7 +112,7 @@ pub(super) fn ignored(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
-/// Servers that there are, each once, and not all of them.
+/// The option `drain` names servers of the cluster, each once, and not all of them.
 pub(super) fn drained(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let path = format!("{path}.drain");
     if report.is_wrong(&path) {
