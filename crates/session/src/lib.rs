@@ -41,6 +41,7 @@
 //! - [`Session::prime`] says when [`prime_last_insert_id`] is needed, before [`Session::begin`].
 //! - [`Session::knows_last_insert_id`]: an OK packet's id is not always LAST_INSERT_ID().
 
+mod move_plan;
 mod pin;
 mod portable_state;
 mod rebuild;
@@ -49,6 +50,7 @@ mod statements;
 mod trackers;
 mod variables;
 
+pub use move_plan::{Difference, MovePlan};
 pub use pin::{Pin, PinReason};
 pub use portable_state::{Baseline, PackedState, PortableState};
 pub use rebuild::{

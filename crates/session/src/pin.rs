@@ -73,6 +73,16 @@ pub enum PinReason {
     Rule,
     /// The user's pooling is `session`: one connection for as long as the client stays.
     SessionPooling,
+    /// The gateway does not know the account's password, with which to log in on another server.
+    NoCredentials,
+    /// Another server did not let the account in, or took it for another one.
+    LoginRefused,
+    /// No other server had what the session has written.
+    Behind,
+    /// Another server cannot be made what the session's is: a variable that it refuses or does not know.
+    Incompatible,
+    /// No other server is up and has room, or it failed in the middle of a move.
+    NoServer,
 }
 
 impl PinReason {
@@ -112,6 +122,11 @@ impl PinReason {
         Self::PreparedFigures,
         Self::Rule,
         Self::SessionPooling,
+        Self::NoCredentials,
+        Self::LoginRefused,
+        Self::Behind,
+        Self::Incompatible,
+        Self::NoServer,
     ];
 
     /// The word in logs and metrics.
@@ -152,7 +167,21 @@ impl PinReason {
             Self::PreparedFigures => "prepared-figures",
             Self::Rule => "rule",
             Self::SessionPooling => "session-pooling",
+            Self::NoCredentials => "no-credentials",
+            Self::LoginRefused => "login-refused",
+            Self::Behind => "behind",
+            Self::Incompatible => "incompatible",
+            Self::NoServer => "no-server",
         }
+    }
+
+    /// It holds nobody on a connection: a move to another server came to nothing.
+    #[must_use]
+    pub const fn is_of_moves(self) -> bool {
+        matches!(
+            self,
+            Self::NoCredentials | Self::LoginRefused | Self::Behind | Self::Incompatible | Self::NoServer
+        )
     }
 
     /// It ends with the next command, unless that asks for what is held: a session that wants to leave may do

@@ -64,6 +64,13 @@ pub fn rebuild(
     commands
 }
 
+/// The command that sets these variables, in this order; none of them in `sql_mode`'s own words but the last.
+pub(crate) fn set_variables<'v>(variables: impl Iterator<Item = (&'v [u8], &'v [u8])>) -> Vec<u8> {
+    let mut set = Assignments::default();
+    variables.for_each(|(name, value)| set.variable(name, value));
+    query(&format!("SET {}", set.text))
+}
+
 /// There and back: the payloads of the commands after which every text means on a connection what it means
 /// under some other state, and of those that make it again what it was, whatever has become of the first.
 /// They do nothing else, so they may be sent in a transaction.
@@ -228,7 +235,7 @@ pub fn clear_diagnostics() -> Vec<u8> {
     query(CLEAR_DIAGNOSTICS)
 }
 
-fn query(text: &str) -> Vec<u8> {
+pub(crate) fn query(text: &str) -> Vec<u8> {
     let mut payload = vec![Command::QUERY.0];
     payload.extend_from_slice(text.as_bytes());
     payload
