@@ -103,6 +103,14 @@ impl Reply {
         value
     }
 
+    /// The first row of a text result, likewise, with so many values [in ASCII](plain).
+    #[must_use]
+    pub fn plain_row(&self, columns: usize) -> Option<Vec<Option<Vec<u8>>>> {
+        let row = self.packet(1 + columns).filter(|_| self.outcome.rows > 0)?;
+        let values: Result<Vec<_>, _> = text_values(row).map(|value| value.map(plain)).collect();
+        values.ok().filter(|values| values.len() == columns)
+    }
+
     /// The first row of a text result with so many columns, likewise. NULL is `None`.
     #[must_use]
     pub fn row<const COLUMNS: usize>(&self) -> Option<[Option<&[u8]>; COLUMNS]> {

@@ -51,7 +51,7 @@ use self::idle::{IdleConnections, misfit, suits};
 pub(crate) use self::metrics::Pools;
 use self::metrics::{Closed, Member, Series};
 pub use self::open::Adopted;
-use self::open::Opening;
+use self::open::{Opening, Purpose};
 use self::ticket::Ticket;
 pub use self::travel::Travel;
 use self::wait_queue::How;
@@ -440,7 +440,7 @@ impl<S: Travel> Pool<S> {
                 }
             }
         }
-        let opened = self.open(server, key, credential, permit).await;
+        let opened = self.open(server, key, credential, (permit, Purpose::Pool)).await;
         drop(turn);
         opened.map(|idle| begin(idle, now()))
     }
@@ -466,6 +466,7 @@ impl<S: Travel> Pool<S> {
             server: &server,
             key,
             credential,
+            purpose: Purpose::Session { attributes: None },
         };
         let (opened, is_watched) = opening.adopt(&mut stream, adopted).await?;
         let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
@@ -476,6 +477,31 @@ impl<S: Travel> Pool<S> {
             life: Life::new(series, permit, now(), origin),
         }));
         Ok((begin(idle, now()), is_watched))
+    }
+
+    /// A new connection for one session alone, which leaves its own for it; many who do so at once take
+    /// turns. `attributes`: those that the session's client has introduced itself with, encoded. Never given
+    /// back.
+    ///
+    /// # Errors
+    /// See [`LeaseError`].
+    pub async fn open_for(
+        &self,
+        permit: Permit,
+        (key, credential): (&Rc<Key>, &Credential),
+        attributes: Option<&[u8]>,
+    ) -> Result<Connection<S>, LeaseError> {
+        let server = Arc::clone(permit.server());
+        let turns = &server.wait_queue.connect_limiter;
+        let mut turn = turns.at_once();
+        let since = now();
+        while turn.is_none() && now().saturating_duration_since(since) < connect_limiter::PATIENCE {
+            turn = turns.wait().await;
+        }
+        self.check_available(&server)?;
+        let purpose = Purpose::Session { attributes };
+        let opened = self.open(&server, key, credential, (permit, purpose)).await;
+        opened.map(|idle| begin(idle, now()))
     }
 
     /// As what a connection is opened now, and by which configuration.
@@ -495,7 +521,7 @@ impl<S: Travel> Pool<S> {
         server: &Arc<Server>,
         key: &Rc<Key>,
         credential: &Credential,
-        permit: Permit,
+        (permit, purpose): (Permit, Purpose<'_>),
     ) -> Result<Idle<S>, LeaseError> {
         // Before anything is known of the server: what happens to it from here on counts.
         let (config, origin) = self.origin(server);
@@ -511,6 +537,7 @@ impl<S: Travel> Pool<S> {
             server,
             key,
             credential,
+            purpose,
         };
         let opened = opening.open(known.as_ref()).await;
         let now = now();
@@ -526,8 +553,10 @@ impl<S: Travel> Pool<S> {
                 server.wait_queue.full_users.note(&key.user, now);
             }
         })?;
-        let kept = (config.pool.min_idle > 0).then_some(credential);
-        self.with_idle(server, |idle_connections| idle_connections.note(&opened, kept));
+        if matches!(purpose, Purpose::Pool) {
+            let kept = (config.pool.min_idle > 0).then_some(credential);
+            self.with_idle(server, |idle_connections| idle_connections.note(&opened, kept));
+        }
         let others_may = server.wait_queue.ceiling.raise(server.sessions(), now);
         if server.wait_queue.full_users.let_in(&key.user) && server.wait_queue.let_try(&key.user)
             || others_may

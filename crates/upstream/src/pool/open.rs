@@ -40,6 +40,16 @@ pub(super) struct Opening<'a> {
     pub(super) server: &'a Arc<Server>,
     pub(super) key: &'a Rc<Key>,
     pub(super) credential: &'a Credential,
+    pub(super) purpose: Purpose<'a>,
+}
+
+/// Whom a connection is opened for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose<'a> {
+    /// Whoever needs one: `pool.init` is run on it.
+    Pool,
+    /// One session alone, which has introduced itself with these attributes.
+    Session { attributes: Option<&'a [u8]> },
 }
 
 /// What a client and a server have agreed on, whose login the gateway has passed on.
@@ -197,11 +207,14 @@ impl Opening<'_> {
             server_name: self.server.tls_name(),
             required: self.config.tls.mode == TlsMode::Required,
         });
-        let attributes = attributes();
+        let own = attributes();
         let terms = Terms {
             capabilities: self.key.capabilities.without(WITHHELD).with(sharing::NEEDED),
             collation: self.key.collation,
-            attributes: Some(&attributes),
+            attributes: match self.purpose {
+                Purpose::Pool => Some(&own),
+                Purpose::Session { attributes } => attributes,
+            },
             compression: match self.config.compression {
                 ServerCompression::Off => None,
                 ServerCompression::Zlib => Some(Algorithm::Zlib),
@@ -221,7 +234,7 @@ impl Opening<'_> {
             })
     }
 
-    /// Switches the trackers on, runs `pool.init`, reads the baseline.
+    /// Switches the trackers on, runs `pool.init` where others may have the connection, reads the baseline.
     async fn prepare(
         &self,
         logged_in: LoggedIn,
@@ -236,7 +249,10 @@ impl Opening<'_> {
         } = logged_in;
         let version = greeting.server_version;
         let arming = self.arming(&mut stream, capabilities, &version).await?;
-        let baseline = arming.first(&mut stream, capabilities).await;
+        let baseline = match self.purpose {
+            Purpose::Pool => arming.first(&mut stream, capabilities).await,
+            Purpose::Session { .. } => arming.watch(&mut stream, capabilities).await,
+        };
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
             Some(known) if **known == baseline => Rc::clone(known),
