@@ -85,6 +85,20 @@ impl Accounts {
         }
     }
 
+    /// What to log in with on another server, for a client whom a server has let in by itself under that
+    /// name: the passwords that the configuration or a login of before tells.
+    pub(crate) fn known(&self, name: &[u8], cluster: &Cluster) -> Vec<Credential> {
+        let of_servers = cluster.accounts();
+        let applicant = self.users.load().applicant(name, of_servers.as_deref());
+        let keeps = cluster.config().accounts.keep_passwords;
+        match (applicant.exists(), std::str::from_utf8(name)) {
+            (true, _) if keeps => applicant.credentials(),
+            (true, _) => applicant.without_passwords().credentials(),
+            (false, Ok(text)) => Applicant::passing(text, cluster.passed(name).as_ref()).credentials(),
+            (false, Err(_)) => Vec::new(),
+        }
+    }
+
     /// Whether the configuration says of no account where it comes from. Listeners of mode `split` let nobody
     /// in then; clients that speak no MySQL are left to the servers, as those of mode `session` are.
     pub(crate) fn names_none(&self, cluster: &Cluster) -> bool {

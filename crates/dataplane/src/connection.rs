@@ -12,12 +12,13 @@ use std::time::Instant;
 
 use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
-use telemetry::{EndReason, ListenerSeries, ServerSeries};
+use telemetry::{EndReason, ListenerSeries};
 use tokio::task::spawn_local;
 use tracing::info;
 use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile, Status};
 
 use crate::control::{Control, Signal, Waiting};
+use crate::engine::binding::OnServer;
 use crate::engine::client_session::ClientSession;
 use crate::engine::own_connection::{self, Introduction};
 use crate::engine::run;
@@ -123,22 +124,6 @@ impl Drop for Counted {
         }
         self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
         self.listener.active.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts a session on a server until it is dropped.
-struct OnServer(Arc<ServerSeries>);
-
-impl OnServer {
-    fn new(series: &Arc<ServerSeries>) -> Self {
-        series.active.inc();
-        Self(Arc::clone(series))
-    }
-}
-
-impl Drop for OnServer {
-    fn drop(&mut self) {
-        self.0.active.dec();
     }
 }
 
@@ -328,7 +313,6 @@ enum LogIn {
 }
 
 async fn serve_understood(mut session: Box<ClientSession>, summary: &mut SessionSummary) -> SessionError {
-    let _on_server = OnServer::new(&session.streams.traffic.server);
     summary.user = Box::default();
     let Err(error) = run::run(&mut session).await;
     serve::end(&mut session, error, summary).await
@@ -372,7 +356,7 @@ async fn log_in(
         let finding = Box::pin(find_server(worker, control, listener, summary, &local));
         let server = attempt.beside(finding).await?;
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
-        introduction = listener.config.point_lookups.then(|| {
+        introduction = listener.config.understands().then(|| {
             Box::new(Introduction {
                 login: Login {
                     auth_response: Vec::new(),

@@ -103,6 +103,9 @@ pub(crate) struct ServerKey {
     pub(crate) server: ServerId,
 }
 
+/// A move to another server that came to nothing is not tried again before that.
+pub(crate) const MOVE_PAUSE: Duration = Duration::from_secs(3);
+
 /// Silence after which a session looks whether others want a connection that it may do without.
 const SILENT_TICKS: u32 = 1;
 
@@ -303,10 +306,10 @@ impl Control {
     }
 
     /// Says why the session holds its server connection.
-    pub(crate) fn show_pins(&self, pins: &[Pin]) {
+    pub(crate) fn show_pins<'p>(&self, pins: impl Iterator<Item = &'p Pin>) {
         let mut shown = self.pins.borrow_mut();
         shown.clear();
-        shown.extend_from_slice(pins);
+        shown.extend(pins);
     }
 
     /// It as operators see it; `now_ms` is the time of its pins.
@@ -425,7 +428,7 @@ impl Control {
         }
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
@@ -564,6 +567,13 @@ impl Sessions {
             .values()
             .filter(|control| control.server() == Some(server))
             .for_each(|control| control.raise(signal));
+    }
+
+    /// Has those look that are on a server, and may leave it.
+    pub(crate) fn wake_on_server(&self, server: ServerKey) {
+        let by_id = self.by_id.borrow();
+        let is_there = |control: &&Rc<Control>| control.server() == Some(server);
+        by_id.values().filter(is_there).for_each(|control| control.wake());
     }
 
     pub(crate) fn check_idle(&self) {

@@ -224,7 +224,7 @@ fn greeting(
     connection_id: u32,
 ) -> Result<Greeting, SessionError> {
     let mut capabilities = profile.capabilities & PASSED_ON;
-    if listener.config.mode == config::Mode::Split || listener.config.point_lookups {
+    if listener.config.understands() {
         // A server leaves out the columns of a statement whose columns it has told before, to whoever used it
         // then.
         capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
@@ -287,7 +287,7 @@ pub(crate) async fn log_in(
     };
     let agreed = Agreed {
         client: capabilities,
-        server: match listener.config.point_lookups {
+        server: match listener.config.understands() {
             true => watched(capabilities, &greeting),
             false => capabilities,
         },

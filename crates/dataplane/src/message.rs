@@ -45,6 +45,8 @@ pub(crate) enum Message {
         server: ServerKey,
         signal: Signal,
     },
+    /// A server drains: those on it are to look whether they can leave it.
+    WakeOnServer(ServerKey),
     RaiseAll(Signal),
     /// Comes before the first connection, if at all.
     Extend(Arc<dyn Extension>),

@@ -81,6 +81,13 @@ impl Registry {
         }
     }
 
+    /// The session goes on on another server.
+    pub(crate) fn reseat(&self, id: u32, seat: (ServerKey, u32)) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.seat = Some(seat);
+        }
+    }
+
     /// Finds a session by the id its client knows.
     pub(crate) fn find(&self, id: u32) -> Option<Place> {
         self.places().get(&id).cloned()

@@ -8,9 +8,9 @@ use config::OnDown;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinHandle, spawn_local};
-use upstream::{Cluster, ServerChange, ServerEvent, ServerId, Status};
+use upstream::{Cluster, Server, ServerChange, ServerEvent, ServerId, Status};
 
-use crate::control::{ServerKey, Signal};
+use crate::control::{MOVE_PAUSE, ServerKey, Signal};
 use crate::data_plane::Shared;
 use crate::message::Message;
 
@@ -91,6 +91,18 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
     }
 }
 
+/// Has sessions leave a server as long as it drains. Some can only later than others.
+async fn empty(shared: Arc<Shared>, serial: u32, server: Arc<Server>) {
+    let key = ServerKey {
+        cluster: serial,
+        server: server.id(),
+    };
+    while server.is_draining() && server.state().status != Status::Removed {
+        shared.tell_all(|| Message::WakeOnServer(key));
+        tokio::time::sleep(MOVE_PAUSE).await;
+    }
+}
+
 /// The servers of a cluster, and which of them are down.
 fn present(cluster: &Cluster) -> HashMap<ServerId, bool> {
     let servers = cluster.servers();
@@ -130,6 +142,16 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Cluster, event: ServerEvent
     };
     match event.change {
         ServerChange::Up => {}
+        ServerChange::Draining => {
+            let server = cluster
+                .servers()
+                .iter()
+                .find(|server| server.id() == event.server)
+                .cloned();
+            if let Some(server) = server {
+                spawn_local(empty(Arc::clone(shared), serial, server));
+            }
+        }
         ServerChange::Silent => {
             if cluster.config().on_down == OnDown::Close {
                 raise(event.server, Signal::ServerSilent);

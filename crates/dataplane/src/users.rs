@@ -398,6 +398,18 @@ impl Applicant {
         self.exists.then(|| self.user.credential(&known, password))
     }
 
+    /// With what its passwords are known, as far as they are: the present one first.
+    pub(crate) fn credentials(&self) -> Vec<Credential> {
+        let known = self.user.secrets.iter().filter(|_| self.exists);
+        let credential = |known: &Known| {
+            let password = CredentialSecret::Password(known.password()?.clone());
+            Some(self.user.credential(known, password))
+        };
+        let mut credentials: Vec<_> = known.filter_map(credential).collect();
+        credentials.dedup_by(|a, b| a.secret == b.secret);
+        credentials
+    }
+
     /// The other secret, which servers may have when they do not have the one that the client used: a
     /// password is changed on servers and clients at different times. Those of servers' accounts may be of
     /// different accounts, and who has shown one has not shown the other.

@@ -45,6 +45,7 @@ pub struct Worker {
     pub evicted_statements: Counter,
     /// Waits of reads for a replica to have what they must see.
     pub read_wait_seconds: Histogram,
+    pub move_seconds: Histogram,
     /// Reads of rows in memory.
     pub cache: CacheSeries,
     label: String,
@@ -69,6 +70,7 @@ impl Worker {
             reprepares: Counter::new(),
             evicted_statements: Counter::new(),
             read_wait_seconds: Histogram::default(),
+            move_seconds: Histogram::default(),
             cache: CacheSeries::default(),
             label: index.to_string(),
             errors: ErrorTable::default(),
@@ -161,6 +163,7 @@ impl Worker {
         out.counter(&catalog::REPREPARES, &[], self.reprepares.get());
         out.counter(&catalog::EVICTED_STATEMENTS, &[], self.evicted_statements.get());
         out.histogram(&catalog::READ_WAIT_DURATION, &[], &self.read_wait_seconds);
+        out.histogram(&catalog::MOVE_DURATION, &[], &self.move_seconds);
         self.cache.collect(out);
         out.counter(&catalog::SERIES_OVERFLOW, &[], self.overflow.get());
         for (command, count) in (0..=u8::MAX).zip(&self.commands) {

@@ -62,6 +62,7 @@ mod servers_show_of_sessions_what_is_believed;
 mod sessions_are_killed_by_their_number;
 mod sessions_begin_without_a_free_primary;
 mod sessions_can_be_looked_at;
+mod sessions_move_between_servers;
 mod sessions_of_others_are_never_mixed_up;
 mod several_servers_may_take_writes;
 mod statements_are_prepared_again_where_they_are_not_known;

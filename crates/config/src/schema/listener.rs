@@ -51,6 +51,11 @@ section! {
         /// Answer a SELECT of one mapped row by its key from memory, in modes `session` and `split`.
         pub point_lookups: bool = default(false), NewSessions;
 
+        /// Move sessions to another server, between two statements, when theirs drains (`drain`), in mode
+        /// `session`. The gateway reads the texts of their statements then, and has to know the password of
+        /// their account. A session that holds what no other server can be given stays.
+        pub moves: bool = default(false), NewSessions;
+
         /// Client sessions of this listener; the limit of all listeners together stays in force.
         pub max_connections: Option<u32> = default(None) unit "sessions" in Some(1)..=Some(10_000_000), Live;
 
@@ -155,5 +160,10 @@ impl Listener {
             cluster: cluster.into(),
             ..Self::stand_in()
         }
+    }
+
+    /// Whether what its sessions do is understood, beyond the first byte of each command.
+    pub fn understands(&self) -> bool {
+        self.mode == Mode::Split || self.point_lookups || self.moves
     }
 }

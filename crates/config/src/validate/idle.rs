@@ -56,10 +56,10 @@ fn rules(config: &Config) -> Option<String> {
 
 /// Everywhere else servers let clients in.
 fn users(config: &Config) -> Option<String> {
-    let asks = |listener: &Listener| splits(listener) || is_redis(listener);
+    let asks = |listener: &Listener| splits(listener) || is_redis(listener) || listener.moves;
     let is_idle = !config.users.is_empty() && !config.listeners.iter().any(asks);
     is_idle.then(|| {
-        "user: accounts are asked for by listeners of mode \"split\" and of `protocol = \"redis\"`, and there is none: servers alone decide who logs in"
+        "user: accounts are asked for by listeners of mode \"split\", of `protocol = \"redis\"` and with `moves`, and there is none: servers alone decide who logs in"
             .to_owned()
     })
 }

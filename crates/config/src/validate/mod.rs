@@ -22,7 +22,7 @@ pub use trust::trust_worries;
 use crate::address::BindAddress;
 use crate::report::Report;
 use crate::schema::{Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Listener, ListenerTls, Mode};
-use crate::schema::{ReadConsistency, Server, TlsMode, TransactionReads, Verify};
+use crate::schema::{Protocol, ReadConsistency, Server, TlsMode, TransactionReads, Verify};
 use crate::suggest;
 
 /// Servers in one cluster. Every one of them is checked all the time and scanned for every new session.
@@ -62,6 +62,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         options_of_split(listener, &path, report);
         permissions_of_a_file(listener, &path, report);
         strong_transactions(listener, &path, report);
+        moves(listener, &path, report);
     }
     users(&config.users, report);
     strong_users(&config.users, config, report);
@@ -86,6 +87,24 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         check(&cluster.check, &format!("{path}.check"), report);
         cluster_tls(&cluster.tls, &format!("{path}.tls"), report);
     }
+}
+
+/// Sessions of other modes have no server of their own, or nothing is known of them.
+fn moves(listener: &Listener, path: &str, report: &mut Report<'_>) {
+    let option = format!("{path}.moves");
+    let is_judged = report.is_wrong(&option) || report.is_wrong(&format!("{path}.mode"));
+    if !listener.moves || is_judged {
+        return;
+    }
+    let found = match (listener.protocol, listener.mode) {
+        (Protocol::Redis, _) => "true with `protocol = \"redis\"`, whose clients have no server",
+        (_, Mode::Session) => return,
+        (_, Mode::Tcp) => "true in mode \"tcp\", which looks at no statement",
+        (_, Mode::Split) => "true in mode \"split\", whose statements go to another server without it",
+    };
+    report
+        .wrong(&option, "false, or `mode = \"session\"`", found)
+        .hint(None);
 }
 
 /// The forms of `EnvFilter` that are documented. A single word that is no level would be taken for the name

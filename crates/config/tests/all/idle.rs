@@ -32,7 +32,7 @@ fn without_a_listener_of_mode_split_nobody_looks_at_its_options() {
         ],
         expect![[r#"
             rule[no deletes]: it does nothing, since no listener has mode "split"; other modes know no rules
-            user: accounts are asked for by listeners of mode "split" and of `protocol = "redis"`, and there is none: servers alone decide who logs in
+            user: accounts are asked for by listeners of mode "split", of `protocol = "redis"` and with `moves`, and there is none: servers alone decide who logs in
             cluster.main: `accounts`, `failover_wait`, `group`, `pool`, `primary_reads`, `read_balance` do nothing, since no listener of this cluster has mode "split""#]],
     );
     let two = "[[rule]]\ntimeout = \"1s\"\n[[rule]]\nenabled = false\n";

@@ -1,37 +1,104 @@
 //! What binds a session to its server connection beyond what `session::Session` knows, and whether it is
 //! counted among those that hold one.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use session::Pin;
+use telemetry::ServerSeries;
 
 /// Whether the connection is the session's own until it is reset.
 #[derive(Default)]
 pub(crate) struct Binding {
-    /// The session has logged in on it, and never has another one.
-    is_own: bool,
+    /// Of a session that has a server connection for itself: mode `session`.
+    own: Option<Box<Own>>,
     is_for_good: bool,
     /// Why, where the session itself does not know. Boxed: few have one.
     reason: Option<Box<Pin>>,
     is_counted: bool,
 }
 
-impl Binding {
-    /// Of a session that has a server connection for itself: mode `session`.
-    pub(crate) const OWN: Self = Self {
-        is_own: true,
-        is_for_good: false,
-        reason: None,
-        is_counted: false,
-    };
+/// A connection on which its session has logged in by itself, or what has taken its place.
+struct Own {
+    on_server: OnServer,
+    /// `None` where the session stays on its server, whatever becomes of that.
+    moves: Option<Moves>,
+    needs_priming: bool,
+}
 
-    /// The session has one connection from its login to its end, on which it has logged in by itself.
+/// Of a session that may go to another server.
+#[derive(Default)]
+struct Moves {
+    /// When it may be tried the next time, in the worker's milliseconds.
+    next_try_ms: u64,
+    /// Why it came to nothing the last time.
+    failure: Option<Pin>,
+}
+
+impl Binding {
+    /// Of a session that has a server connection for itself.
+    pub(crate) fn own(server: &Arc<ServerSeries>) -> Self {
+        let own = Own {
+            on_server: OnServer::new(server),
+            moves: None,
+            needs_priming: false,
+        };
+        Self {
+            own: Some(Box::new(own)),
+            ..Self::default()
+        }
+    }
+
+    /// The session has one connection for itself at any time.
+    #[inline]
     pub(crate) fn is_own(&self) -> bool {
-        self.is_own
+        self.own.is_some()
+    }
+
+    /// The session may leave its own connection for one on another server.
+    pub(crate) fn may_move(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.moves = Some(Moves::default());
+        }
+    }
+
+    /// Whether the session may leave its own connection now, as far as nothing else holds it there.
+    #[inline]
+    pub(crate) fn may_try_to_move(&self, now_ms: u64) -> bool {
+        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
+        moves.is_some_and(|moves| now_ms >= moves.next_try_ms) && !self.is_for_good
+    }
+
+    /// It could not, and will not be tried before that.
+    pub(crate) fn move_failed(&mut self, failure: Pin, next_try_ms: u64) {
+        if let Some(moves) = self.own.as_mut().and_then(|own| own.moves.as_mut()) {
+            moves.next_try_ms = next_try_ms;
+            moves.failure = Some(failure);
+        }
+    }
+
+    /// It has: on this server it is counted from here on.
+    pub(crate) fn moved(&mut self, server: &Arc<ServerSeries>) {
+        if let Some(own) = &mut self.own {
+            own.on_server = OnServer::new(server);
+            own.moves = Some(Moves::default());
+        }
+    }
+
+    /// The session's own connection may say something else of its last statement than the session is to be
+    /// told: the gateway has asked something there, or it is another connection.
+    pub(crate) fn needs_priming(&self) -> bool {
+        self.own.as_ref().is_none_or(|own| own.needs_priming)
+    }
+
+    /// See [`needs_priming`](Self::needs_priming): from here on.
+    pub(crate) fn is_to_be_primed(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.needs_priming = true;
+        }
     }
 
     pub(crate) fn is_for_good(&self) -> bool {
-        self.is_for_good || self.is_own
+        self.is_for_good || self.is_own()
     }
 
     /// Something that only a reset takes off has been done on the connection.
@@ -60,12 +127,11 @@ impl Binding {
         (self.is_for_good, self.reason) = (false, None);
     }
 
-    /// Why the session holds its connection, for those who look at it. `pins`: the session's own reasons.
-    pub(crate) fn reasons<'a>(&self, pins: &'a [Pin]) -> Cow<'a, [Pin]> {
-        match &self.reason {
-            None => Cow::Borrowed(pins),
-            Some(reason) => Cow::Owned([pins, &[**reason]].concat()),
-        }
+    /// Why the session keeps its connection, beyond what it knows itself, for those who look at it.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = &Pin> {
+        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
+        let failure = moves.and_then(|moves| moves.failure.as_ref());
+        self.reason.as_deref().into_iter().chain(failure)
     }
 
     /// The session holds its connection over the end of a statement. True where that is news.
@@ -76,5 +142,21 @@ impl Binding {
     /// The session holds none. True where it was counted.
     pub(crate) fn uncount(&mut self) -> bool {
         std::mem::take(&mut self.is_counted)
+    }
+}
+
+/// Counts a session on a server until it is dropped.
+pub(crate) struct OnServer(Arc<ServerSeries>);
+
+impl OnServer {
+    pub(crate) fn new(series: &Arc<ServerSeries>) -> Self {
+        series.active.inc();
+        Self(Arc::clone(series))
+    }
+}
+
+impl Drop for OnServer {
+    fn drop(&mut self) {
+        self.0.active.dec();
     }
 }

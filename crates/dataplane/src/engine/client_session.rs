@@ -1,6 +1,5 @@
 //! What a session of mode `split` holds.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -97,13 +96,33 @@ impl ClientSession {
     }
 
     /// Why the session holds its connection, for those who look at it.
-    pub(crate) fn shown_pins(&self) -> Cow<'_, [Pin]> {
-        self.binding.reasons(self.state.pins())
+    pub(crate) fn shown_pins(&self) -> impl Iterator<Item = &Pin> {
+        self.state.pins().iter().chain(self.binding.reasons())
     }
 
     /// Between commands, and nothing is lost when the session ends here.
     pub(crate) fn is_free(&self) -> bool {
         !self.answer.status.contains(StatusFlags::IN_TRANS)
+    }
+
+    /// Its server drains, and it is to go to another one now.
+    #[inline]
+    pub(crate) fn is_to_move(&self) -> bool {
+        let leased = self.lease.as_ref().filter(|_| self.binding.is_own());
+        leased.is_some_and(|leased| leased.connection.server.is_draining()) && self.may_move()
+    }
+
+    /// It goes to another server in the place of coming to its end.
+    pub(crate) fn may_move_instead(&self, signal: Signal) -> bool {
+        signal == Signal::Drain && self.lease.is_some() && self.may_move()
+    }
+
+    /// Between commands, and nothing holds it on its server, as far as is known.
+    fn may_move(&self) -> bool {
+        self.binding.may_try_to_move(self.context.worker.now_ms())
+            && !self.state.is_pinned()
+            && self.is_free()
+            && !self.control.is_aimed_at()
     }
 
     /// The status as an answer of our own has it: what lasts, without what belongs to the last statement.

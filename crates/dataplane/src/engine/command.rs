@@ -31,27 +31,38 @@ pub(crate) fn begin_to_wait(session: &mut ClientSession) {
     session.prepared.forget_long_texts();
 }
 
+/// What a wait for a command has ended with.
+pub(crate) enum Accepted {
+    Command(CommandHead),
+    /// Nothing has come for a while, of a client whose session may do without its connection.
+    Silence,
+    /// The session is to go to another server, whether a command has come or not.
+    Leave,
+}
+
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
-/// sent. What comes in the meantime for the session (a drain, a kill) ends it here. `None` where nothing has
-/// come for a while, of a client whose session may do without its connection.
-pub(crate) async fn accept(session: &mut ClientSession) -> Result<Option<CommandHead>, SessionError> {
+/// sent. What comes in the meantime for the session (a drain, a kill) ends it here.
+pub(crate) async fn accept(session: &mut ClientSession) -> Result<Accepted, SessionError> {
     poll_fn(|cx| poll_accept(cx, session)).await
 }
 
 /// See [`accept`].
-fn poll_accept(
-    cx: &mut Context<'_>,
-    session: &mut ClientSession,
-) -> Poll<Result<Option<CommandHead>, SessionError>> {
+fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result<Accepted, SessionError>> {
     loop {
         if session.streams.down.is_pending() {
             ready!(answer::poll_rest(cx, session))?;
         }
         if let Some(signal) = session.control.due(session.is_free()) {
-            return Poll::Ready(Err(session.signalled(signal)));
+            return Poll::Ready(match session.may_move_instead(signal) {
+                true => Ok(Accepted::Leave),
+                false => Err(session.signalled(signal)),
+            });
         }
         if session.lease.is_some() && !session.streams.down.is_empty() {
             return answer::poll_last_words(cx, session).map(Err);
+        }
+        if session.is_to_move() {
+            return Poll::Ready(Ok(Accepted::Leave));
         }
         if session.binding.is_own() && session.lease.is_none() {
             return Poll::Ready(Err(lease::lost_with_its_server(session.server_name())));
@@ -59,14 +70,14 @@ fn poll_accept(
         make_room(session);
         if let Some(head) = whole(session) {
             session.control.mark_if_new(Waiting::Client);
-            return Poll::Ready(Ok(Some(head)));
+            return Poll::Ready(Ok(Accepted::Command(head)));
         }
         match lookup::poll_read(cx, session) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
             Poll::Ready(Ok(_)) if whole(session).is_none() => session.control.mark(Waiting::Request),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
-            Poll::Pending if session.control.is_to_leave() => return Poll::Ready(Ok(None)),
+            Poll::Pending if session.control.is_to_leave() => return Poll::Ready(Ok(Accepted::Silence)),
             // A session that holds a connection hears when the server ends it.
             Poll::Pending if session.lease.is_some() => return answer::poll_last_words(cx, session).map(Err),
             Poll::Pending => return Poll::Pending,

@@ -160,7 +160,7 @@ fn pins_of(session: &ClientSession) -> Vec<Vec<String>> {
             format!("{seconds:.1}"),
         ]
     };
-    session.shown_pins().iter().map(row).collect()
+    session.shown_pins().map(row).collect()
 }
 
 /// What is known of a statement, and where it would go.

@@ -16,14 +16,14 @@ fn note_kept(session: &mut ClientSession) {
 /// The session holds its connection on; said in the metrics where that is news.
 pub(crate) fn keep(session: &mut ClientSession) {
     note_kept(session);
-    session.control.show_pins(&session.shown_pins());
+    session.control.show_pins(session.shown_pins());
     session.control.may_leave(is_for_an_error_alone(session));
     if session.binding.is_own() || !session.binding.count() {
         return;
     }
     session.series().pinned.inc();
     let pins = session.shown_pins();
-    pins.iter().for_each(|pin| session.series().pin(pin.reason));
+    pins.for_each(|pin| session.series().pin(pin.reason));
 }
 
 /// Whether the session holds its connection for the error that it was told last and nothing else (`told`); or

@@ -78,7 +78,7 @@ pub(crate) async fn bring_about(
     facts: &Facts,
     prepared: Option<(u32, u64)>,
 ) -> Result<(), Refused> {
-    if session.binding.is_own() {
+    if !session.binding.needs_priming() {
         // Nobody else was there.
         return Ok(());
     }
@@ -155,6 +155,18 @@ pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
             .cluster
             .makers
             .add(key, session.context.worker.now_ms());
+    }
+}
+
+/// What only the connection at hand knows of the session's last statement, before the session goes to another
+/// one. After an error it is still at hand.
+pub(crate) async fn learn_before_moving(session: &mut ClientSession) -> Result<(), Refused> {
+    if has_count_alone(session) || session.state.has_unclear_count() || session.state.may_ask_found_rows() {
+        learn_found_rows(session).await?;
+    }
+    match session.state.ask_last_insert_id() {
+        Some(ask) => prime(session, ask).await,
+        None => Ok(()),
     }
 }
 

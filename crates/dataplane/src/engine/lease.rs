@@ -630,8 +630,7 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
 
 /// A statement for another server in a session that is bound to its connection.
 pub(crate) fn bound_elsewhere(session: &ClientSession) -> Refused {
-    let pins = session.shown_pins();
-    let reasons: Vec<_> = pins.iter().map(|pin| pin.reason.label()).collect();
+    let reasons: Vec<_> = session.shown_pins().map(|pin| pin.reason.label()).collect();
     let (server, reasons) = (session.server_name().to_owned(), reasons.join(", "));
     if is_demoted(session) {
         return Refused(SessionError::Demoted { server, reasons });

@@ -41,7 +41,7 @@ use crate::session_summary::SessionSummary;
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
-const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB
+pub(super) const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB
     .with(Capabilities::CONNECT_ATTRS)
     .with(Capabilities::PLUGIN_AUTH)
     .with(Capabilities::PLUGIN_AUTH_LENENC)

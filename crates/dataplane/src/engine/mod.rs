@@ -1,6 +1,6 @@
 //! What happens to a command of a session that is understood: in mode `split` each statement goes to the
-//! server it belongs to, over connections that sessions share; in mode `session` with lookups all go over the
-//! session's own connection (`own_connection`).
+//! server it belongs to, over connections that sessions share; in mode `session` with lookups or `moves` all
+//! go over the session's own connection (`own_connection`), until it leaves that for another one (`moving`).
 //!
 //! `run` is the loop, and names all stages in their order. A stage returns what is `next`.
 //!
@@ -20,7 +20,7 @@ pub(crate) mod answered;
 mod anywhere;
 pub(crate) mod ask;
 mod begin;
-mod binding;
+pub(crate) mod binding;
 mod choose;
 pub(crate) mod client_session;
 mod command;
@@ -44,6 +44,7 @@ mod leaving;
 mod login;
 mod lookup;
 mod makers;
+pub(crate) mod moving;
 mod next;
 mod observe;
 mod old_primary;

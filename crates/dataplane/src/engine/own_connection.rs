@@ -1,6 +1,6 @@
 //! Sessions of mode `session` of which something has to be known: they are served as those of mode `split`
-//! are, on one server connection from their login to their end. They have logged in on it by themselves, and
-//! the gateway does not know their password.
+//! are, on a server connection of their own. They have logged in on it by themselves. Where `moves` is on,
+//! one on another server may take its place (`moving`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::engine::lease;
 use crate::engine::leased::Left;
 use crate::engine::login::{key, without_server};
 use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::moving;
 use crate::engine::start::start_of;
 use crate::error::{During, SessionError};
 use crate::handshake::{Agreed, Changed, LoggedIn};
@@ -90,11 +91,16 @@ pub(crate) async fn adopt(
         profile,
         compression: None,
     });
-    let mut session = without_server((worker, control), streams, identity, listener, Binding::OWN);
+    let binding = Binding::own(&streams.traffic.server);
+    let mut session = without_server((worker, control), streams, identity, listener, binding);
     session.answer.status = server.status;
     match take_in(&mut session, stream, server, logged_in.lease.permit).await {
         Ok(is_watched) if is_watched && knows_name => {
             session.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
+            if listener.config.moves {
+                session.binding.may_move();
+                moving::show_what_is_missing(&mut session);
+            }
         }
         Ok(_) => {}
         Err(error) => {

@@ -10,6 +10,7 @@ use crate::command_head::CommandHead;
 use crate::engine::begin::{begin, let_go, needs_no_priming};
 use crate::engine::choose;
 use crate::engine::client_session::ClientSession;
+use crate::engine::command::Accepted;
 use crate::engine::lease::LeaseAttempt;
 use crate::engine::lookup::Looked;
 use crate::engine::next::{Execution, Next, Query, Step};
@@ -17,7 +18,7 @@ use crate::engine::prepared::{execute, known, prepare};
 use crate::engine::target::Target;
 use crate::engine::{
     again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
-    leaving, login, lookup, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
+    leaving, login, lookup, moving, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
 };
 use crate::error::SessionError;
 use crate::finished;
@@ -28,8 +29,9 @@ pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, Sessi
         command::begin_to_wait(session);
         let head = loop {
             match command::accept(session).await? {
-                Some(head) => break head,
-                None => Box::pin(told::put_away(session)).await,
+                Accepted::Command(head) => break head,
+                Accepted::Silence => Box::pin(told::put_away(session)).await,
+                Accepted::Leave => Box::pin(moving::leave(session)).await,
             }
         };
         let command = head.command;

@@ -73,6 +73,9 @@ pub(crate) struct SplitSeries {
     pub(crate) pipelined: Counter,
     pipelines_left: [Counter; PIPELINES_LEFT.len()],
     prepared_apart: [Counter; PREPARED_APART.len()],
+    /// Sessions that went to another server.
+    pub(crate) moved: Counter,
+    moves_failed: Pins,
     ran: [Counter; 3],
     at_primary: [Counter; 4],
     on_replicas: [Counter; 2],
@@ -85,6 +88,14 @@ struct Pins([Counter; PinReason::ALL.len()]);
 impl Default for Pins {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Pins {
+    fn count(&self, reason: PinReason) {
+        if let Some(place) = PinReason::ALL.iter().position(|known| *known == reason) {
+            self.0[place].inc();
+        }
     }
 }
 
@@ -147,15 +158,29 @@ impl SplitSeries {
 
     /// A session keeps its connection for this reason.
     pub(crate) fn pin(&self, reason: PinReason) {
-        if let Some(place) = PinReason::ALL.iter().position(|known| *known == reason) {
-            self.pins.0[place].inc();
-        }
+        self.pins.count(reason);
+    }
+
+    /// A session could not leave its server for this reason.
+    pub(crate) fn move_failed(&self, reason: PinReason) {
+        self.moves_failed.count(reason);
     }
 
     fn collect(&self, cluster: &str, listener: &str, out: &mut Samples) {
         let of = &[cluster, listener];
         out.gauge(&catalog::SESSIONS_PINNED, of, self.pinned.get());
         out.counter(&catalog::READS_RETRIED, of, self.retried.get());
+        out.counter(&catalog::SESSIONS_MOVED, of, self.moved.get());
+        for (reason, count) in PinReason::ALL.iter().zip(&self.moves_failed.0) {
+            // Sessions that are pinned are not tried.
+            if reason.is_of_moves() {
+                out.counter(
+                    &catalog::MOVES_FAILED,
+                    &[cluster, listener, reason.label()],
+                    count.get(),
+                );
+            }
+        }
         out.counter(&catalog::LOST_WRITES, of, self.lost_writes.get());
         out.gauge(&catalog::READS_IN_PIPELINES, of, self.in_pipelines.get());
         out.counter(&catalog::READS_PIPELINED, of, self.pipelined.get());

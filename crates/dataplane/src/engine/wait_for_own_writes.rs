@@ -98,7 +98,10 @@ async fn forget_lost(
 }
 
 /// Galera: has the node apply all that the cluster has committed so far.
-async fn sync(session: &ClientSession, connection: &mut Connection<ConnectionState>) -> Result<(), Refused> {
+pub(super) async fn sync(
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
+) -> Result<(), Refused> {
     session.control.mark_if_new(Waiting::Position);
     let capabilities = connection.capabilities;
     let set = |wanted| {

@@ -142,6 +142,9 @@ impl Cluster {
         if !server.set_draining(drains) {
             return;
         }
+        if drains {
+            self.announce(server, ServerChange::Draining);
+        }
         let (cluster, name, sessions) = (&self.name, server.name(), server.sessions());
         let topology = self.topology();
         let is_writer = topology.writers().any(|writer| writer.server.id() == server.id());

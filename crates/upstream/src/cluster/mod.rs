@@ -79,6 +79,8 @@ pub struct ServerEvent {
 pub enum ServerChange {
     /// It takes sessions again, or for the first time.
     Up,
+    /// The option `drain` names it: its sessions should go to other servers, as far as they can.
+    Draining,
     /// Its checks failed `fall` times in a row. What becomes of its sessions is the option `on_down`.
     Down {
         /// For logs and for clients: `connection refused by 10.0.0.1:3306`.
@@ -386,6 +388,16 @@ impl Cluster {
                 Choice::NoneAvailable => return Err(NoPermit),
             }
         }
+    }
+
+    /// A permit for a session that leaves this server, on the best of the others: `None` when all of them are
+    /// full, or none is available. Nobody waits in line for one.
+    #[must_use]
+    pub fn permit_beside(self: &Arc<Self>, present: ServerId) -> Option<Permit> {
+        // Those who wait for any server at all come first.
+        self.queue
+            .is_empty()
+            .then(|| self.try_permit(&[present]).ok().flatten())?
     }
 
     /// Gives free permits to those in line, and tells them when none can come any more.

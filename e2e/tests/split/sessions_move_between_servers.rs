@@ -1,0 +1,266 @@
+//! A session of mode `session` leaves a server that drains, and its client does not notice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use e2e::{Gateway, Setup, client, eventually};
+use mysql_async::Conn;
+use mysql_async::prelude::{FromValue, Queryable};
+use sandbox::{Node, PASSWORD, Sandbox, USER};
+
+use crate::cluster::{self, where_am_i};
+
+/// A gateway's setup whose sessions move, in which these servers drain.
+fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
+    let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
+    Setup::of_addresses(sandbox.addresses())
+        .top("log.level = \"info,dataplane=debug\"")
+        .listener("moves = true")
+        .cluster(&format!("drain = {names:?}"))
+        .tables(&cluster::user(USER, PASSWORD))
+}
+
+/// A session on this server.
+async fn session_on(gateway: &Gateway, server: &Node) -> Conn {
+    let mut others = Vec::new();
+    loop {
+        let mut session = client::connect(gateway).await;
+        if where_am_i(&mut session).await == server.port() {
+            return session;
+        }
+        others.push(session);
+    }
+}
+
+async fn first<T: FromValue + Send + 'static>(session: &mut Conn, statement: &str) -> T {
+    session.query_first(statement).await.unwrap().unwrap()
+}
+
+/// Sessions of the gateway on this server.
+fn sessions_on(gateway: &Gateway, server: &Node) -> f64 {
+    let label = format!("server={:?}", server.address());
+    gateway.metric("forebay_server_sessions_active", &[&label])
+}
+
+#[tokio::test]
+async fn with_all_that_it_has_set() {
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    cluster::schema(
+        sandbox,
+        "moves",
+        "CREATE TABLE t (v INT); INSERT INTO t VALUES (7)",
+    );
+    let mut gateway = setup(sandbox, &[]).start();
+    let mut session = session_on(&gateway, leaves).await;
+    session.query_drop("USE moves").await.unwrap();
+    session
+        .query_drop(
+            "SET sql_mode = 'ANSI_QUOTES', time_zone = '+03:00', autocommit = 0, group_concat_max_len = 77",
+        )
+        .await
+        .unwrap();
+    session
+        .query_drop("SET NAMES latin1 COLLATE latin1_bin")
+        .await
+        .unwrap();
+    let statement = session.prep("SELECT v + ? FROM t").await.unwrap();
+    let seven: Option<i64> = session.exec_first(&statement, (1,)).await.unwrap();
+    assert_eq!(seven, Some(8));
+    session.query_drop("COMMIT").await.unwrap();
+    let id = first::<u64>(&mut session, "SELECT CONNECTION_ID()").await;
+    session.query_drop("COMMIT").await.unwrap();
+    assert_eq!(sessions_on(&gateway, leaves), 1.0);
+
+    assert!(gateway.reload(setup(sandbox, &[leaves])).await);
+    // Its client says nothing meanwhile.
+    eventually("the session has left", async || {
+        sessions_on(&gateway, leaves) == 0.0
+    })
+    .await;
+    assert_eq!(gateway.metric("forebay_sessions_moved_total", &[]), 1.0);
+
+    let eight: Option<i64> = session.exec_first(&statement, (2,)).await.unwrap();
+    assert_eq!(eight, Some(9));
+    let set: (String, String, u8, u64, String) = session
+        .query_first(
+            "SELECT @@sql_mode, @@time_zone, @@autocommit, @@group_concat_max_len, @@collation_connection",
+        )
+        .await
+        .unwrap()
+        .unwrap();
+    let expected = ("ANSI_QUOTES", "+03:00", 0, 77, "latin1_bin");
+    assert_eq!(
+        (set.0.as_str(), set.1.as_str(), set.2, set.3, set.4.as_str()),
+        expected
+    );
+    assert_eq!(first::<String>(&mut session, "SELECT DATABASE()").await, "moves");
+    assert_eq!(first::<u64>(&mut session, "SELECT CONNECTION_ID()").await, id);
+    assert_ne!(where_am_i(&mut session).await, leaves.port());
+}
+
+/// Reads of every kind, each with an answer that only this session can have.
+async fn read(mut session: Conn, number: u32, stop: Arc<AtomicBool>) -> HashSet<u16> {
+    let mut ports = HashSet::new();
+    let statement = session.prep("SELECT ? + v FROM moves_busy.t").await.unwrap();
+    for turn in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let expected = number * 1000 + turn % 1000;
+        let text = format!("SELECT {expected}");
+        assert_eq!(first::<u32>(&mut session, &text).await, expected);
+        let sum: Option<u32> = session.exec_first(&statement, (expected,)).await.unwrap();
+        assert_eq!(sum, Some(expected + 7));
+        session.query_drop("START TRANSACTION READ ONLY").await.unwrap();
+        let before = where_am_i(&mut session).await;
+        assert_eq!(where_am_i(&mut session).await, before, "in one transaction");
+        session.query_drop("COMMIT").await.unwrap();
+        let lock = format!("SELECT IS_USED_LOCK('busy{number}')");
+        assert_eq!(
+            session.query_first::<Option<u64>, _>(&lock).await.unwrap(),
+            Some(None)
+        );
+        session
+            .query_drop(format!("SET group_concat_max_len = {}", 100 + turn % 100))
+            .await
+            .unwrap();
+        let length: u32 = first(&mut session, "SELECT @@group_concat_max_len").await;
+        assert_eq!(length, 100 + turn % 100);
+        ports.insert(before);
+    }
+    ports
+}
+
+#[tokio::test]
+async fn while_they_are_busy() {
+    let sandbox = cluster::shared();
+    cluster::schema(
+        sandbox,
+        "moves_busy",
+        "CREATE TABLE t (v INT); INSERT INTO t VALUES (7)",
+    );
+    let replicas = [sandbox.node(1), sandbox.node(2)];
+    // The primary drains all the time.
+    let without = |index: usize| setup(sandbox, &[sandbox.primary(), replicas[index]]);
+    let mut gateway = without(0).start();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut readers = Vec::new();
+    for number in 0..12 {
+        let session = client::connect(&gateway).await;
+        readers.push(tokio::spawn(read(session, number, Arc::clone(&stop))));
+    }
+    for turn in 1..7 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(gateway.reload(without(turn % 2)).await);
+        let left = replicas[turn % 2];
+        eventually("all have left", async || sessions_on(&gateway, left) == 0.0).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for reader in readers {
+        let ports = reader.await.unwrap();
+        assert_eq!(ports.len(), 2, "{ports:?}");
+    }
+    assert!(gateway.metric("forebay_sessions_moved_total", &[]) >= 12.0 * 6.0);
+    let failures = gateway.metric("forebay_session_moves_failed_total", &[]);
+    assert_eq!(failures, 0.0, "{}", gateway.log());
+}
+
+/// The reasons that hold any session where it is, as operators see them.
+fn pins(gateway: &Gateway) -> String {
+    let (status, page) = gateway.get("/sessions");
+    assert_eq!(status, 200);
+    let reasons = page.split("\"reason\":\"").skip(1);
+    let reasons: Vec<_> = reasons.filter_map(|rest| rest.split('"').next()).collect();
+    reasons.join(" ")
+}
+
+#[tokio::test]
+async fn once_nothing_holds_them_where_they_are() {
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    let mut gateway = setup(sandbox, &[]).start();
+    let mut session = session_on(&gateway, leaves).await;
+    session.query_drop("DO GET_LOCK('moves_hold', 1)").await.unwrap();
+    session.query_drop("START TRANSACTION READ ONLY").await.unwrap();
+    assert!(gateway.reload(setup(sandbox, &[leaves])).await);
+    assert_eq!(where_am_i(&mut session).await, leaves.port());
+    session.query_drop("COMMIT").await.unwrap();
+    assert_eq!(where_am_i(&mut session).await, leaves.port());
+    assert_eq!(pins(&gateway), "user-lock");
+    session.query_drop("DO RELEASE_ALL_LOCKS()").await.unwrap();
+    assert_ne!(where_am_i(&mut session).await, leaves.port());
+    assert_eq!(pins(&gateway), "");
+    // Whoever kills it by its number finds it where it is now.
+    let id = first::<u64>(&mut session, "SELECT CONNECTION_ID()").await;
+    let mut other = client::connect(&gateway).await;
+    other.query_drop(format!("KILL {id}")).await.unwrap();
+    assert!(session.query_drop("SELECT 1").await.is_err());
+}
+
+#[tokio::test]
+async fn where_the_gateway_can_log_in_for_them() {
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    for (users, reason) in [
+        (String::new(), "no-credentials"),
+        (cluster::user(USER, "another password"), "login-refused"),
+    ] {
+        let names = |drained: &[&Node]| drained.iter().map(|node| node.address()).collect::<Vec<_>>();
+        let of = |drained: &[&Node]| {
+            Setup::of_addresses(sandbox.addresses())
+                .listener("moves = true")
+                .cluster(&format!("drain = {:?}", names(drained)))
+                .tables(&users)
+        };
+        let mut gateway = of(&[]).start();
+        let mut session = session_on(&gateway, leaves).await;
+        assert!(gateway.reload(of(&[leaves])).await);
+        let label = format!("reason={reason:?}");
+        eventually("it was tried", async || {
+            gateway.metric("forebay_session_moves_failed_total", &[&label]) >= 1.0
+        })
+        .await;
+        assert_eq!(
+            where_am_i(&mut session).await,
+            leaves.port(),
+            "it goes on where it is"
+        );
+        assert_eq!(pins(&gateway), reason);
+    }
+}
+
+/// A session that may write where it is would be refused its writes on a replica.
+#[tokio::test]
+async fn and_never_to_one_that_is_less() {
+    let sandbox = cluster::shared();
+    let primary = sandbox.primary();
+    cluster::schema(sandbox, "moves_writes", "CREATE TABLE t (v INT)");
+    let mut gateway = setup(sandbox, &[]).start();
+    let mut session = session_on(&gateway, primary).await;
+    assert!(gateway.reload(setup(sandbox, &[primary])).await);
+    let incompatible = ["reason=\"incompatible\""];
+    eventually("it was tried", async || {
+        gateway.metric("forebay_session_moves_failed_total", &incompatible) >= 1.0
+    })
+    .await;
+    session
+        .query_drop("INSERT INTO moves_writes.t VALUES (1)")
+        .await
+        .unwrap();
+    assert_eq!(where_am_i(&mut session).await, primary.port());
+}
+
+#[tokio::test]
+async fn when_theirs_is_removed() {
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    let mut gateway = setup(sandbox, &[]).start();
+    let mut session = session_on(&gateway, leaves).await;
+    let others = sandbox.nodes().iter().filter(|node| node.port() != leaves.port());
+    let others = others.map(|node| format!("{:?}", node.address()));
+    assert!(gateway.reload(setup(sandbox, &[]).servers(others)).await);
+    assert_ne!(where_am_i(&mut session).await, leaves.port());
+}
