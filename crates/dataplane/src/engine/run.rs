@@ -30,14 +30,22 @@ pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, Sessi
         let head = loop {
             match command::accept(session).await? {
                 Accepted::Command(head) => break head,
-                Accepted::Silence => Box::pin(told::put_away(session)).await,
-                Accepted::Leave => Box::pin(moving::leave(session)).await,
+                meanwhile => Box::pin(without_command(session, meanwhile)).await,
             }
         };
         let command = head.command;
         let served = serve(session, head).await;
         finish::finish(session, command, &served);
         served?;
+    }
+}
+
+/// What is to be done between two commands.
+async fn without_command(session: &mut ClientSession, what: Accepted) {
+    match what {
+        Accepted::Silence => told::put_away(session).await,
+        Accepted::Leave => moving::leave(session).await,
+        Accepted::Command(_) => {}
     }
 }
 
