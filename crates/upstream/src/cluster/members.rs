@@ -133,7 +133,14 @@ impl Cluster {
             tracing::info!(cluster, server = name, sessions, reason, "server removed");
             self.announce(server, ServerChange::Removed { deadline });
         }
-        servers.iter().for_each(|server| self.drain_or_not(server));
+        // Who takes sessions again comes first: at no moment all of them drain.
+        let config = self.config.load();
+        let (draining, others): (Vec<_>, Vec<_>) =
+            servers.iter().partition(|server| config.drains(server.name()));
+        others
+            .into_iter()
+            .chain(draining)
+            .for_each(|server| self.drain_or_not(server));
     }
 
     /// Has a server drain that the option `drain` names, and no other.
