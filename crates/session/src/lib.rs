@@ -48,6 +48,7 @@ mod rebuild;
 mod session;
 mod statements;
 mod trackers;
+mod user_variables;
 mod variables;
 
 pub use move_plan::{Difference, MovePlan};
@@ -59,3 +60,4 @@ pub use rebuild::{
 pub use session::{OfConnection, Request, Session, Start};
 pub use statements::{Prepared, Statements, TooManyStatements};
 pub use trackers::{ClientTrackers, TrackedVariables, TransactionInfo};
+pub use user_variables::UserVariables;

@@ -9,7 +9,7 @@ use sql_class::Dialect;
 
 use crate::rebuild::{query, set_variables};
 use crate::variables::{self, Meaning, SQL_MODE};
-use crate::{Baseline, Pin, Session};
+use crate::{Baseline, Pin, Session, UserVariables, user_variables};
 
 /// Variables that change what a client is told or what a statement does, on every server. Their order is one
 /// in which they can be set: a character set sets a collation.
@@ -90,6 +90,7 @@ type Values = [Option<Vec<u8>>];
 pub struct MovePlan {
     /// Behind those of [`FIXED`] and [`READ_ONLY`].
     variables: Vec<String>,
+    user_variables: Vec<Box<[u8]>>,
 }
 
 /// What the next server has, or is, that cannot be made the same.
@@ -115,10 +116,17 @@ impl Session {
     /// # Errors
     /// What holds it where it is.
     pub fn move_plan(&self) -> Result<MovePlan, &[Pin]> {
-        match self.pins() {
-            [] => Ok(MovePlan::new(self.dialect(), self.baseline())),
-            pins => Err(pins),
-        }
+        let names = self.user_variables_alone().ok_or(self.pins())?;
+        Ok(MovePlan {
+            user_variables: names.to_vec(),
+            ..MovePlan::new(self.dialect(), self.baseline())
+        })
+    }
+
+    /// Whether nothing holds it where it is.
+    #[must_use]
+    pub fn may_move(&self) -> bool {
+        self.user_variables_alone().is_some()
     }
 }
 
@@ -148,7 +156,10 @@ impl MovePlan {
         }
         // Last: nothing else is checked by its rules.
         names.push("sql_mode".to_owned());
-        Self { variables: names }
+        Self {
+            variables: names,
+            user_variables: Vec::new(),
+        }
     }
 
     /// The command whose one row is what [`difference`](Self::difference) wants.
@@ -165,6 +176,25 @@ impl MovePlan {
     #[must_use]
     pub fn len(&self) -> usize {
         FIXED.len() + 1 + self.variables.len()
+    }
+
+    /// The command whose one row and its columns are [`UserVariables`]; `None` where the session has none.
+    #[must_use]
+    pub fn user_variables(&self) -> Option<Vec<u8>> {
+        (!self.user_variables.is_empty()).then(|| user_variables::question(&self.user_variables))
+    }
+
+    /// How many columns that has.
+    #[must_use]
+    pub fn user_variables_len(&self) -> usize {
+        self.user_variables.len() * user_variables::COLUMNS
+    }
+
+    /// The command that makes the user variables of the next connection, which has these, what the session
+    /// had; `None` where they are that already. What comes of it has to be asked for.
+    #[must_use]
+    pub fn set_user_variables(&self, had: &UserVariables, has: &UserVariables) -> Option<Vec<u8>> {
+        had.set(&self.user_variables, has)
     }
 
     /// The command that makes the next server, which has these values, what the session's has been; `None`

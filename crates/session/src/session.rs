@@ -21,6 +21,7 @@ use self::text_probes::{Collation, Count, Savepoint};
 use self::untracked_sets::UntrackedSets;
 use self::written_gtids::LastGtid;
 use crate::pin::Pins;
+use crate::user_variables::Named;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
 use crate::{Baseline, ClientTrackers, Pin, PinReason, PortableState, Statements, TransactionInfo};
 
@@ -143,6 +144,7 @@ pub struct Session {
     /// What collation a charset has by itself was set.
     sets_own_collations: bool,
     statements: Statements,
+    user_variables: Option<Box<Named>>,
     status: StatusFlags,
     transaction_state: [u8; 8],
     has_written: bool,
@@ -208,6 +210,7 @@ impl Session {
             has_savepoint: false,
             sets_own_collations: false,
             statements: Statements::new(start.statements_max),
+            user_variables: None,
             status: StatusFlags::AUTOCOMMIT,
             transaction_state: IDLE,
             has_written: false,
@@ -354,6 +357,26 @@ impl Session {
         match has_diagnostics {
             true => Rc::new(self.carried.with_diagnostics()),
             false => Rc::clone(&self.carried),
+        }
+    }
+
+    /// The session goes on on another connection, which has what [`move_plan`](Self::move_plan) asks for.
+    pub fn move_on(&mut self) {
+        let carried = self.pins.get(PinReason::UserVariables);
+        self.pins.remove(PinReason::UserVariables);
+        // What it leaves on the old connection is nobody's.
+        let _ = self.leave();
+        if let Some(pin) = carried {
+            self.pins.add(pin.reason, pin.digest, pin.since_ms);
+        }
+    }
+
+    /// The names of its user variables, where that is all that binds it.
+    pub(crate) fn user_variables_alone(&self) -> Option<&[Box<[u8]>]> {
+        match self.pins() {
+            [] => Some(&[]),
+            [pin] if pin.reason == PinReason::UserVariables => self.user_variables.as_ref()?.all(),
+            _ => None,
         }
     }
 
@@ -536,6 +559,7 @@ impl Session {
         self.transaction_state = IDLE;
         self.characteristics = false;
         (self.unseen, self.has_savepoint) = (None, false);
+        self.user_variables = None;
         self.handlers = Some(0);
         self.stray_cursor = false;
         self.unlocked = Effects::NONE;

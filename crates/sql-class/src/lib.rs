@@ -31,6 +31,7 @@ mod syntax;
 mod table;
 mod tables;
 mod token;
+mod user_variables;
 mod variables;
 
 pub use calls::{Call, calls};
@@ -43,4 +44,5 @@ pub use point_lookup::{CONDITIONS_MAX, Condition, PointLookup, Value, point_look
 pub use set_targets::{assigns_given_values, set_targets, set_targets_in_session, set_targets_unseen};
 pub use syntax::{Charset, Dialect, Syntax};
 pub use tables::{TableName, tables};
+pub use user_variables::user_variables;
 pub use variables::is_about_server;

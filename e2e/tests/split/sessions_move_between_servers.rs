@@ -66,6 +66,15 @@ async fn with_all_that_it_has_set() {
         .query_drop("SET NAMES latin1 COLLATE latin1_bin")
         .await
         .unwrap();
+    session
+        .query_drop(
+            "SET @number = 7, @big = CAST(18446744073709551615 AS UNSIGNED), @real = 0.1e0 + 0.2e0, @exact = 1.50, \
+             @text = _latin1 0xE4, @bytes = x'00FF', @nothing = NULL",
+        )
+        .await
+        .unwrap();
+    let user = "SELECT @number + 1, @big, @real, @exact * 2, HEX(@text), COLLATION(@text), HEX(@bytes), @nothing, @unset";
+    let had: mysql_async::Row = session.query_first(user).await.unwrap().unwrap();
     let statement = session.prep("SELECT v + ? FROM t").await.unwrap();
     let seven: Option<i64> = session.exec_first(&statement, (1,)).await.unwrap();
     assert_eq!(seven, Some(8));
@@ -96,6 +105,15 @@ async fn with_all_that_it_has_set() {
         (set.0.as_str(), set.1.as_str(), set.2, set.3, set.4.as_str()),
         expected
     );
+    let has: mysql_async::Row = session.query_first(user).await.unwrap().unwrap();
+    assert_eq!(had.clone().unwrap(), has.clone().unwrap());
+    let types = |row: &mysql_async::Row| {
+        row.columns_ref()
+            .iter()
+            .map(|of| (of.column_type(), of.flags()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(types(&had), types(&has));
     assert_eq!(first::<String>(&mut session, "SELECT DATABASE()").await, "moves");
     assert_eq!(first::<u64>(&mut session, "SELECT CONNECTION_ID()").await, id);
     assert_ne!(where_am_i(&mut session).await, leaves.port());

@@ -120,7 +120,7 @@ impl ClientSession {
     /// Between commands, and nothing holds it on its server, as far as is known.
     fn may_move(&self) -> bool {
         self.binding.may_try_to_move(self.context.worker.now_ms())
-            && !self.state.is_pinned()
+            && self.state.may_move()
             && self.is_free()
             && !self.control.is_aimed_at()
     }

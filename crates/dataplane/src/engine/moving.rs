@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mysql_wire::Capabilities;
-use session::{MovePlan, Pin, PinReason};
+use session::{MovePlan, Pin, PinReason, UserVariables};
 use tracing::debug;
 use upstream::{Connection, Credential, Key, LeaseError, Status};
 
@@ -194,27 +194,30 @@ fn fits(
     }
 }
 
-/// Sets on the connection what the session has had on its own without having set it.
+/// Makes the connection what the session's own is, beyond what the session has set by its statements: values
+/// of the server's configuration, and user variables.
 async fn become_as_here(
     session: &mut ClientSession,
     plan: &MovePlan,
     connection: &mut Connection<ConnectionState>,
 ) -> Result<(), Stays> {
-    let question = ask::framed(session.client.key.capabilities, vec![plan.question()]);
-    let here = lease::ask_on_lease(session, &question).await;
-    // The question was a statement of its own, with a row.
+    let questions = [plan.question()].into_iter().chain(plan.user_variables());
+    let questions = ask::framed(session.client.key.capabilities, questions.collect());
+    let here = lease::ask_on_lease(session, &questions).await;
+    // The questions were statements of their own, with rows.
     session.binding.is_to_be_primed();
     if let Some(leased) = &mut session.lease {
         leased.left = Left::default();
     }
-    let had = values(session, plan, &here.map_err(Stays::of_question)?)?;
-    let asked = rebuild::asked_in_time(session, connection, &question).await;
-    let has = values(session, plan, &asked.map_err(Stays::of_question)?)?;
-    let Some(set) = difference(plan, &had, &has)? else {
+    let had = Values::of(session, plan, &here.map_err(Stays::of_question)?)?;
+    let asked = rebuild::asked_in_time(session, connection, &questions).await;
+    let has = Values::of(session, plan, &asked.map_err(Stays::of_question)?)?;
+    let set = had.to_be_set(plan, &has)?;
+    if set.is_empty() {
         return Ok(());
-    };
-    let commands = [vec![set], vec![plan.question()]].concat();
-    let commands = ask::framed(connection.capabilities, commands);
+    }
+    let count = set.len();
+    let commands = [ask::framed(connection.capabilities, set), questions].concat();
     let asked = rebuild::asked_in_time(session, connection, &commands).await;
     let replies = asked.map_err(Stays::of_question)?;
     if let Some(packet) = replies
@@ -224,29 +227,58 @@ async fn become_as_here(
         let refused = rebuild::state_refused(&connection.server, packet);
         return Err(Stays::new(PinReason::Incompatible, refused));
     }
-    let has = values(session, plan, replies.get(1..).unwrap_or_default())?;
-    match difference(plan, &had, &has)? {
-        None => Ok(()),
-        Some(_) => Err(Stays::new(
+    let has = Values::of(session, plan, replies.get(count..).unwrap_or_default())?;
+    match had.to_be_set(plan, &has)?.is_empty() {
+        true => Ok(()),
+        false => Err(Stays::new(
             PinReason::Incompatible,
-            "a variable has another value than it was given",
+            "a variable is not what it was set to",
         )),
     }
 }
 
-fn values(
-    session: &ClientSession,
-    plan: &MovePlan,
-    replies: &[ask::Reply],
-) -> Result<Vec<Option<Vec<u8>>>, Stays> {
-    let reply = replies.first();
-    let refused = reply.and_then(|reply| reply.error(session.client.key.capabilities));
-    let row = reply.and_then(|reply| reply.plain_row(plan.len()));
-    row.ok_or_else(|| {
-        let said = refused.map(|packet| String::from_utf8_lossy(&packet.message).into_owned());
-        let cause = said.unwrap_or_else(|| ask::unexpected("a question about variables"));
-        Stays::new(PinReason::Incompatible, cause)
-    })
+/// What a server has said of a session's variables.
+struct Values {
+    of_server: Vec<Option<Vec<u8>>>,
+    of_user: Option<UserVariables>,
+}
+
+impl Values {
+    fn of(session: &ClientSession, plan: &MovePlan, replies: &[ask::Reply]) -> Result<Self, Stays> {
+        let capabilities = session.client.key.capabilities;
+        if let Some(packet) = replies.iter().find_map(|reply| reply.error(capabilities)) {
+            let said = String::from_utf8_lossy(&packet.message);
+            return Err(Stays::new(PinReason::Incompatible, said));
+        }
+        let row = |at: usize, columns| replies.get(at)?.plain_row(columns);
+        let unexpected = || {
+            Stays::new(
+                PinReason::Incompatible,
+                ask::unexpected("a question about variables"),
+            )
+        };
+        let columns = plan.user_variables_len();
+        let definitions = replies
+            .get(1)
+            .into_iter()
+            .flat_map(|reply| reply.packets().skip(1));
+        let of_user = || UserVariables::new(definitions.take(columns), row(1, columns)?);
+        Ok(Self {
+            of_server: row(0, plan.len()).ok_or_else(unexpected)?,
+            of_user: match columns {
+                0 => None,
+                _ => Some(of_user().ok_or_else(unexpected)?),
+            },
+        })
+    }
+
+    /// The commands that make the other server's what these are.
+    fn to_be_set(&self, plan: &MovePlan, has: &Self) -> Result<Vec<Vec<u8>>, Stays> {
+        let of_server = difference(plan, &self.of_server, &has.of_server)?;
+        let of_user = self.of_user.as_ref().zip(has.of_user.as_ref());
+        let of_user = of_user.and_then(|(had, has)| plan.set_user_variables(had, has));
+        Ok(of_server.into_iter().chain(of_user).collect())
+    }
 }
 
 fn difference(
@@ -294,8 +326,7 @@ async fn catch_up(
 /// The session goes on on this connection, and its own is closed.
 fn swap(session: &mut ClientSession, mut connection: Connection<ConnectionState>) {
     let Some(old) = lease::detach(session) else { return };
-    // What it leaves on the old connection is nobody's.
-    let _ = session.state.leave();
+    session.state.move_on();
     connection.state.carried = Rc::clone(session.state.carried());
     connection.state.baseline = Rc::clone(session.state.baseline());
     session.client.key = Rc::new(Key {

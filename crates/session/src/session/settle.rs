@@ -137,6 +137,11 @@ impl Session {
         if self.current.effects == Effects::NONE {
             return;
         }
+        if self.current.effects.contains(Effects::USER_VARIABLES) {
+            let names = sql_class::user_variables(self.text_of(statement), self.syntax);
+            let names = names.filter(|names| !names.is_empty());
+            self.user_variables.get_or_insert_default().add(names);
+        }
         for (effect, reason) in PINS {
             if self.current.effects.contains(*effect) {
                 self.pin(if self.current.sets_insert_id_only(*effect) {

@@ -1,0 +1,216 @@
+//! User variables on their way to another connection.
+//!
+//! Which there are is known from the texts that have named them: what a stored program names is seen by
+//! nobody, but those bind the session for other reasons. What they are is asked for on the connection. No
+//! server tells types and collations of all of them to everybody, so each is asked for by a SELECT: the
+//! definition of its column has the type.
+
+use crate::rebuild::query;
+use crate::variables;
+
+/// Names of one session.
+const NAMES_MAX: usize = 250;
+
+/// Columns of the question for each variable: its value, collation and coercibility, and its bytes.
+pub(crate) const COLUMNS: usize = 4;
+
+/// The names that a session has used.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Named {
+    names: Vec<Box<[u8]>>,
+    /// There are others, of which nobody knows the names.
+    and_others: bool,
+}
+
+impl Named {
+    /// `None`: not all of them are known.
+    pub(crate) fn add(&mut self, names: Option<Vec<Box<[u8]>>>) {
+        match names {
+            Some(names) => {
+                for name in names {
+                    if !self.names.contains(&name) {
+                        self.names.push(name);
+                    }
+                }
+                self.and_others |= self.names.len() > NAMES_MAX;
+            }
+            None => self.and_others = true,
+        }
+    }
+
+    /// All of them, where they are known.
+    pub(crate) fn all(&self) -> Option<&[Box<[u8]>]> {
+        (!self.and_others).then_some(&self.names)
+    }
+}
+
+/// The command that asks for all of these.
+pub(crate) fn question(names: &[Box<[u8]>]) -> Vec<u8> {
+    let columns = names.iter().map(|name| {
+        let name = String::from_utf8_lossy(name);
+        format!("@`{name}`, COLLATION(@`{name}`), COERCIBILITY(@`{name}`), HEX(@`{name}`)")
+    });
+    let columns: Vec<_> = columns.collect();
+    // The LIMIT is for sessions that have set `sql_select_limit`.
+    query(&format!("SELECT {} LIMIT 1", columns.join(", ")))
+}
+
+/// A variable as a server has told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    /// Of its column. Names, lengths, types: nothing of it may differ.
+    definition: Vec<u8>,
+    value: Option<Vec<u8>>,
+    collation: Option<Vec<u8>>,
+    coercibility: Option<Vec<u8>>,
+    bytes: Option<Vec<u8>>,
+}
+
+/// The answer to the [`question`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserVariables(Vec<Told>);
+
+impl UserVariables {
+    /// `definitions`: those of the columns, as packets; `row`: its values in plain characters. `None` where
+    /// they do not belong together.
+    #[must_use]
+    pub fn new<'p>(definitions: impl Iterator<Item = &'p [u8]>, row: Vec<Option<Vec<u8>>>) -> Option<Self> {
+        let definitions: Vec<_> = definitions.step_by(COLUMNS).collect();
+        let mut values = row.into_iter();
+        let told = definitions.into_iter().map(|definition| {
+            Some(Told {
+                definition: definition.to_vec(),
+                value: values.next()?,
+                collation: values.next()?,
+                coercibility: values.next()?,
+                bytes: values.next()?,
+            })
+        });
+        let told: Option<Vec<_>> = told.collect();
+        told.filter(|_| values.next().is_none()).map(Self)
+    }
+
+    /// The command that makes those which differ on another server what these are; `None` where none does.
+    /// What comes of it has to be asked for.
+    pub(crate) fn set(&self, names: &[Box<[u8]>], has: &Self) -> Option<Vec<u8>> {
+        let pairs = self.0.iter().zip(&has.0);
+        let differing = names.iter().zip(pairs).filter(|(_, (had, has))| had != has);
+        let items = differing
+            .map(|(name, (had, _))| format!("@`{}`={}", String::from_utf8_lossy(name), had.literal()));
+        let items: Vec<_> = items.collect();
+        (!items.is_empty()).then(|| query(&format!("SET {}", items.join(", "))))
+    }
+}
+
+/// Of a column, as its definition has them at its end.
+const LONGLONG: u8 = 8;
+const DOUBLE: u8 = 5;
+const DECIMAL: u8 = 246;
+const UNSIGNED: u8 = 32;
+
+impl Told {
+    /// As it is written behind `=`. Where that makes something else of it, the session stays.
+    fn literal(&self) -> String {
+        let Some(value) = &self.value else {
+            return "NULL".to_owned();
+        };
+        let text = String::from_utf8_lossy(value);
+        // Type, two bytes of flags, decimals, two of nothing.
+        let (kind, flags) = match self.definition.as_slice() {
+            [.., kind, low, _, _, _, _] => (*kind, *low),
+            _ => (0, 0),
+        };
+        match kind {
+            LONGLONG if flags & UNSIGNED != 0 => format!("CAST({text} AS UNSIGNED)"),
+            LONGLONG => text.into_owned(),
+            DOUBLE if !text.contains('e') => format!("{text}e0"),
+            DOUBLE => text.into_owned(),
+            DECIMAL if !text.contains('.') => format!("{text}."),
+            DECIMAL => text.into_owned(),
+            _ => self.string(),
+        }
+    }
+
+    fn string(&self) -> String {
+        let collation = self.collation.as_deref().unwrap_or(b"binary");
+        let is_word = variables::is_word(collation);
+        let collation = if is_word { collation } else { b"binary" };
+        let [charset, collation] = [variables::charset_of(collation), collation].map(String::from_utf8_lossy);
+        let bytes = match self.bytes.as_deref() {
+            None | Some(b"") => "''".to_owned(),
+            Some(digits) => format!("0x{}", String::from_utf8_lossy(digits)),
+        };
+        match &*collation {
+            // The one that is no name.
+            "binary" => format!("_binary {bytes}"),
+            _ => format!("_{charset} {bytes} COLLATE {collation}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Box<[u8]>> {
+        names.iter().map(|name| name.as_bytes().into()).collect()
+    }
+
+    fn told(kind: u8, flags: u8, value: [Option<&str>; 4]) -> UserVariables {
+        let definition = [&b"def"[..], &[kind, flags, 0, 0, 0, 0]].concat();
+        let row = value
+            .map(|value| value.map(|value| value.as_bytes().to_vec()))
+            .to_vec();
+        UserVariables::new([definition.as_slice(); 4].into_iter(), row).unwrap()
+    }
+
+    fn set(had: &UserVariables) -> String {
+        let unset = told(251, 0, [None, Some("binary"), Some("2"), None]);
+        let command = had.set(&names(&["a"]), &unset).unwrap();
+        String::from_utf8_lossy(&command[1..]).into_owned()
+    }
+
+    #[test]
+    fn each_type_has_its_literal() {
+        let number = |kind, flags, value| {
+            told(
+                kind,
+                flags,
+                [Some(value), Some("latin1_bin"), Some("2"), Some("7B")],
+            )
+        };
+        assert_eq!(set(&number(LONGLONG, 0, "-5")), "SET @`a`=-5");
+        assert_eq!(
+            set(&number(LONGLONG, UNSIGNED, "5")),
+            "SET @`a`=CAST(5 AS UNSIGNED)"
+        );
+        assert_eq!(set(&number(DOUBLE, 0, "0.5")), "SET @`a`=0.5e0");
+        assert_eq!(set(&number(DOUBLE, 0, "1e300")), "SET @`a`=1e300");
+        assert_eq!(set(&number(DECIMAL, 0, "1.50")), "SET @`a`=1.50");
+        assert_eq!(set(&number(DECIMAL, 0, "7")), "SET @`a`=7.");
+        assert_eq!(
+            set(&number(253, 0, "{")),
+            "SET @`a`=_latin1 0x7B COLLATE latin1_bin"
+        );
+        let empty = told(253, 0, [Some(""), Some("utf8mb4_bin"), Some("2"), Some("")]);
+        assert_eq!(set(&empty), "SET @`a`=_utf8mb4 '' COLLATE utf8mb4_bin");
+        let nothing = told(LONGLONG, 0, [None, Some("binary"), Some("2"), None]);
+        assert_eq!(set(&nothing), "SET @`a`=NULL");
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_set() {
+        let same = told(LONGLONG, 0, [Some("1"), None, None, None]);
+        assert_eq!(same.set(&names(&["a"]), &same), None);
+    }
+
+    #[test]
+    fn names_are_known_or_not() {
+        let mut named = Named::default();
+        named.add(Some(names(&["a", "b"])));
+        named.add(Some(names(&["b"])));
+        assert_eq!(named.all().map(<[_]>::len), Some(2));
+        named.add(None);
+        assert_eq!(named.all(), None);
+    }
+}
