@@ -156,11 +156,24 @@ impl Gateway {
     /// Status and body of a page of the admin server on this port, where one answers.
     #[must_use]
     pub fn page(admin_port: u16, page: &str) -> Option<(u16, String)> {
+        Self::request(admin_port, "GET", page)
+    }
+
+    /// Asks its admin server to do something.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn put(&self, page: &str) -> (u16, String) {
+        Self::request(self.admin_port, "PUT", page).expect("an answer from the admin server")
+    }
+
+    fn request(admin_port: u16, method: &str, page: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", admin_port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         write!(
             stream,
-            "GET {page} HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n"
+            "{method} {page} HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n"
         )
         .ok()?;
         let mut answer = String::new();

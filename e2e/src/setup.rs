@@ -21,6 +21,7 @@ pub struct Setup {
     cluster_tables: String,
     tables: String,
     check: String,
+    admin: String,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +54,7 @@ impl Setup {
             cluster: String::new(),
             cluster_tables: String::new(),
             tables: String::new(),
+            admin: String::new(),
             check: "interval = \"200ms\"\ntimeout = \"2s\"\nrise = 1\nfall = 2\n".to_owned(),
         }
     }
@@ -125,6 +127,13 @@ impl Setup {
         self
     }
 
+    /// Options of `[admin]`.
+    #[must_use]
+    pub fn admin(mut self, toml: &str) -> Self {
+        let _ = writeln!(self.admin, "{toml}");
+        self
+    }
+
     /// All options of `[cluster.main.check]`, instead of the quick checks.
     #[must_use]
     pub fn check(mut self, toml: &str) -> Self {
@@ -162,6 +171,7 @@ impl Setup {
             cluster_tables,
             tables,
             check,
+            admin,
             ..
         } = self;
         let servers = self.servers.join(", ");
@@ -185,7 +195,7 @@ impl Setup {
         format!(
             "{workers}{limit}{watch}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
              cluster = \"main\"\n{listener}{listener_tables}\n[cluster.main]\nservers = [{servers}]\n{cluster}\
-             [cluster.main.check]\n{check}{cluster_tables}\n{tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n"
+             [cluster.main.check]\n{check}{cluster_tables}\n{tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n{admin}"
         )
     }
 }

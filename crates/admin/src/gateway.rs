@@ -1,6 +1,8 @@
 //! What the admin server asks of the gateway it belongs to.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -35,6 +37,32 @@ pub trait Gateway: Send + Sync + 'static {
     /// # Errors
     /// What is wrong with the configuration, in words. The one in force stays.
     fn reload(&self) -> Result<String, String>;
+
+    /// Has all leave a server, of this cluster or of the only one that has it. Sessions that are still there
+    /// after `end_after` end; without it they stay.
+    ///
+    /// # Errors
+    /// Why that is not done, in words.
+    fn drain(&self, cluster: Option<&str>, server: &str, end_after: Option<Duration>) -> Result<(), String>;
+
+    /// Has a server take sessions again.
+    ///
+    /// # Errors
+    /// Why it does not, in words.
+    fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String>;
+
+    /// Servers that drain.
+    fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>>;
+
+    /// Ends a session, or the statement that it has under way.
+    ///
+    /// # Errors
+    /// Why that is not done, in words.
+    fn kill(
+        &self,
+        id: u32,
+        query_only: bool,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 
     /// The rows in memory. `None` where no `[cache]` is configured.
     fn cache(&self) -> Option<CacheStatus>;
@@ -129,6 +157,21 @@ pub struct ServerStatus {
     pub sessions: u64,
     /// The option `drain` names the server, which is empty once `sessions` is 0.
     pub draining: bool,
+}
+
+/// A server that drains. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct DrainStatus {
+    /// Its cluster.
+    pub cluster: String,
+    /// Its name.
+    pub server: String,
+    /// Connections to it that sessions hold, or may come to hold: 0 once it is empty.
+    pub sessions: u64,
+    /// How many sessions each reason holds there. `moving`: none does.
+    pub held_by: BTreeMap<String, u64>,
+    /// Seconds until sessions end that are still there; `None`: they stay.
+    pub ends_in_seconds: Option<f64>,
 }
 
 /// The rows in memory. Field names are a contract with scripts.

@@ -1,8 +1,10 @@
 //! The requests and their answers.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN};
@@ -10,10 +12,11 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, put};
+use axum::{Extension, Router};
 use serde::Deserialize;
 use telemetry::{Format, Telemetry};
 
-use crate::{Gateway, SessionStatus, Status};
+use crate::{DrainStatus, Gateway, SessionStatus, Status};
 
 const INDEX: &str = "\
 Forebay
@@ -28,7 +31,30 @@ PUT  /cache/flush       reads mapping tables again, and tries again what cannot 
 GET  /log               what is logged
 PUT  /log?level=LEVEL   changes what is logged: a level for all parts, PART=LEVEL, or `configured` for what the configuration says
 PUT  /reload            reads the configuration again
+GET  /drains            servers that drain, and what holds their sessions, as JSON
+These are taken on the socket of [admin] alone: `forebay ctl`
+PUT  /drain?cluster=C&server=S[&end_after=SECONDS]   has all leave a server
+PUT  /undrain?cluster=C&server=S                     has it take sessions again
+PUT  /kill?id=N[&query=true]                         ends a session, or its statement
 ";
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Anybody who reaches the address.
+    Tcp(SocketAddr),
+    /// Root or the gateway's own system user.
+    Socket { uid: u32 },
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Socket { uid } => write!(f, "system user {uid}"),
+        }
+    }
+}
 
 /// What every answer may need.
 #[derive(Clone)]
@@ -50,11 +76,35 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/cache/flush", put(flush_cache).post(flush_cache))
         .route("/log", get(log_level).put(change_log).post(change_log))
         .route("/reload", put(reload).post(reload))
+        .route("/drains", get(drains))
+        .merge(acts())
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .method_not_allowed_fallback(another_method)
         .layer(middleware::from_fn(refuse_browsers))
         .layer(middleware::map_response(never_cache))
         .with_state(Sight { telemetry, gateway })
+}
+
+/// What ends sessions or moves them.
+fn acts() -> Router<Sight> {
+    Router::new()
+        .route("/drain", put(drain).post(drain))
+        .route("/undrain", put(undrain).post(undrain))
+        .route("/kill", put(kill).post(kill))
+        .layer(middleware::from_fn(on_the_socket))
+}
+
+/// Takes acts from the socket alone, and notes who has asked for what.
+async fn on_the_socket(Extension(caller): Extension<Caller>, request: Request, next: Next) -> Response {
+    let asked = format!("{} {}", request.method(), request.uri());
+    if let Caller::Tcp(_) = caller {
+        let why = "refused: this is taken on the socket of [admin] alone (`socket`): forebay ctl\n";
+        tracing::warn!(by = %caller, asked, "act refused: it did not come by the socket of [admin]");
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    let response = next.run(request).await;
+    tracing::info!(by = %caller, asked, status = response.status().as_u16(), "act");
+    response
 }
 
 /// A `curl` without `-X` shows nothing but the body: an empty one would look like success.
@@ -162,6 +212,73 @@ async fn change_log(State(sight): State<Sight>, query: Result<Query<LogQuery>, Q
     match sight.gateway.change_log_level(&level) {
         Ok(level) => lines(&[level]).into_response(),
         Err(reason) => (StatusCode::BAD_REQUEST, lines(&[reason])).into_response(),
+    }
+}
+
+async fn drains(State(sight): State<Sight>) -> Json<Vec<DrainStatus>> {
+    Json(sight.gateway.drains().await)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrainQuery {
+    /// Not needed where one cluster alone has a server of that name.
+    cluster: Option<String>,
+    server: String,
+    /// Seconds after which sessions end that are still there; they stay where nothing is said.
+    end_after: Option<f64>,
+}
+
+async fn drain(State(sight): State<Sight>, query: Result<Query<DrainQuery>, QueryRejection>) -> Response {
+    act(query, |query| {
+        let end_after = query.end_after.map(Duration::try_from_secs_f64).transpose();
+        let end_after = end_after.map_err(|error| format!("end_after: {error}"))?;
+        sight
+            .gateway
+            .drain(query.cluster.as_deref(), &query.server, end_after)
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndrainQuery {
+    cluster: Option<String>,
+    server: String,
+}
+
+async fn undrain(State(sight): State<Sight>, query: Result<Query<UndrainQuery>, QueryRejection>) -> Response {
+    act(query, |query| {
+        sight.gateway.undrain(query.cluster.as_deref(), &query.server)
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KillQuery {
+    id: u32,
+    #[serde(default)]
+    query: bool,
+}
+
+async fn kill(State(sight): State<Sight>, query: Result<Query<KillQuery>, QueryRejection>) -> Response {
+    let killed = match understood(query) {
+        Ok(query) => sight.gateway.kill(query.id, query.query).await,
+        Err(refused) => return refused.into_response(),
+    };
+    done(killed)
+}
+
+fn act<Q>(query: Result<Query<Q>, QueryRejection>, act: impl FnOnce(Q) -> Result<(), String>) -> Response {
+    match understood(query) {
+        Ok(query) => done(act(query)),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn done(result: Result<(), String>) -> Response {
+    match result {
+        Ok(()) => "ok\n".into_response(),
+        Err(reason) => (StatusCode::CONFLICT, lines(&[reason])).into_response(),
     }
 }
 

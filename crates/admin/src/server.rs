@@ -4,19 +4,24 @@
 //! deadline bounds a slow request, a slow reader and an idle connection alike; a scrape every few seconds
 //! does not miss the rest.
 
+use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use telemetry::Telemetry;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
+use crate::routes::Caller;
 use crate::{Gateway, routes};
 
 /// Connections served at a time; further ones wait in the kernel's backlog.
@@ -34,6 +39,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Why the admin server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
+    /// The socket could not be made.
+    #[error("cannot listen on {} for [admin] socket: {source}", path.display())]
+    Socket {
+        /// The path of the configuration.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// The address could not be bound.
     #[error("cannot listen on {address} for [admin] bind: {source}{}", advice(source))]
     Bind {
@@ -69,6 +82,32 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, AdminError> {
     listen().map_err(|source| AdminError::Bind { address, source })
 }
 
+/// Makes the Unix socket of `[admin] socket`, for root and the system user that this runs as alone. A socket
+/// that nobody listens on any more is replaced.
+///
+/// # Errors
+/// If something else is there, or somebody listens on it.
+pub fn bind_socket(path: &Path) -> Result<UnixListener, AdminError> {
+    let listen = || {
+        let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+        if is_socket {
+            match UnixStream::connect(path) {
+                Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+                Err(_) => fs::remove_file(path)?,
+            }
+        }
+        let listener = UnixListener::bind(path)?;
+        // Who connects before this is asked who it is as well.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    listen().map_err(|source| AdminError::Socket {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// Serves until dropped; connections end with it. Runs in a tokio runtime with I/O and time.
 ///
 /// # Errors
@@ -82,22 +121,65 @@ pub async fn serve(
     let router = routes::router(telemetry, gateway);
     let mut connections = JoinSet::new();
     loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
+        make_room(&mut connections).await;
         match listener.accept().await {
-            Ok((stream, _)) => drop(connections.spawn(answer(stream, router.clone()))),
-            Err(error) => {
-                tracing::warn!(%error, "admin: accept failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            Ok((stream, peer)) => {
+                let router = router.clone().layer(Extension(Caller::Tcp(peer)));
+                connections.spawn(answer(stream, router));
             }
+            Err(error) => wait_after(&error).await,
         }
     }
 }
 
+/// The same for the socket, by which acts are taken.
+///
+/// # Errors
+/// Only at start, if the runtime does not take the listener.
+pub async fn serve_socket(
+    listener: UnixListener,
+    telemetry: Arc<Telemetry>,
+    gateway: Arc<dyn Gateway>,
+) -> io::Result<()> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let own_user = fs::metadata("/proc/self")?.uid();
+    let router = routes::router(telemetry, gateway);
+    let mut connections = JoinSet::new();
+    loop {
+        make_room(&mut connections).await;
+        match listener.accept().await {
+            Ok((stream, _)) => match stream.peer_cred().map(|peer| peer.uid()) {
+                Ok(uid) if uid == 0 || uid == own_user => {
+                    let router = router.clone().layer(Extension(Caller::Socket { uid }));
+                    connections.spawn(answer(stream, router));
+                }
+                Ok(uid) => tracing::warn!(
+                    uid,
+                    "admin: refused on the socket, which is for root and the gateway's own user"
+                ),
+                Err(error) => {
+                    tracing::warn!(%error, "admin: refused on the socket, since nobody says who it is")
+                }
+            },
+            Err(error) => wait_after(&error).await,
+        }
+    }
+}
+
+async fn make_room(connections: &mut JoinSet<()>) {
+    while connections.try_join_next().is_some() {}
+    if connections.len() >= MAX_CONNECTIONS {
+        connections.join_next().await;
+    }
+}
+
+async fn wait_after(error: &io::Error) {
+    tracing::warn!(%error, "admin: accept failed");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
 /// One connection. How it ended is of no interest: whoever asked knows.
-async fn answer(stream: TcpStream, router: Router) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admin::{
-    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, RefusedReload,
-    ServerStatus, SessionStatus, Status, WorkerStatus,
+    CacheStatus, ClusterStatus, DrainStatus, Gateway, ListenerStatus, MappingStatus, PinStatus,
+    RefusedReload, ServerStatus, SessionStatus, Status, WorkerStatus,
 };
 use telemetry::Telemetry;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
 /// A gateway that does what the test says and notes what it was asked to do.
@@ -143,6 +143,42 @@ impl Gateway for Fake {
         })
     }
 
+    fn drain(&self, cluster: Option<&str>, server: &str, end_after: Option<Duration>) -> Result<(), String> {
+        let asked = format!("drain {cluster:?} {server} {end_after:?}");
+        self.done.lock().expect("no panic").push(asked);
+        match server {
+            "last" => Err("nobody would be left".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String> {
+        let asked = format!("undrain {cluster:?} {server}");
+        self.done.lock().expect("no panic").push(asked);
+        Ok(())
+    }
+
+    fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>> {
+        let drain = DrainStatus {
+            cluster: "main".into(),
+            server: "db3".into(),
+            sessions: 2,
+            held_by: [("transaction".to_owned(), 1)].into(),
+            ends_in_seconds: None,
+        };
+        Box::pin(async move { vec![drain] })
+    }
+
+    fn kill(
+        &self,
+        id: u32,
+        query_only: bool,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        let asked = format!("kill {id} {query_only}");
+        self.done.lock().expect("no panic").push(asked);
+        Box::pin(async { Ok(()) })
+    }
+
     fn flush_cache(&self) -> bool {
         self.done.lock().expect("no panic").push("flush".into());
         true
@@ -199,7 +235,7 @@ struct Answer {
 
 impl Answer {
     /// Reads to the end of the connection.
-    async fn read(mut stream: TcpStream) -> Self {
+    async fn read(mut stream: impl AsyncRead + Unpin) -> Self {
         let mut text = String::new();
         stream
             .read_to_string(&mut text)
@@ -387,6 +423,71 @@ async fn other_paths_and_methods_are_told_what_there_is() {
     assert_eq!(server.ask("POST /metrics", "").await.code, 405);
     assert_eq!(server.ask("HEAD /metrics", "").await.body, "");
     assert!(server.done().is_empty());
+}
+
+/// What ends sessions or moves them comes by the socket; everything else by both.
+#[tokio::test]
+async fn acts_are_taken_on_the_socket_alone() {
+    let server = Server::start();
+    let acts = [
+        (
+            "/drain?cluster=main&server=db3&end_after=1.5",
+            "drain Some(\"main\") db3 Some(1.5s)",
+        ),
+        ("/undrain?server=db3", "undrain None db3"),
+        ("/kill?id=7&query=true", "kill 7 true"),
+    ];
+    for (act, _) in acts {
+        let refused = server.ask(&format!("PUT {act}"), "").await;
+        assert_eq!(refused.code, 403, "{act}");
+        assert!(refused.body.starts_with("refused: ") && refused.body.contains("forebay ctl"));
+    }
+    assert!(server.done().is_empty());
+    let drains = server.ask("GET /drains", "").await;
+    let expected = r#"[{"cluster":"main","server":"db3","sessions":2,"held_by":{"transaction":1},"ends_in_seconds":null}]"#;
+    assert_eq!(drains.body, expected);
+
+    let folder = std::env::temp_dir().join(format!("forebay-admin-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("admin.sock");
+    let bind = || admin::bind_socket(&path);
+    // What a process that was killed has left is replaced.
+    drop(bind().unwrap());
+    let listener = bind().unwrap();
+    assert!(bind().is_err(), "somebody listens");
+    let gateway = Arc::clone(&server.gateway) as Arc<dyn Gateway>;
+    let task = tokio::spawn(admin::serve_socket(
+        listener,
+        Telemetry::new(1, |_| "unknown"),
+        gateway,
+    ));
+    let ask = async |request: String| {
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let text = format!("{request} HTTP/1.1\r\nHost: forebay\r\n\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        Answer::read(stream).await
+    };
+    for (act, done) in acts {
+        let answer = ask(format!("PUT {act}")).await;
+        assert_eq!((answer.code, answer.body.as_str()), (200, "ok\n"), "{act}");
+        assert_eq!(server.done().last().unwrap(), done);
+    }
+    let refused = ask("PUT /drain?server=last".to_owned()).await;
+    assert_eq!(
+        (refused.code, refused.body.as_str()),
+        (409, "nobody would be left\n")
+    );
+    for wrong in [
+        "/drain",
+        "/drain?server=a&end_after=-1",
+        "/kill?id=many",
+        "/kill?id=1&qery=true",
+    ] {
+        let answer = ask(format!("PUT {wrong}")).await;
+        assert!(matches!(answer.code, 400 | 409), "{wrong}: {}", answer.code);
+    }
+    task.abort();
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[tokio::test]

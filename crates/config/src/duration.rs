@@ -38,7 +38,8 @@ pub(crate) const fn days(count: u64) -> Duration {
 }
 
 /// Reads `"2s"`. `None` for anything else, also for a number that does not fit.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;

@@ -76,6 +76,9 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
         );
     }
     user_secrets(&mut config.users, folder, report);
+    if let Some(socket) = config.admin.as_mut().and_then(|admin| admin.socket.as_mut()) {
+        *socket = folder.join(&*socket);
+    }
     if let Some(file) = &mut config.users_file {
         *file = folder.join(&*file);
     }

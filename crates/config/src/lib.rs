@@ -38,7 +38,7 @@ pub use byte_size::ByteSize;
 pub use congestion::{Congestion, congestion_worries};
 pub use diff::ConfigDiff;
 pub use docs::options;
-pub use duration::show as show_duration;
+pub use duration::{parse as parse_duration, show as show_duration};
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};

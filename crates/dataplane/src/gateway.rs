@@ -15,6 +15,7 @@ use config::BindAddress;
 use net::{Peer, TlsAcceptor, TlsConnector};
 use telemetry::Telemetry;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 use upstream::Cluster;
 
 use crate::accept::{self, AcceptorMessage};
@@ -456,6 +457,34 @@ impl Gateway {
             .iter()
             .map(|count| count.load(Ordering::Relaxed))
             .collect()
+    }
+
+    /// Ends a session, or the statement that it has under way.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub async fn kill(&self, id: u32, query_only: bool) -> Result<(), String> {
+        let unknown =
+            || format!("there is no session {id} that has logged in; `forebay ctl sessions` lists them");
+        let place = self.shared.registry.find(id).ok_or_else(unknown)?;
+        let cluster = {
+            let parts = lock(&self.parts);
+            let mut clusters = parts.clusters.values();
+            let found = clusters.find(|(serial, _)| *serial == place.cluster);
+            found
+                .map(|(_, cluster)| Arc::clone(cluster))
+                .ok_or_else(unknown)?
+        };
+        let (reply, killed) = oneshot::channel();
+        let message = Message::KillInPool {
+            id,
+            query_only,
+            cluster,
+            reply,
+        };
+        self.shared.tell(place.worker, message);
+        // A worker that has stopped has no sessions.
+        killed.await.unwrap_or(Ok(()))
     }
 
     /// What all threads share.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::OnDown;
 use tokio::sync::broadcast::error::RecvError;
@@ -92,14 +92,23 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
 }
 
 /// Has sessions leave a server as long as it drains. Some can only later than others.
-async fn empty(shared: Arc<Shared>, serial: u32, server: Arc<Server>) {
+async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), server: Arc<Server>) {
     let key = ServerKey {
         cluster: serial,
         server: server.id(),
     };
     while server.is_draining() && server.state().status != Status::Removed {
-        shared.tell_all(|| Message::WakeOnServer(key));
-        tokio::time::sleep(MOVE_PAUSE).await;
+        let left = cluster.drain_ends(server.name());
+        let left = left.map(|ends| ends.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => shared.tell_all(|| Message::RaiseOnServer {
+                server: key,
+                signal: Signal::DrainNow,
+            }),
+            _ => shared.tell_all(|| Message::WakeOnServer(key)),
+        }
+        let pause = left.filter(|left| !left.is_zero()).unwrap_or(MOVE_PAUSE);
+        tokio::time::sleep(pause.min(MOVE_PAUSE)).await;
     }
 }
 
@@ -132,7 +141,7 @@ fn missed_events(present: &HashMap<ServerId, bool>, last: u32, deadline: Instant
     events.collect()
 }
 
-fn take(shared: &Arc<Shared>, serial: u32, cluster: &Cluster, event: ServerEvent) {
+fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, event: ServerEvent) {
     let raise = |server: ServerId, signal| {
         let server = ServerKey {
             cluster: serial,
@@ -149,7 +158,7 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Cluster, event: ServerEvent
                 .find(|server| server.id() == event.server)
                 .cloned();
             if let Some(server) = server {
-                spawn_local(empty(Arc::clone(shared), serial, server));
+                spawn_local(empty(Arc::clone(shared), (serial, Arc::clone(cluster)), server));
             }
         }
         ServerChange::Silent => {

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod connect;
+mod ctl;
 mod import;
 mod notify;
 mod operate;
@@ -48,6 +49,8 @@ enum Command {
         #[arg(long)]
         connect: bool,
     },
+    /// Act on a running gateway, over the socket of `[admin]`.
+    Ctl(ctl::Ctl),
     /// Turn the configuration of another gateway into one of this.
     Import {
         #[command(subcommand)]
@@ -107,6 +110,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve { config } => serve::run(&config),
         Command::Check { config, connect } => check(&config, connect),
+        Command::Ctl(ctl) => match ctl::run(ctl) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Import { from } => match import::run(&from) {
             Ok(code) => return code,
             Err(error) => Err(error),

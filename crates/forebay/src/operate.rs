@@ -1,5 +1,6 @@
 //! What operators can ask of a running gateway: is it ready, how is it, read the configuration again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
-    CacheStatus, ClusterStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerStatus,
-    SessionStatus, Status, WorkerStatus,
+    CacheStatus, ClusterStatus, DrainStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload,
+    ServerStatus, SessionStatus, Status, WorkerStatus,
 };
 use cache::Cache;
 use config::{Config, Reload};
@@ -219,6 +220,30 @@ impl Operator {
         })
     }
 
+    /// The cluster that has a server of this name.
+    fn cluster_of(&self, cluster: Option<&str>, server: &str) -> Result<Arc<Cluster>, String> {
+        let clusters = self.gateway.clusters();
+        if let Some(name) = cluster {
+            let names: Vec<_> = clusters.iter().map(|cluster| cluster.name()).collect();
+            let unknown = || format!("there is no cluster {name:?}; there are {}", names.join(", "));
+            let found = clusters.iter().find(|cluster| cluster.name() == name);
+            return found.cloned().ok_or_else(unknown);
+        }
+        let has = |cluster: &&Arc<Cluster>| cluster.servers().iter().any(|known| known.name() == server);
+        let having: Vec<_> = clusters.iter().filter(has).collect();
+        match having.as_slice() {
+            [cluster] => Ok(Arc::clone(cluster)),
+            [] => Err(format!("no cluster has a server {server:?}; /status names them")),
+            several => {
+                let names: Vec<_> = several.iter().map(|cluster| cluster.name()).collect();
+                Err(format!(
+                    "clusters {} have a server {server:?}: say which one (cluster)",
+                    names.join(", ")
+                ))
+            }
+        }
+    }
+
     fn config(&self) -> MutexGuard<'_, Config> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -357,6 +382,37 @@ impl admin::Gateway for Operator {
         self.reload_and_log("asked by admin")
     }
 
+    fn drain(&self, cluster: Option<&str>, server: &str, end_after: Option<Duration>) -> Result<(), String> {
+        let ends = end_after.map(|after| Instant::now() + after);
+        self.cluster_of(cluster, server)?.drain(server, ends)
+    }
+
+    fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String> {
+        self.cluster_of(cluster, server)?.undrain(server)
+    }
+
+    fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>> {
+        Box::pin(async move {
+            let sessions = self.gateway.describe_sessions(usize::MAX).await;
+            let listeners = self.config().listeners.clone();
+            let mut drains = Vec::new();
+            for cluster in self.gateway.clusters() {
+                let servers = cluster.servers();
+                let draining = servers.iter().filter(|server| server.is_draining());
+                drains.extend(draining.map(|server| drain_status(&cluster, server, &sessions, &listeners)));
+            }
+            drains
+        })
+    }
+
+    fn kill(
+        &self,
+        id: u32,
+        query_only: bool,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        Box::pin(self.gateway.kill(id, query_only))
+    }
+
     fn cache(&self) -> Option<CacheStatus> {
         self.cache.as_deref().map(cache_status)
     }
@@ -367,6 +423,41 @@ impl admin::Gateway for Operator {
             cache.feed_status().flush();
         }
         self.cache.is_some()
+    }
+}
+
+fn drain_status(
+    cluster: &Cluster,
+    server: &Server,
+    sessions: &[dataplane::SessionStatus],
+    listeners: &[config::Listener],
+) -> DrainStatus {
+    let mut held_by = BTreeMap::new();
+    for session in sessions
+        .iter()
+        .filter(|session| session.server.as_deref() == Some(server.name()))
+    {
+        let listener = listeners
+            .iter()
+            .find(|listener| listener.name == session.listener);
+        if listener.is_some_and(|listener| listener.cluster != cluster.name()) {
+            continue;
+        }
+        let moves = listener.is_none_or(|listener| listener.mode == config::Mode::Split || listener.moves);
+        let reason = match session.pins.first() {
+            Some(pin) => pin.reason,
+            None if moves => "moving",
+            None => "moves-off",
+        };
+        *held_by.entry(reason.to_owned()).or_default() += 1;
+    }
+    let ends = cluster.drain_ends(server.name());
+    DrainStatus {
+        cluster: cluster.name().to_owned(),
+        server: server.name().to_owned(),
+        sessions: u64::from(server.sessions()),
+        held_by,
+        ends_in_seconds: ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64()),
     }
 }
 

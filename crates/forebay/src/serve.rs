@@ -64,6 +64,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             .as_ref()
             .map(|admin| admin::bind(admin.bind))
             .transpose()?;
+        let socket = config.admin.as_ref().and_then(|admin| admin.socket.as_deref());
+        let socket = socket.map(admin::bind_socket).transpose()?;
         let cache = OnceCell::new();
         let extension = config
             .cache
@@ -86,6 +88,14 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         if let Some(listener) = admin {
             info!(address = %listener.local_addr()?, "admin listening");
             let served = admin::serve(listener, Arc::clone(&telemetry), operator.clone());
+            spawn_local(async move {
+                if let Err(error) = served.await {
+                    error!(%error, "the admin server has ended");
+                }
+            });
+        }
+        if let Some(socket) = socket {
+            let served = admin::serve_socket(socket, Arc::clone(&telemetry), operator.clone());
             spawn_local(async move {
                 if let Err(error) = served.await {
                     error!(%error, "the admin server has ended");

@@ -1,9 +1,11 @@
 //! A server that is to be taken out of service is left by all, and no client notices.
 
+use std::process::Command;
+
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{Node, Sandbox};
+use sandbox::{Node, PASSWORD, Sandbox, USER};
 
 use crate::cluster::{self, where_am_i};
 
@@ -119,4 +121,95 @@ async fn by_new_sessions_in_mode_session() {
         leaves.port(),
         "who is there stays"
     );
+}
+
+/// `forebay ctl` on the socket of this gateway: its exit code, and what it prints.
+fn ctl(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(e2e::program());
+    command
+        .args(["ctl", "--socket"])
+        .arg(gateway.folder().join("admin.sock"));
+    let output = command.args(arguments).output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(printed).unwrap())
+}
+
+#[tokio::test]
+async fn by_an_operators_word() {
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    let name = leaves.address();
+    let gateway = Setup::of_addresses(sandbox.addresses())
+        .listener("moves = true")
+        .tables(&cluster::user(USER, PASSWORD))
+        .admin("socket = \"admin.sock\"")
+        .start();
+    let mut session = client::connect(&gateway).await;
+    let mut others = Vec::new();
+    while client::server_port(&mut session).await != leaves.port() {
+        others.push(std::mem::replace(&mut session, client::connect(&gateway).await));
+    }
+    session.query_drop("DO GET_LOCK('by_word', 1)").await.unwrap();
+    let of_server = format!("server={name}");
+    let (status, _) = gateway.put(&format!("/drain?{of_server}"));
+    assert_eq!(status, 403, "acts are taken on the socket alone");
+
+    let (code, said) = ctl(&gateway, &["drain", &name, "--deadline", "1s"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("has 1 left (user-lock 1)"), "{said}");
+    let (code, said) = ctl(&gateway, &["sessions", "--pinned"]);
+    assert!(code == Some(0) && said.contains("user-lock"), "{said}");
+    session.query_drop("DO RELEASE_ALL_LOCKS()").await.unwrap();
+    let (code, said) = ctl(&gateway, &["drain", &name]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("is empty"), "{said}");
+    assert_ne!(client::server_port(&mut session).await, leaves.port());
+
+    // Nobody is left to go to.
+    for node in [sandbox.node(0), sandbox.node(2)] {
+        let (code, said) = ctl(&gateway, &["drain", &node.address(), "--no-wait"]);
+        let is_last = node.port() == sandbox.node(2).port();
+        assert_eq!(code, Some(i32::from(is_last)), "{said}");
+        assert_eq!(
+            said.contains("no other server of cluster main is up"),
+            is_last,
+            "{said}"
+        );
+    }
+    for node in [leaves, sandbox.node(0)] {
+        assert_eq!(ctl(&gateway, &["undrain", &node.address()]).0, Some(0));
+    }
+    let (code, said) = ctl(&gateway, &["drains"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+
+    // At the deadline sessions end that are left.
+    session.query_drop("DO GET_LOCK('by_word', 1)").await.unwrap();
+    let port = client::server_port(&mut session).await;
+    let there = sandbox.nodes().iter().find(|node| node.port() == port).unwrap();
+    let (code, said) = ctl(
+        &gateway,
+        &["drain", &there.address(), "--deadline", "1s", "--then", "close"],
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(session.query_drop("SELECT 1").await.is_err());
+
+    let mut session = client::connect(&gateway).await;
+    let id: u64 = session
+        .query_first("SELECT CONNECTION_ID()")
+        .await
+        .unwrap()
+        .unwrap();
+    let (_, said) = ctl(&gateway, &["kill", &id.to_string()]);
+    assert!(session.query_drop("SELECT 1").await.is_err(), "{said}");
+    let (code, said) = ctl(&gateway, &["kill", "17"]);
+    assert!(
+        code == Some(1) && said.contains("there is no session 17"),
+        "{said}"
+    );
+    let log = gateway.log();
+    assert!(
+        log.contains("act by=system user") && log.contains("/kill?id=17"),
+        "{log}"
+    );
+    assert!(log.contains("act refused"), "{log}");
 }

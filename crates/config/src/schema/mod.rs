@@ -114,6 +114,10 @@ section! {
         /// Address of `/metrics`, `/healthz` and `/readyz`. There is no login: choose an address that only
         /// operators reach.
         pub bind: SocketAddr = required, Restart;
+
+        /// Unix socket for `forebay ctl`: the same server, and the acts that end sessions or move them, which
+        /// it takes from nobody else. Only root and the gateway's own system user get in.
+        pub socket: Option<PathBuf> = default(None), Restart;
     }
 }
 

@@ -117,7 +117,7 @@ queue_timeout = "2h"
             f.toml:4:9: watch: expected true or false, found "true"; leave the quotes out
             f.toml:5:20: shutdown_timeout: expected a duration from "0s" to "1d", found 30; give the unit: "30s" or "30ms"
             f.toml:6:19: buffer_pool_max: expected a whole number from 0 to 65536, found 1.5
-            f.toml:7:9: admin: expected a table, found "127.0.0.1:6080"; options: bind
+            f.toml:7:9: admin: expected a table, found "127.0.0.1:6080"; options: bind, socket
             f.toml:10:9: log.level: expected a text, found 3
             f.toml:11:10: log.format: expected "text" or "json", found "jsn"; did you mean `json`?
             f.toml:14:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "6033"; for every address of this machine write "0.0.0.0:6033" or "[::]:6033"

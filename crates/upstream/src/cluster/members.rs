@@ -1,13 +1,20 @@
 //! Servers that come to a cluster and go: by the configuration, by SRV records, and because members name
 //! them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use config::ServerAddress;
 
 use super::{Cluster, ServerChange};
-use crate::server::{Server, ServerId, now};
+use crate::server::{Availability, Server, ServerId, now};
+
+/// Of a server that drains because an operator has said so.
+pub(super) struct Drain {
+    ends: Option<Instant>,
+}
 
 impl Cluster {
     /// The server of that name at that address; a new one where there is none yet, and then the log says who
@@ -134,18 +141,94 @@ impl Cluster {
             self.announce(server, ServerChange::Removed { deadline });
         }
         // Who takes sessions again comes first: at no moment all of them drain.
-        let config = self.config.load();
         let (draining, others): (Vec<_>, Vec<_>) =
-            servers.iter().partition(|server| config.drains(server.name()));
+            servers.iter().partition(|server| self.drains(server.name()));
         others
             .into_iter()
             .chain(draining)
             .for_each(|server| self.drain_or_not(server));
     }
 
-    /// Has a server drain that the option `drain` names, and no other.
+    /// Has a server drain until [`undrain`](Self::undrain), whatever the option `drain` says. At the moment
+    /// `ends` its sessions should end that are still there; `None` for never.
+    ///
+    /// # Errors
+    /// In words for a person: there is no such server, or nobody would be left to take sessions.
+    pub fn drain(&self, name: &str, ends: Option<Instant>) -> Result<(), String> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = self.named(name)?;
+        let servers = self.servers();
+        let stays = |other: &&Arc<Server>| other.id() != server.id() && other.weight() > 0;
+        let is_left = |other: &Arc<Server>| other.availability() == Availability::Yes;
+        if !servers.iter().filter(stays).any(is_left) {
+            let cluster = &self.name;
+            return Err(format!(
+                "no other server of cluster {cluster} is up and takes sessions: bring one back first"
+            ));
+        }
+        let config = self.config.load();
+        let of_group = |group: &config::Group| {
+            let mut others = group.servers.iter().filter(|other| *other != name);
+            group.servers.iter().any(|of_group| of_group == name) && others.all(|other| self.drains(other))
+        };
+        if let Some((group, _)) = config.groups.iter().find(|(_, group)| of_group(group)) {
+            return Err(format!(
+                "all servers of group {group} would drain: statements for it would be refused"
+            ));
+        }
+        self.drained_now().insert(name.to_owned(), Drain { ends });
+        self.drain_or_not(&server);
+        Ok(())
+    }
+
+    /// Has a server take sessions again.
+    ///
+    /// # Errors
+    /// In words for a person: there is no such server, or the option `drain` names it.
+    pub fn undrain(self: &Arc<Self>, name: &str) -> Result<(), String> {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = self.named(name)?;
+        self.drained_now().remove(name);
+        self.drain_or_not(&server);
+        drop(changing);
+        self.serve_queue();
+        match self.config.load().drains(name) {
+            true => Err("the option `drain` of the configuration names it: take it out there".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// When the sessions should end that are still on a server which drains.
+    #[must_use]
+    pub fn drain_ends(&self, name: &str) -> Option<Instant> {
+        self.drained_now().get(name)?.ends
+    }
+
+    fn named(&self, name: &str) -> Result<Arc<Server>, String> {
+        let servers = self.servers();
+        let found = servers.iter().find(|server| server.name() == name);
+        found.cloned().ok_or_else(|| {
+            let names: Vec<_> = servers.iter().map(|server| server.name()).collect();
+            format!(
+                "cluster {} has no server {name:?}; it has {}",
+                self.name,
+                names.join(", ")
+            )
+        })
+    }
+
+    fn drained_now(&self) -> MutexGuard<'_, BTreeMap<String, Drain>> {
+        self.drained.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the option `drain` or an operator says so.
+    fn drains(&self, name: &str) -> bool {
+        self.config.load().drains(name) || self.drained_now().contains_key(name)
+    }
+
+    /// Has a server drain that is to, and no other.
     pub(super) fn drain_or_not(&self, server: &Server) {
-        let drains = self.config.load().drains(server.name());
+        let drains = self.drains(server.name());
         if !server.set_draining(drains) {
             return;
         }
@@ -159,7 +242,7 @@ impl Cluster {
             (false, _) => tracing::info!(
                 cluster,
                 server = name,
-                "server takes sessions again: no longer in `drain`"
+                "server takes sessions again: it drains no longer"
             ),
             (true, false) => tracing::info!(
                 cluster,

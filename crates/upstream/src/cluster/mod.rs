@@ -2,6 +2,7 @@
 
 mod members;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
 
+use self::members::Drain;
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
@@ -49,6 +51,8 @@ pub struct Cluster {
     next_id: AtomicU32,
     /// Held while servers or the profile are replaced, by whoever does that.
     changing: Mutex<()>,
+    /// Servers that drain because an operator has said so, whatever the option `drain` says.
+    drained: Mutex<BTreeMap<String, Drain>>,
     /// The list of servers has changed.
     pub(crate) servers_changed: Notify,
     pub(crate) pools: Pools,
@@ -125,6 +129,7 @@ impl Cluster {
             turns: AtomicU64::new(0),
             seeds: RandomState::new(),
             changing: Mutex::new(()),
+            drained: Mutex::default(),
             servers_changed: Notify::new(),
             pools: Pools::default(),
             follow,
