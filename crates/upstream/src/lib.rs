@@ -53,7 +53,8 @@ pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
 pub use permit::Permit;
 pub use pool::{
-    Adopted, Baseline, Connection, Credential, CredentialSecret, Key, OUTDATED, Opened, Pool, Travel,
+    Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened, Pool,
+    Travel,
 };
 pub use server::{Server, ServerId, ServerState, Status};
 pub use server_profile::ServerProfile;

@@ -118,6 +118,13 @@ impl Cluster {
         self.serve_queue();
     }
 
+    /// The cluster is no longer in the configuration: nobody comes to its servers any more.
+    pub fn retire(&self) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = "its cluster is no longer in the configuration";
+        self.servers().iter().for_each(|server| server.remove(gone));
+    }
+
     /// Of a server that a reload removes.
     pub(super) fn why_no_longer(&self, server: &Server) -> &'static str {
         let config = self.config.load();

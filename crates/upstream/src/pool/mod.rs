@@ -50,7 +50,7 @@ pub use self::idle::OUTDATED;
 use self::idle::{IdleConnections, misfit, suits};
 pub(crate) use self::metrics::Pools;
 use self::metrics::{Closed, Member, Series};
-pub use self::open::Adopted;
+pub use self::open::{Adopted, ForSession};
 use self::open::{Opening, Purpose};
 use self::ticket::Ticket;
 pub use self::travel::Travel;
@@ -466,7 +466,7 @@ impl<S: Travel> Pool<S> {
             server: &server,
             key,
             credential,
-            purpose: Purpose::Session { attributes: None },
+            purpose: Purpose::Pool,
         };
         let (opened, is_watched) = opening.adopt(&mut stream, adopted).await?;
         let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
@@ -479,9 +479,8 @@ impl<S: Travel> Pool<S> {
         Ok((begin(idle, now()), is_watched))
     }
 
-    /// A new connection for one session alone, which leaves its own for it; many who do so at once take
-    /// turns. `attributes`: those that the session's client has introduced itself with, encoded. Never given
-    /// back.
+    /// A new connection for one session alone, which leaves its own for it. Many who do so at once take
+    /// turns. Never given back.
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -489,17 +488,16 @@ impl<S: Travel> Pool<S> {
         &self,
         permit: Permit,
         (key, credential): (&Rc<Key>, &Credential),
-        attributes: Option<&[u8]>,
+        session: ForSession<'_>,
     ) -> Result<Connection<S>, LeaseError> {
         let server = Arc::clone(permit.server());
         let turns = &server.wait_queue.connect_limiter;
         let mut turn = turns.at_once();
-        let since = now();
-        while turn.is_none() && now().saturating_duration_since(since) < connect_limiter::PATIENCE {
+        while turn.is_none() {
             turn = turns.wait().await;
         }
         self.check_available(&server)?;
-        let purpose = Purpose::Session { attributes };
+        let purpose = Purpose::Session(session);
         let opened = self.open(&server, key, credential, (permit, purpose)).await;
         opened.map(|idle| begin(idle, now()))
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use config::{ServerCompression, TlsMode};
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Greeting, StatusFlags, WireError};
-use net::Stream;
+use net::{Peer, Stream};
 use tokio::time::timeout;
 
 use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, LIST_SESSION, Tracked};
@@ -48,8 +48,19 @@ pub(super) struct Opening<'a> {
 pub(super) enum Purpose<'a> {
     /// Whoever needs one: `pool.init` is run on it.
     Pool,
-    /// One session alone, which has introduced itself with these attributes.
-    Session { attributes: Option<&'a [u8]> },
+    /// One session alone.
+    Session(ForSession<'a>),
+}
+
+/// Whose connection one is that is opened for a session alone.
+#[derive(Clone, Copy, Debug)]
+pub struct ForSession<'a> {
+    /// The session's client.
+    pub client: &'a Peer,
+    /// The address that it connected to.
+    pub local: &'a Peer,
+    /// The attributes that it has introduced itself with, encoded.
+    pub attributes: Option<&'a [u8]>,
 }
 
 /// What a client and a server have agreed on, whose login the gateway has passed on.
@@ -166,7 +177,11 @@ impl Opening<'_> {
 
     async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
         let config = self.config;
-        let connected = connect::connect(self.server, config, For::Gateway, config.connect_timeout).await;
+        let whom = match self.purpose {
+            Purpose::Pool => For::Gateway,
+            Purpose::Session(ForSession { client, local, .. }) => For::Client { client, local },
+        };
+        let connected = connect::connect(self.server, config, whom, config.connect_timeout).await;
         let mut stream = connected.map_err(|error| match error.servers_fault {
             true => Failure::Server(error.reason),
             false => Failure::Here(error.reason),
@@ -213,7 +228,7 @@ impl Opening<'_> {
             collation: self.key.collation,
             attributes: match self.purpose {
                 Purpose::Pool => Some(&own),
-                Purpose::Session { attributes } => attributes,
+                Purpose::Session(ForSession { attributes, .. }) => attributes,
             },
             compression: match self.config.compression {
                 ServerCompression::Off => None,
@@ -251,7 +266,7 @@ impl Opening<'_> {
         let arming = self.arming(&mut stream, capabilities, &version).await?;
         let baseline = match self.purpose {
             Purpose::Pool => arming.first(&mut stream, capabilities).await,
-            Purpose::Session { .. } => arming.watch(&mut stream, capabilities).await,
+            Purpose::Session(_) => arming.watch(&mut stream, capabilities).await,
         };
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
