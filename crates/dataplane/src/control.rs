@@ -482,6 +482,17 @@ impl Control {
         }
     }
 
+    /// What is waited for, and since when.
+    pub(crate) fn wait_so_far(&self) -> (Waiting, u32) {
+        (self.waiting.get(), self.since_tick.get())
+    }
+
+    /// That wait goes on, whatever was waited for meanwhile.
+    pub(crate) fn goes_on_waiting(&self, (waiting, since): (Waiting, u32)) {
+        self.waiting.set(waiting);
+        self.since_tick.set(since);
+    }
+
     /// Raises the timeout whose limit has passed.
     pub(crate) fn check_idle(&self) {
         let limits = self.limits.get();

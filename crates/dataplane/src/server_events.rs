@@ -50,6 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut clusters: UnboundedReceiver<Fol
 
 async fn end(shared: Arc<Shared>, serial: u32, followed: Followed) {
     followed.tasks.iter().for_each(JoinHandle::abort);
+    followed.cluster.retire();
     let servers = followed.cluster.servers();
     let raise = |signal| {
         for server in servers.iter().map(|server| ServerKey {
@@ -82,7 +83,16 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
                 let present = present(&cluster);
                 last = last.max(newest(&present));
                 let deadline = Instant::now() + cluster.config().drain_timeout;
-                for event in missed_events(&present, last, deadline) {
+                let servers = cluster.servers();
+                let draining = servers.iter().filter(|server| server.is_draining());
+                let draining = draining.map(|server| ServerEvent {
+                    server: server.id(),
+                    change: ServerChange::Draining,
+                });
+                for event in missed_events(&present, last, deadline)
+                    .into_iter()
+                    .chain(draining)
+                {
                     take(&shared, serial, &cluster, event);
                 }
             }

@@ -8,7 +8,7 @@
 use sql_class::Dialect;
 
 use crate::rebuild::{query, set_variables};
-use crate::variables::{self, Meaning, SQL_MODE};
+use crate::variables::{self, CHARSETS, Meaning, SQL_MODE};
 use crate::{Baseline, Pin, Session, UserVariables, user_variables};
 
 /// Variables that change what a client is told or what a statement does, on every server. Their order is one
@@ -50,16 +50,20 @@ const OF_ALL: [&str; 33] = [
 ];
 
 /// The same on MySQL alone.
-const OF_MYSQL: [&str; 9] = [
+const OF_MYSQL: [&str; 5] = [
     "transaction_isolation",
     "transaction_read_only",
     "explicit_defaults_for_timestamp",
     "max_execution_time",
-    "windowing_use_high_precision",
-    "cte_max_recursion_depth",
-    "sql_require_primary_key",
-    "default_collation_for_utf8mb4",
     "block_encryption_mode",
+];
+
+/// And since which version.
+const OF_NEWER_MYSQL: [(u32, &str); 4] = [
+    (80_002, "windowing_use_high_precision"),
+    (80_003, "cte_max_recursion_depth"),
+    (80_011, "default_collation_for_utf8mb4"),
+    (80_013, "sql_require_primary_key"),
 ];
 
 /// The same on MariaDB alone, which knows the first two by these names in all its versions.
@@ -82,6 +86,9 @@ const ZONE: &str = "@@global.system_time_zone";
 /// A server that takes writes is not to be left for one that does not.
 const READ_ONLY: &str = "@@global.read_only";
 
+/// Of the answer, those that are no variables of the session.
+const BEFORE_VARIABLES: usize = FIXED.len() + 1;
+
 /// Values as a server has said them; `None` is NULL.
 type Values = [Option<Vec<u8>>];
 
@@ -91,6 +98,8 @@ pub struct MovePlan {
     /// Behind those of [`FIXED`] and [`READ_ONLY`].
     variables: Vec<String>,
     user_variables: Vec<Box<[u8]>>,
+    /// The session has set some.
+    sets_charsets: bool,
 }
 
 /// What the next server has, or is, that cannot be made the same.
@@ -119,6 +128,9 @@ impl Session {
         let names = self.user_variables_alone().ok_or(self.pins())?;
         Ok(MovePlan {
             user_variables: names.to_vec(),
+            sets_charsets: CHARSETS
+                .iter()
+                .any(|name| self.carried().variable(name).is_some()),
             ..MovePlan::new(self.dialect(), self.baseline())
         })
     }
@@ -143,8 +155,13 @@ impl MovePlan {
             .chain(of_dialect)
             .map(|name| (*name).to_owned())
             .collect();
-        if matches!(dialect, Dialect::MariaDb { version } if version >= 110_201) {
-            names.push("character_set_collations".to_owned());
+        match dialect {
+            Dialect::MariaDb { version: 110_201.. } => names.push("character_set_collations".to_owned()),
+            Dialect::MariaDb { .. } => {}
+            Dialect::MySql { version } => {
+                let known = OF_NEWER_MYSQL.iter().filter(|(since, _)| version >= *since);
+                names.extend(known.map(|(_, name)| (*name).to_owned()));
+            }
         }
         for (name, _) in &baseline.variables {
             let Ok(name) = str::from_utf8(name) else { continue };
@@ -159,6 +176,7 @@ impl MovePlan {
         Self {
             variables: names,
             user_variables: Vec::new(),
+            sets_charsets: false,
         }
     }
 
@@ -174,8 +192,8 @@ impl MovePlan {
 
     /// How many values the answer has.
     #[must_use]
-    pub fn len(&self) -> usize {
-        FIXED.len() + 1 + self.variables.len()
+    pub fn columns(&self) -> usize {
+        BEFORE_VARIABLES + self.variables.len()
     }
 
     /// The command whose one row and its columns are [`UserVariables`]; `None` where the session has none.
@@ -184,9 +202,15 @@ impl MovePlan {
         (!self.user_variables.is_empty()).then(|| user_variables::question(&self.user_variables))
     }
 
+    /// The command whose one value is how many bytes they have.
+    #[must_use]
+    pub fn user_variables_columnsgth(&self) -> Option<Vec<u8>> {
+        (!self.user_variables.is_empty()).then(|| user_variables::length(&self.user_variables))
+    }
+
     /// How many columns that has.
     #[must_use]
-    pub fn user_variables_len(&self) -> usize {
+    pub fn user_variables_columns(&self) -> usize {
         self.user_variables.len() * user_variables::COLUMNS
     }
 
@@ -203,8 +227,38 @@ impl MovePlan {
     /// # Errors
     /// It cannot be made so.
     pub fn difference(&self, had: &Values, has: &Values) -> Result<Option<Vec<u8>>, Difference> {
+        self.is_of_the_same_kind(had, has)?;
+        let pairs = had.iter().zip(has).skip(BEFORE_VARIABLES);
+        let names = self.variables.iter().map(String::as_bytes);
+        let all: Vec<_> = names
+            .zip(pairs)
+            .map(|(name, (had, has))| (name, had, had != has))
+            .collect();
+        // A character set has a collation that its name does not tell: that of the login, or its own.
+        let is_charset = |name: &[u8]| CHARSETS.contains(&name);
+        let sets_charsets =
+            self.sets_charsets || all.iter().any(|(name, _, differs)| *differs && is_charset(name));
+        let differing = all
+            .into_iter()
+            .filter(|(name, _, differs)| *differs || sets_charsets && is_charset(name));
+        let mut set = differing
+            .map(|(name, had, _)| (name, had.as_deref().unwrap_or_default()))
+            .peekable();
+        let is_any = set.peek().is_some();
+        Ok(is_any.then(|| set_variables(set)))
+    }
+
+    /// Whether the values are the same.
+    #[must_use]
+    pub fn is_same(&self, had: &Values, has: &Values) -> bool {
+        let variables = |of: &Values| of.get(BEFORE_VARIABLES..).map(<[_]>::to_vec);
+        variables(had) == variables(has)
+    }
+
+    /// What cannot be set is the same, as far as that matters.
+    fn is_of_the_same_kind(&self, had: &Values, has: &Values) -> Result<(), Difference> {
         let zone = self.variables.iter().position(|name| name == "time_zone");
-        let zone = zone.and_then(|at| had.get(FIXED.len() + 1 + at)?.as_deref());
+        let zone = zone.and_then(|at| had.get(BEFORE_VARIABLES + at)?.as_deref());
         for (at, what) in FIXED.iter().enumerate() {
             let matters = *what != ZONE || zone == Some(b"SYSTEM");
             if matters && had.get(at) != has.get(at) {
@@ -212,19 +266,10 @@ impl MovePlan {
             }
         }
         let [before, after] = [had, has].map(|values| values.get(FIXED.len()));
-        if takes_writes(before) && !takes_writes(after) {
-            return Err(told(READ_ONLY, before, after));
+        match takes_writes(before) && !takes_writes(after) {
+            true => Err(told(READ_ONLY, before, after)),
+            false => Ok(()),
         }
-        let values = |of: &'_ Values| of.get(FIXED.len() + 1..).unwrap_or_default().to_vec();
-        let pairs = values(had).into_iter().zip(values(has));
-        let names = self.variables.iter();
-        let differing: Vec<_> = names
-            .zip(pairs)
-            .filter(|(_, (had, has))| had != has)
-            .map(|(name, (had, _))| (name.as_bytes(), had.unwrap_or_default()))
-            .collect();
-        let set = differing.iter().map(|(name, value)| (*name, value.as_slice()));
-        Ok((!differing.is_empty()).then(|| set_variables(set)))
     }
 }
 
@@ -272,13 +317,13 @@ mod tests {
 
     /// As of a server on which all is as it is on the other.
     fn values(plan: &MovePlan) -> Vec<Option<Vec<u8>>> {
-        let mut values = vec![Some(b"0".to_vec()); plan.len()];
+        let mut values = vec![Some(b"0".to_vec()); plan.columns()];
         values[0] = Some(b"app@%".to_vec());
         values
     }
 
     fn place(plan: &MovePlan, name: &str) -> usize {
-        FIXED.len() + 1 + plan.variables.iter().position(|known| known == name).unwrap()
+        BEFORE_VARIABLES + plan.variables.iter().position(|known| known == name).unwrap()
     }
 
     #[test]
@@ -311,7 +356,8 @@ mod tests {
         let set = plan.difference(&had, &has).unwrap().unwrap();
         assert_eq!(
             String::from_utf8_lossy(&set[1..]),
-            "SET character_set_results=NULL, group_concat_max_len=1024, sql_mode='ANSI_QUOTES'"
+            "SET character_set_client=0, character_set_connection=0, character_set_results=NULL, \
+             collation_connection=0, group_concat_max_len=1024, sql_mode='ANSI_QUOTES'"
         );
     }
 

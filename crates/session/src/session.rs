@@ -550,6 +550,14 @@ impl Session {
         (self.statements, self.last) = (statements, last);
     }
 
+    /// The same on a connection that is this session's alone: what was written there before was seen by all
+    /// that came after.
+    pub fn change_user_on_own_connection(&mut self, start: Start) {
+        let written = (self.gtid.take(), self.untracked_writes, self.lost_writes);
+        self.change_user(start);
+        (self.gtid, self.untracked_writes, self.lost_writes) = written;
+    }
+
     /// The transaction is gone, and every pin that is of the connection.
     fn leave_connection(&mut self) {
         self.pins.clear();

@@ -55,6 +55,16 @@ pub(crate) fn question(names: &[Box<[u8]>]) -> Vec<u8> {
     query(&format!("SELECT {} LIMIT 1", columns.join(", ")))
 }
 
+/// The command that asks how many bytes these have.
+pub(crate) fn length(names: &[Box<[u8]>]) -> Vec<u8> {
+    let lengths = names.iter().map(|name| {
+        let name = String::from_utf8_lossy(name);
+        format!("COALESCE(OCTET_LENGTH(@`{name}`), 0)")
+    });
+    let lengths: Vec<_> = lengths.collect();
+    query(&format!("SELECT {} LIMIT 1", lengths.join(" + ")))
+}
+
 /// A variable as a server has told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Told {

@@ -1,7 +1,7 @@
 //! Accounts that a replica refuses, and others let in: it may have yet to learn of one, or somebody has
 //! forgotten to tell it. Reads go elsewhere, and do not ask that replica each time.
 
-use upstream::{LeaseError, Role, Server, Topology};
+use upstream::{Credential, LeaseError, Role, Server, Topology};
 
 use crate::engine::client_session::ClientSession;
 use crate::error::SessionError;
@@ -19,13 +19,19 @@ pub(crate) fn is_refused(error: &SessionError) -> bool {
 
 /// A replica has refused the session's account.
 pub(crate) fn note(session: &ClientSession, server: &Server, error: &SessionError) {
-    let SessionError::NoServer(LeaseError::Refused { packet, .. }) = error else {
+    if let SessionError::NoServer(error) = error {
+        note_as(session, server, &session.client.account.credential, error);
+    }
+}
+
+/// A server has refused this account.
+pub(crate) fn note_as(session: &ClientSession, server: &Server, credential: &Credential, error: &LeaseError) {
+    let LeaseError::Refused { packet, .. } = error else {
         return;
     };
     if !OF_THE_ACCOUNT.contains(&packet.code) {
         return;
     }
-    let credential = &session.client.account.credential;
     let words = String::from_utf8_lossy(&packet.message);
     let Some(pause) = session.pool().note_denied(server, credential, &words) else {
         return;
@@ -36,7 +42,7 @@ pub(crate) fn note(session: &ClientSession, server: &Server, error: &SessionErro
         user = &*credential.user,
         reason = &*words,
         pause_seconds = pause.as_secs(),
-        "account is refused by a replica, and has no reads there for a while"
+        "account is refused by a server, and is not tried there for a while"
     );
 }
 

@@ -61,6 +61,13 @@ impl Binding {
         }
     }
 
+    /// The session stays on its own connection from here on.
+    pub(crate) fn stays(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.moves = None;
+        }
+    }
+
     /// Whether the session may leave its own connection now, as far as nothing else holds it there.
     #[inline]
     pub(crate) fn may_try_to_move(&self, now_ms: u64) -> bool {

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mysql_wire::Capabilities;
+use net::Peer;
 use session::{MovePlan, Pin, PinReason, UserVariables};
 use tracing::debug;
-use upstream::{Connection, Credential, Key, LeaseError, Status};
+use upstream::{Connection, Credential, ForSession, Key, LeaseError, Status};
 
 use crate::control::{MOVE_PAUSE, Signal, Waiting};
 use crate::engine::client_session::{ClientSession, Refused};
@@ -20,7 +21,7 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::leased::Left;
 use crate::engine::login::OWN_AFFAIR;
-use crate::engine::{ask, last, lease, rebuild, wait_for_own_writes};
+use crate::engine::{account_backoff, ask, last, lease, lookup, rebuild, wait_for_own_writes};
 use crate::error::SessionError;
 use crate::handshake::PASSED_ON;
 
@@ -33,16 +34,31 @@ const OF_NO_EFFECT: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::RESERVED)
     .with(Capabilities::SECURE_CONNECTION);
 
+/// User variables with more bytes than this are not carried.
+const USER_VARIABLES_MAX: usize = 64 * 1024;
+
 /// Why a session stays where it is.
 struct Stays {
     reason: PinReason,
     cause: String,
+    /// A question on the session's own connection did not come to its end: it is of no use any more.
+    own_is_broken: bool,
 }
 
 impl Stays {
     fn new(reason: PinReason, cause: impl ToString) -> Self {
-        let cause = cause.to_string();
-        Self { reason, cause }
+        Self {
+            reason,
+            cause: cause.to_string(),
+            own_is_broken: false,
+        }
+    }
+
+    fn of_own_connection(Refused(error): Refused) -> Self {
+        Self {
+            own_is_broken: true,
+            ..Self::new(PinReason::NoServer, error)
+        }
     }
 
     /// Something that was asked of a server, and came to nothing.
@@ -60,8 +76,9 @@ impl Stays {
 pub(crate) async fn leave(session: &mut ClientSession) {
     let began = Instant::now();
     let left = session.server_name().to_owned();
+    let waited = session.control.wait_so_far();
     let result = try_to_leave(session).await;
-    session.control.mark_if_new(Waiting::Client);
+    session.control.goes_on_waiting(waited);
     let (id, to) = (session.control.id, session.server_name().to_owned());
     match result {
         Ok(()) => {
@@ -70,7 +87,14 @@ pub(crate) async fn leave(session: &mut ClientSession) {
             worker.metrics.move_seconds.record(began.elapsed());
             debug!(session = id, from = left, to, "session moved");
         }
-        Err(Stays { reason, cause }) => {
+        Err(Stays {
+            reason,
+            cause,
+            own_is_broken,
+        }) => {
+            if own_is_broken {
+                lease::abandon(session);
+            }
             session.series().move_failed(reason);
             let now_ms = session.context.worker.now_ms();
             let failure = Pin {
@@ -128,9 +152,10 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
         .map_err(Stays::of_question)?;
     catch_up(session, &mut connection).await?;
     // Before anything else is asked there.
+    session.control.mark(Waiting::Server);
     last::learn_before_moving(session)
         .await
-        .map_err(Stays::of_question)?;
+        .map_err(Stays::of_own_connection)?;
     become_as_here(session, &plan, &mut connection).await?;
     swap(session, connection);
     Ok(())
@@ -148,14 +173,26 @@ async fn open_elsewhere(session: &ClientSession) -> Result<Connection<Connection
         let Some(permit) = cluster.permit_beside(present) else {
             return Err(Stays::new(PinReason::NoServer, "no other server has room"));
         };
+        let server = Arc::clone(permit.server());
+        if session.pool().is_denied(&server, &credential) {
+            // Servers count failures, and some lock the account then.
+            let cause = format!("server {} has refused the account lately", server.name());
+            last = Stays::new(PinReason::LoginRefused, cause);
+            continue;
+        }
         let key = Rc::new(Key {
             user: Arc::clone(&credential.user),
             account: credential.account,
             capabilities: session.client.key.capabilities.without(OWN_AFFAIR),
             collation: session.client.key.collation,
         });
-        let attributes = session.client.login.attributes.as_deref();
-        let opening = session.pool().open_for(permit, (&key, &credential), attributes);
+        let local = session.streams.client.local().unwrap_or(Peer::Unix);
+        let client = ForSession {
+            client: &session.client.host,
+            local: &local,
+            attributes: session.client.login.attributes.as_deref(),
+        };
+        let opening = session.pool().open_for(permit, (&key, &credential), client);
         let opened = tokio::select! {
             biased;
             signal = session.control.signalled(false) => {
@@ -166,6 +203,7 @@ async fn open_elsewhere(session: &ClientSession) -> Result<Connection<Connection
         match opened {
             Ok(connection) => return fits(session, connection),
             Err(error @ (LeaseError::Refused { .. } | LeaseError::Unusable { .. })) => {
+                account_backoff::note_as(session, &server, &credential, &error);
                 last = Stays::new(PinReason::LoginRefused, error);
             }
             Err(error) => return Err(Stays::new(PinReason::NoServer, error)),
@@ -203,13 +241,18 @@ async fn become_as_here(
 ) -> Result<(), Stays> {
     let questions = [plan.question()].into_iter().chain(plan.user_variables());
     let questions = ask::framed(session.client.key.capabilities, questions.collect());
-    let here = lease::ask_on_lease(session, &questions).await;
-    // The questions were statements of their own, with rows.
-    session.binding.is_to_be_primed();
-    if let Some(leased) = &mut session.lease {
-        leased.left = Left::default();
+    if let Some(length) = plan.user_variables_columnsgth() {
+        let length = ask::framed(session.client.key.capabilities, vec![length]);
+        let reply = ask_own(session, &length).await?;
+        let length = reply.first().and_then(|reply| ask::plain(reply.value()));
+        let length = length.and_then(|length| str::from_utf8(&length).ok()?.parse().ok());
+        if length.is_none_or(|length: usize| length > USER_VARIABLES_MAX) {
+            let cause = format!("its user variables have more than {USER_VARIABLES_MAX} bytes");
+            return Err(Stays::new(PinReason::UserVariables, cause));
+        }
     }
-    let had = Values::of(session, plan, &here.map_err(Stays::of_question)?)?;
+    let here = ask_own(session, &questions).await?;
+    let had = Values::of(session, plan, &here)?;
     let asked = rebuild::asked_in_time(session, connection, &questions).await;
     let has = Values::of(session, plan, &asked.map_err(Stays::of_question)?)?;
     let set = had.to_be_set(plan, &has)?;
@@ -228,13 +271,30 @@ async fn become_as_here(
         return Err(Stays::new(PinReason::Incompatible, refused));
     }
     let has = Values::of(session, plan, replies.get(count..).unwrap_or_default())?;
-    match had.to_be_set(plan, &has)?.is_empty() {
+    if !plan.is_same(&had.of_server, &has.of_server) {
+        let cause = "a variable is not what it was set to";
+        return Err(Stays::new(PinReason::Incompatible, cause));
+    }
+    match had.of_user == has.of_user {
         true => Ok(()),
         false => Err(Stays::new(
-            PinReason::Incompatible,
-            "a variable is not what it was set to",
+            PinReason::UserVariables,
+            "a user variable is not what it was set to",
         )),
     }
+}
+
+/// Asks something on the session's own connection, of which a client knows nothing.
+async fn ask_own(session: &mut ClientSession, questions: &[Vec<u8>]) -> Result<Vec<ask::Reply>, Stays> {
+    // As for a statement of its client's, `server_idle_timeout` is the limit.
+    session.control.mark(Waiting::Server);
+    let asked = lease::ask_on_lease(session, questions).await;
+    // The questions were statements of their own, with rows.
+    session.binding.is_to_be_primed();
+    if let Some(leased) = &mut session.lease {
+        leased.left = Left::default();
+    }
+    asked.map_err(Stays::of_own_connection)
 }
 
 /// What a server has said of a session's variables.
@@ -257,14 +317,14 @@ impl Values {
                 ask::unexpected("a question about variables"),
             )
         };
-        let columns = plan.user_variables_len();
+        let columns = plan.user_variables_columns();
         let definitions = replies
             .get(1)
             .into_iter()
             .flat_map(|reply| reply.packets().skip(1));
         let of_user = || UserVariables::new(definitions.take(columns), row(1, columns)?);
         Ok(Self {
-            of_server: row(0, plan.len()).ok_or_else(unexpected)?,
+            of_server: row(0, plan.columns()).ok_or_else(unexpected)?,
             of_user: match columns {
                 0 => None,
                 _ => Some(of_user().ok_or_else(unexpected)?),
@@ -306,19 +366,25 @@ async fn catch_up(
             .await
             .map_err(Stays::of_question);
     }
-    let is_there = match consistency::own_writes(session) {
-        Freshness::Any => true,
-        Freshness::Primary => false,
-        freshness @ Freshness::Position(_) if freshness.covered_by(&connection.server) => true,
-        Freshness::Position(position) => consistency::wait(session, connection, &position)
-            .await
-            .map_err(Stays::of_question)?,
+    let position = match consistency::own_writes(session) {
+        Freshness::Any => return Ok(()),
+        Freshness::Primary => {
+            let cause = "no position tells whether it has what the session has written";
+            return Err(Stays::new(PinReason::Behind, cause));
+        }
+        Freshness::Position(position) => position,
     };
+    let executed = wait_for_own_writes::executed(session, connection, position.flavor()).await;
+    let executed = executed.map_err(Stays::of_question)?;
+    let is_there = executed.is_some_and(|executed| executed.covers(&position))
+        || consistency::wait(session, connection, &position)
+            .await
+            .map_err(Stays::of_question)?;
     match is_there {
         true => Ok(()),
         false => Err(Stays::new(
             PinReason::Behind,
-            "it lacks what the session has written",
+            "it lacks what the session has written, also after read_wait",
         )),
     }
 }
@@ -326,6 +392,11 @@ async fn catch_up(
 /// The session goes on on this connection, and its own is closed.
 fn swap(session: &mut ClientSession, mut connection: Connection<ConnectionState>) {
     let Some(old) = lease::detach(session) else { return };
+    // What a lookup from memory has found no server knows. What the account may read was asked of the old one.
+    if let Some(rows) = lookup::found_rows(session) {
+        session.state.learn_found_rows(rows);
+    }
+    session.lookups = None;
     session.state.move_on();
     connection.state.carried = Rc::clone(session.state.carried());
     connection.state.baseline = Rc::clone(session.state.baseline());

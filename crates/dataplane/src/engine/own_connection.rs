@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mysql_wire::Login;
 use net::{Peer, Stream};
 use session::Baseline;
-use upstream::{Adopted, Credential, CredentialSecret, Permit, ServerProfile};
+use upstream::{Adopted, Credential, CredentialSecret, Key, Permit, ServerProfile};
 
 use crate::answer::log_in_anew;
 use crate::authenticate::Authenticated;
@@ -208,10 +208,16 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             let registry = &session.context.worker.shared.registry;
             registry.rename(session.control.id, request.user.into());
             session.client.login.database = Some(request.database);
+            if let Some(collation) = request.charset.and_then(|charset| u8::try_from(charset).ok()) {
+                session.client.key = Rc::new(Key {
+                    collation,
+                    ..Key::clone(&session.client.key)
+                });
+            }
             session.answer.status = status;
             let baseline = watch_again(session).await?;
             let start = start_of(session, baseline);
-            session.state.change_user(start);
+            session.state.change_user_on_own_connection(start);
             session.state.begins(session.context.worker.now_ms());
         }
         // The client has the server's error, and whether the connection goes on is for the server to say.
@@ -226,6 +232,8 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             forget_statements(session);
             session.state.change_user_refused();
             session.state.rearmed();
+            // Its server reports nothing any more.
+            session.binding.stays();
         }
     }
     Ok(())

@@ -71,14 +71,7 @@ async fn forget_lost(
     connection: &mut Connection<ConnectionState>,
     position: &GtidSet,
 ) -> Result<(), Refused> {
-    let executed = match position.flavor() {
-        Flavor::MySql => "SELECT @@GLOBAL.gtid_executed LIMIT 1",
-        Flavor::MariaDb => "SELECT @@GLOBAL.gtid_current_pos LIMIT 1",
-    };
-    let command = ask::query(connection.capabilities, executed);
-    let replies = rebuild::asked_in_time(session, connection, &[command]).await?;
-    let executed = replies.first().and_then(|reply| ask::plain(reply.value()));
-    let executed = executed.and_then(|text| GtidSet::parse(position.flavor(), &text).ok());
+    let executed = executed(session, connection, position.flavor()).await?;
     let Some(executed) = executed.filter(|executed| !executed.covers(position)) else {
         return Ok(());
     };
@@ -95,6 +88,23 @@ async fn forget_lost(
     session.series().lost_writes.inc();
     session.state.keep_gtids(kept.as_bytes());
     Ok(())
+}
+
+/// What the server has executed, as far as it says. MariaDB waits for what it has replicated, and not for
+/// what it has written itself.
+pub(super) async fn executed(
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
+    flavor: Flavor,
+) -> Result<Option<GtidSet>, Refused> {
+    let executed = match flavor {
+        Flavor::MySql => "SELECT @@GLOBAL.gtid_executed LIMIT 1",
+        Flavor::MariaDb => "SELECT @@GLOBAL.gtid_current_pos LIMIT 1",
+    };
+    let command = ask::query(connection.capabilities, executed);
+    let replies = rebuild::asked_in_time(session, connection, &[command]).await?;
+    let executed = replies.first().and_then(|reply| ask::plain(reply.value()));
+    Ok(executed.and_then(|text| GtidSet::parse(flavor, &text).ok()))
 }
 
 /// Galera: has the node apply all that the cluster has committed so far.

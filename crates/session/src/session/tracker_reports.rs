@@ -77,6 +77,9 @@ impl Session {
             || self.awaits_values()
             || self.current.sets_trackers
             || self.current.effects.intersects(EXPLAINS);
+        if state_changed && self.may_set_unnamed() {
+            self.user_variables.get_or_insert_default().add(None);
+        }
         if state_changed && (!said || self.sets_unclear()) {
             self.pin(PinReason::StateChange);
         }
@@ -333,6 +336,15 @@ impl Session {
         }
         Rc::make_mut(&mut self.carried).set(name, value);
         self.read_variables();
+    }
+}
+
+impl Session {
+    /// A trigger or a function may have set user variables that its text does not name.
+    fn may_set_unnamed(&self) -> bool {
+        let runs_others = self.current.class >= Class::Write && self.current.class != Class::Session
+            || self.current.effects.contains(Effects::UNKNOWN_FUNCTION);
+        self.current.effects.contains(Effects::USER_VARIABLES) && runs_others
     }
 }
 

@@ -218,7 +218,8 @@ async fn lease_to_prepare(
         false => None,
     };
     // A read-only transaction on a replica holds the connection as long as that has to be.
-    if keeps && session.lease.as_ref().is_some_and(|leased| leased.is_primary) {
+    let is_primary = session.lease.as_ref().is_some_and(|leased| leased.is_primary);
+    if keeps && (is_primary || session.binding.is_own()) {
         session.keep_connection(PinReason::PreparedFigures, digest);
     }
     Ok(unread)
