@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -168,9 +169,26 @@ impl Gateway {
         Self::request(self.admin_port, "PUT", page).expect("an answer from the admin server")
     }
 
+    /// Asks for acts on its admin socket, which its setup has to have as `socket = "admin.sock"`.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn acts(&self) -> impl Fn(&str) -> (u16, String) + 'static {
+        let socket = self.folder().join("admin.sock");
+        move |page| {
+            let stream = UnixStream::connect(&socket).expect("the admin socket");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+            Self::answer(stream, "PUT", page).expect("an answer from the admin server")
+        }
+    }
+
     fn request(admin_port: u16, method: &str, page: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(("127.0.0.1", admin_port)).ok()?;
+        let stream = TcpStream::connect(("127.0.0.1", admin_port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        Self::answer(stream, method, page)
+    }
+
+    fn answer(mut stream: impl Read + Write, method: &str, page: &str) -> Option<(u16, String)> {
         write!(
             stream,
             "{method} {page} HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n"

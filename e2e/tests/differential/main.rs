@@ -30,7 +30,7 @@ use e2e::Setup;
 use e2e::packets::{Client, Identity};
 use inputs::asked;
 use mysql_wire::Capabilities;
-use sandbox::{PASSWORD, USER};
+use sandbox::{Kind, PASSWORD, USER};
 
 use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
 use crate::session::{Rig, SINGLE};
@@ -96,6 +96,46 @@ fn answers_of_sessions_that_are_understood_are_the_servers() {
     compare_with(&servers, [setup], Connections::Understood);
 }
 
+/// Sessions of mode `session` that go to another server before each step, if nothing holds them. Both are one
+/// server under two names, so that none is behind.
+#[test]
+fn answers_of_sessions_that_move_are_the_servers() {
+    let servers = e2e::servers_with(1, &[OPTIONS, gtids()].concat());
+    let users = [(USER, PASSWORD), (READER, READER_PASSWORD), (OPEN, "")]
+        .map(|(name, password)| format!("[[user]]\nname = {name:?}\npassword = {password:?}\n"));
+    let setup = Setup::in_front_of(&servers)
+        .servers(names_of(&servers[0]).map(|name| format!("{name:?}")))
+        .listener("moves = true")
+        .admin("socket = \"admin.sock\"")
+        .top("shutdown_timeout = \"1s\"")
+        .tables(&users.concat());
+    compare_with(&servers, [setup], Connections::Moved);
+}
+
+/// What a session has written is known by its GTIDs.
+fn gtids() -> &'static [&'static str] {
+    match e2e::kind() {
+        Kind::Mysql => &["--log-bin", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"],
+        _ => &["--log-bin"],
+    }
+}
+
+fn names_of(server: &sandbox::Sandbox) -> [String; 2] {
+    ["127.0.0.1", "localhost"].map(|host| format!("{host}:{}", server.primary().port()))
+}
+
+/// Has the session leave the server that it is on, each time that it is called.
+fn chase(gateway: &e2e::Gateway, server: &sandbox::Sandbox) -> Box<dyn FnMut()> {
+    let [mut free, mut left] = names_of(server);
+    let acts = gateway.acts();
+    Box::new(move || {
+        let undrained = acts(&format!("/undrain?server={left}"));
+        let drained = acts(&format!("/drain?server={free}"));
+        assert_eq!((undrained.0, drained.0), (200, 200), "{undrained:?} {drained:?}");
+        std::mem::swap(&mut free, &mut left);
+    })
+}
+
 /// Every session borrows its connection anew for each statement, from a few that others use in between.
 #[test]
 fn answers_over_shared_connections_are_the_servers() {
@@ -133,6 +173,7 @@ fn answers_to_what_is_prepared_anew_are_the_servers() {
         gateways: vec![gateway.address()],
         shared: true,
         with_others: false,
+        before_steps: None,
         stage: Stage::new(&address),
         commands: 0,
         packets: 0,
@@ -171,6 +212,8 @@ enum Connections {
     Own,
     /// The same, and what is said on them is read.
     Understood,
+    /// The same, and before each step the server drains that the session is on.
+    Moved,
     Shared,
 }
 
@@ -197,6 +240,7 @@ fn compare_but<const COUNT: usize>(
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
         shared: connections != Connections::Own,
         with_others: connections == Connections::Shared,
+        before_steps: (connections == Connections::Moved).then(|| chase(&gateways[0], &servers[0])),
         stage: Stage::new(&address),
         commands: 0,
         packets: 0,
@@ -243,6 +287,7 @@ fn compare_but<const COUNT: usize>(
         match connections {
             Connections::Own => {}
             Connections::Understood => statements_were_read(gateway),
+            Connections::Moved => sessions_were_moved(gateway, rig.commands),
             Connections::Shared => connections_were_shared(gateway),
         }
         leaves_nothing_behind(gateway);
@@ -281,6 +326,17 @@ fn connections_were_shared(gateway: &e2e::Gateway) {
     let opened = gateway.metric("forebay_pool_opened_total", &[]);
     println!("{leases} leases of {opened} connections");
     assert!(leases > 5.0 * opened, "{leases} leases of {opened} connections");
+}
+
+/// The same. Some steps leave what holds a session for all that come after.
+fn sessions_were_moved(gateway: &e2e::Gateway, commands: usize) {
+    let moved = gateway.metric("forebay_sessions_moved_total", &[]);
+    let failed = gateway.metric("forebay_session_moves_failed_total", &[]);
+    println!("{moved} moves, {failed} came to nothing");
+    assert!(
+        moved > commands as f64 / 5.0,
+        "{moved} moves of {commands} commands"
+    );
 }
 
 /// The same.

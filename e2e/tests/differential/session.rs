@@ -63,6 +63,8 @@ pub struct Rig {
     pub shared: bool,
     /// Others use the gateway beside the script.
     pub with_others: bool,
+    /// What happens before each step of the session through the gateway.
+    pub before_steps: Option<Box<dyn FnMut()>>,
     pub stage: Stage,
     /// Compared so far.
     pub commands: usize,
@@ -118,7 +120,14 @@ impl Rig {
             let mut noise = Noise::beside(&self.gateways[way], &identity, Random::new(!seed));
             run(&mut client, &through_gateway, &steps, || noise.make())
         } else {
-            run(&mut client, &through_gateway, &steps, || ())
+            let before = self.before_steps.as_mut();
+            let mut nothing = Box::new(|| ()) as Box<dyn FnMut()>;
+            run(
+                &mut client,
+                &through_gateway,
+                &steps,
+                before.unwrap_or(&mut nothing),
+            )
         };
         self.commands += gateway.commands();
         self.packets += gateway.packets();
