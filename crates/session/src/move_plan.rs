@@ -98,8 +98,6 @@ pub struct MovePlan {
     /// Behind those of [`FIXED`] and [`READ_ONLY`].
     variables: Vec<String>,
     user_variables: Vec<Box<[u8]>>,
-    /// The session has set some.
-    sets_charsets: bool,
 }
 
 /// What the next server has, or is, that cannot be made the same.
@@ -128,9 +126,6 @@ impl Session {
         let names = self.user_variables_alone().ok_or(self.pins())?;
         Ok(MovePlan {
             user_variables: names.to_vec(),
-            sets_charsets: CHARSETS
-                .iter()
-                .any(|name| self.carried().variable(name).is_some()),
             ..MovePlan::new(self.dialect(), self.baseline())
         })
     }
@@ -176,7 +171,6 @@ impl MovePlan {
         Self {
             variables: names,
             user_variables: Vec::new(),
-            sets_charsets: false,
         }
     }
 
@@ -234,10 +228,10 @@ impl MovePlan {
             .zip(pairs)
             .map(|(name, (had, has))| (name, had, had != has))
             .collect();
-        // A character set has a collation that its name does not tell: that of the login, or its own.
+        // A character set has a collation that its name does not tell: that of the login, or its own. What the
+        // session has set itself is there already.
         let is_charset = |name: &[u8]| CHARSETS.contains(&name);
-        let sets_charsets =
-            self.sets_charsets || all.iter().any(|(name, _, differs)| *differs && is_charset(name));
+        let sets_charsets = all.iter().any(|(name, _, differs)| *differs && is_charset(name));
         let differing = all
             .into_iter()
             .filter(|(name, _, differs)| *differs || sets_charsets && is_charset(name));
