@@ -99,6 +99,27 @@ impl Accounts {
         }
     }
 
+    /// What to log in with on another server, for a client whom a server has let in by this.
+    pub(crate) fn shown(&self, name: &[u8], proof: &Proof, cluster: &Cluster) -> Option<Credential> {
+        if !cluster.config().accounts.keep_passwords {
+            return None;
+        }
+        let of_servers = cluster.accounts();
+        match proof {
+            // With what the server stores it tells what is as good as the password.
+            Proof::Answer { plugin, nonce, bytes } => {
+                let applicant = self.users.load().applicant(name, of_servers.as_deref());
+                applicant.check(*plugin, nonce, bytes)
+            }
+            Proof::Password(password) => Some(Credential {
+                user: std::str::from_utf8(name).ok()?.into(),
+                account: 0,
+                secret: CredentialSecret::Password(password.clone()),
+            }),
+            Proof::Nothing => None,
+        }
+    }
+
     /// Whether the configuration says of no account where it comes from. Listeners of mode `split` let nobody
     /// in then; clients that speak no MySQL are left to the servers, as those of mode `session` are.
     pub(crate) fn names_none(&self, cluster: &Cluster) -> bool {

@@ -246,7 +246,7 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     .await;
     session.error_sequence = Some(sequence);
     match changed? {
-        Changed::To(request, status) => {
+        Changed::To(request, status, _) => {
             session.status = status;
             let shown = shown_user(&request.user);
             session.control.name_user(&shown);

@@ -20,9 +20,12 @@
 //! [`AuthRelay::server_said`] and [`AuthRelay::client_said`] take a payload and say what to do with it.
 
 use crate::rsa_key::{self, PrivateKey};
+use config::Secret;
 use mysql_wire::{AuthNextFactor, AuthSwitch, WireError, auth};
 
+use crate::accounts::Proof;
 use crate::error::SessionError;
+use crate::users::Plugin;
 
 /// What to do after a packet of the authentication.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,6 +92,8 @@ pub(crate) struct AuthRelay<'k> {
     over: bool,
     /// The client may have seen that its first answer was wrong.
     told: bool,
+    /// What the client has shown last, as far as it can be understood.
+    shown: Proof,
 }
 
 enum Expect {
@@ -105,6 +110,7 @@ pub(crate) const TAKEN_FOR_THE_GATEWAY: &str = "Access denied: the server lets t
                                                 the process at the other end of its Unix socket (unix_socket, auth_socket), and \
                                                 that is the gateway";
 
+const NATIVE: &[u8] = b"mysql_native_password";
 const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 const SHA256: &[u8] = b"sha256_password";
 const DIALOG: &[u8] = b"dialog";
@@ -128,7 +134,13 @@ impl<'k> AuthRelay<'k> {
             heard: false,
             over: false,
             told: false,
+            shown: Proof::Nothing,
         }
+    }
+
+    /// What the client has shown for who it says it is, where that is of use for another login.
+    pub(crate) fn take_shown(&mut self) -> Proof {
+        std::mem::replace(&mut self.shown, Proof::Nothing)
     }
 
     /// Whether it is the server's turn to say something.
@@ -207,8 +219,18 @@ impl<'k> AuthRelay<'k> {
 
     fn take_from_client(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         let Expect::Password { key_request } = self.expect else {
+            if self.plugin == NATIVE {
+                self.shown = Proof::Answer {
+                    plugin: Plugin::Native,
+                    nonce: self.nonce.clone(),
+                    bytes: payload.clone(),
+                };
+            }
             return Ok(Step::ToServer(payload));
         };
+        if self.links.client.is_secure(&self.plugin) {
+            self.shown = password(&payload);
+        }
         // An empty password is sent as it is on every link, and `sha256_password` accepts it only so.
         if payload.is_empty() || payload == [0] {
             self.expect = Expect::Opaque;
@@ -238,6 +260,7 @@ impl<'k> AuthRelay<'k> {
                             .into(),
                     )
                 })?;
+                self.shown = self::password(&password);
                 Ok(Step::ToServer(password))
             }
         }
@@ -313,6 +336,12 @@ impl<'k> AuthRelay<'k> {
         }
         Ok(())
     }
+}
+
+/// A password as it is sent, with a zero behind it.
+fn password(sent: &[u8]) -> Proof {
+    let text = std::str::from_utf8(sent.strip_suffix(&[0]).unwrap_or(sent));
+    text.map_or(Proof::Nothing, |text| Proof::Password(Secret::new(text)))
 }
 
 /// What cannot be read cannot be kept from exposing a password, so it is not passed on.

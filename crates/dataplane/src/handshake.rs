@@ -23,6 +23,7 @@ use net::{Stream, TlsRefusal};
 use tokio::time::{sleep, timeout};
 use upstream::{Cluster, GreetingError, Lease, Server, ServerProfile};
 
+use crate::accounts::Proof;
 use crate::auth_relay::{AuthRelay, Links, Step, TAKEN_FOR_THE_GATEWAY};
 use crate::control::Control;
 use crate::error::{During, SessionError};
@@ -131,6 +132,8 @@ pub(crate) struct LoggedIn {
     pub(crate) client_compression: Option<Algorithm>,
     pub(crate) server_compression: Option<Algorithm>,
     pub(crate) status: StatusFlags,
+    /// What the client has shown.
+    pub(crate) proof: Proof,
     /// Read from the client and the server beyond the login.
     pub(crate) client_unread: Vec<u8>,
     pub(crate) server_unread: Vec<u8>,
@@ -328,8 +331,10 @@ pub(crate) async fn log_in(
     )
     .await;
     let (client_unread, server_unread) = (client_side.into_unread(), server_side.into_unread());
+    let (ok, proof) = answered?;
     Ok(LoggedIn {
-        status: ok_status(&answered?, agreed.server),
+        status: ok_status(&ok, agreed.server),
+        proof,
         lease,
         greeting,
         began,
@@ -396,7 +401,7 @@ async fn answer_in_time(
     (agreed, user): (Agreed, &[u8]),
     (server, control): (&Server, &Control),
     (mut attempt, is_free): (Attempt<'_>, bool),
-) -> Result<Vec<u8>, SessionError> {
+) -> Result<(Vec<u8>, Proof), SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, (server_side, server), listener, agreed.server);
     let authenticated = authenticate(
@@ -426,7 +431,7 @@ async fn answer_in_time(
             give_up::in_authentication(server_side, &mut relay).await;
         }
     }
-    answered
+    answered.map(|ok| (ok, relay.take_shown()))
 }
 
 /// Whether the server's error is about the password, and no more.

@@ -230,7 +230,10 @@ async fn where_the_gateway_can_log_in_for_them() {
         let of = |drained: &[&Node]| {
             Setup::of_addresses(sandbox.addresses())
                 .listener("moves = true")
-                .cluster(&format!("drain = {:?}", names(drained)))
+                .cluster(&format!(
+                    "drain = {:?}\naccounts = {{ keep_passwords = false }}",
+                    names(drained)
+                ))
                 .tables(&users)
         };
         let mut gateway = of(&[]).start();
@@ -248,6 +251,50 @@ async fn where_the_gateway_can_log_in_for_them() {
         );
         assert_eq!(pins(&gateway), reason);
     }
+}
+
+/// What a client has sent in its login is as good as the password: the password itself, or what the stored hash
+/// of its account makes of its answer.
+#[tokio::test]
+async fn by_what_their_clients_have_shown() {
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    let create = "CREATE USER shows IDENTIFIED BY 'what it has'; GRANT SELECT ON test.* TO shows;";
+    sandbox.primary().sql(create).unwrap();
+    sandbox.sync().unwrap();
+    let of = |drained: &[&Node]| {
+        let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
+        Setup::of_addresses(sandbox.addresses())
+            .listener("moves = true")
+            .cluster(&format!("drain = {names:?}"))
+            .cluster("topology = \"replication\"\naccounts = \"servers\"")
+            .cluster(&cluster::monitor())
+            // A client that asks for a key to encrypt its password with gets the gateway's.
+            .cluster_tls("mode = \"required\"\nverify = \"off\"")
+    };
+    let mut gateway = cluster::start(of(&[]), 2).await;
+    let mut others = Vec::new();
+    let mut session = loop {
+        let options = client::options(&gateway)
+            .user(Some("shows"))
+            .pass(Some("what it has"));
+        let mut session = Conn::new(options).await.unwrap();
+        if where_am_i(&mut session).await == leaves.port() {
+            break session;
+        }
+        others.push(session);
+    };
+    assert!(gateway.reload(of(&[leaves])).await);
+    eventually("it has left", async || {
+        gateway.metric("forebay_sessions_moved_total", &[]) >= 1.0
+    })
+    .await;
+    assert_ne!(where_am_i(&mut session).await, leaves.port());
+    assert!(
+        first::<String>(&mut session, "SELECT CURRENT_USER()")
+            .await
+            .starts_with("shows@")
+    );
 }
 
 /// A session that may write where it is would be refused its writes on a replica.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use session::Pin;
 use telemetry::ServerSeries;
+use upstream::Credential;
 
 /// Whether the connection is the session's own until it is reset.
 #[derive(Default)]
@@ -32,6 +33,8 @@ struct Moves {
     next_try_ms: u64,
     /// Why it came to nothing the last time.
     failure: Option<Pin>,
+    /// With what its client has logged in, where that is known.
+    shown: Option<Credential>,
 }
 
 impl Binding {
@@ -54,10 +57,30 @@ impl Binding {
         self.own.is_some()
     }
 
-    /// The session may leave its own connection for one on another server.
-    pub(crate) fn may_move(&mut self) {
+    /// The session may leave its own connection for one on another server. `shown`: with what its client has
+    /// logged in, where that is known.
+    pub(crate) fn may_move(&mut self, shown: Option<Credential>) {
         if let Some(own) = &mut self.own {
-            own.moves = Some(Moves::default());
+            own.moves = Some(Moves {
+                shown,
+                ..Moves::default()
+            });
+        }
+    }
+
+    /// With what its client has logged in, where that is known.
+    pub(crate) fn shown(&self) -> Option<&Credential> {
+        self.own.as_ref()?.moves.as_ref()?.shown.as_ref()
+    }
+
+    fn moves(&mut self) -> Option<&mut Moves> {
+        self.own.as_mut()?.moves.as_mut()
+    }
+
+    /// Its client has logged in anew, with this.
+    pub(crate) fn has_shown(&mut self, shown: Option<Credential>) {
+        if let Some(moves) = self.moves() {
+            moves.shown = shown;
         }
     }
 
@@ -77,7 +100,7 @@ impl Binding {
 
     /// It could not, and will not be tried before that.
     pub(crate) fn move_failed(&mut self, failure: Pin, next_try_ms: u64) {
-        if let Some(moves) = self.own.as_mut().and_then(|own| own.moves.as_mut()) {
+        if let Some(moves) = self.moves() {
             moves.next_try_ms = next_try_ms;
             moves.failure = Some(failure);
         }
@@ -87,7 +110,9 @@ impl Binding {
     pub(crate) fn moved(&mut self, server: &Arc<ServerSeries>) {
         if let Some(own) = &mut self.own {
             own.on_server = OnServer::new(server);
-            own.moves = Some(Moves::default());
+        }
+        if let Some(moves) = self.moves() {
+            (moves.next_try_ms, moves.failure) = (0, None);
         }
     }
 

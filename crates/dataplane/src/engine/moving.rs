@@ -135,7 +135,10 @@ pub(crate) fn show_what_is_missing(session: &mut ClientSession) {
 fn credentials(session: &ClientSession) -> Vec<Credential> {
     let accounts = &session.context.worker.shared.accounts;
     let name = session.client.account.user.name.as_bytes();
-    accounts.known(name, &session.context.listener.cluster)
+    let mut credentials = accounts.known(name, &session.context.listener.cluster);
+    let shown = session.binding.shown();
+    credentials.extend(shown.filter(|shown| !credentials.contains(shown)).cloned());
+    credentials
 }
 
 async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {

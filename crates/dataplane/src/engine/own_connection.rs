@@ -98,7 +98,10 @@ pub(crate) async fn adopt(
         Ok(is_watched) if is_watched && knows_name => {
             session.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
             if listener.config.moves {
-                session.binding.may_move();
+                let accounts = &worker.shared.accounts;
+                let name = &session.client.login.user;
+                let shown = accounts.shown(name, &logged_in.proof, &listener.cluster);
+                session.binding.may_move(shown);
                 moving::show_what_is_missing(&mut session);
             }
         }
@@ -201,7 +204,11 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
     // Its lookups were those of the user that it began with.
     session.lookups = None;
     match changed? {
-        Changed::To(request, status) => {
+        Changed::To(request, status, proof) => {
+            let accounts = &session.context.worker.shared.accounts;
+            let cluster = &session.context.listener.cluster;
+            let shown = accounts.shown(&request.user, &proof, cluster);
+            session.binding.has_shown(shown);
             session.client.account = account(&String::from_utf8_lossy(&request.user))?;
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use upstream::Server;
 
 use super::{Agreed, NO_SUCH_PLUGIN, answer_in_time, client_read, is_denial, ok_status};
+use crate::accounts::Proof;
 use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::guesses::{Asking, Guesses};
@@ -18,8 +19,8 @@ use crate::session_end::signal_as_error;
 
 /// What came of a COM_CHANGE_USER.
 pub(crate) enum Changed {
-    /// To the user of this request, with the status of the OK.
-    To(Box<ChangeUser>, StatusFlags),
+    /// To the user of this request, with the status of the OK, and what the client has shown for that.
+    To(Box<ChangeUser>, StatusFlags, Proof),
     /// The server refused. The client has yet to be told, after so much time.
     Refused {
         payload: Vec<u8>,
@@ -78,9 +79,9 @@ pub(crate) async fn change_user(
     let who = (agreed, user.as_slice());
     let attempt = (attempt, false);
     match answer_in_time(client, server_side, listener, who, parties, attempt).await {
-        Ok(ok) => {
+        Ok((ok, proof)) => {
             let status = ok_status(&ok, agreed.server);
-            Ok(Changed::To(Box::new(forwarded), status))
+            Ok(Changed::To(Box::new(forwarded), status, proof))
         }
         Err(SessionError::LoginRefused { payload, held }) => Ok(Changed::Refused {
             is_denied: is_denial(&payload, agreed.server),
