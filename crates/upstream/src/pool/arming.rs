@@ -144,6 +144,22 @@ pub(super) struct Arming {
 }
 
 impl Arming {
+    /// The trackers alone, on a connection of which somebody else asks what it is like.
+    ///
+    /// # Errors
+    /// With the statement that failed.
+    pub(super) async fn arm(
+        &self,
+        stream: &mut Stream,
+        capabilities: Capabilities,
+    ) -> Result<(), (String, QueryError)> {
+        let trackers = self.trackers();
+        let asked = ask(stream, capabilities, &[query(capabilities, trackers)]).await;
+        let replies = asked.map_err(|broken| (trackers.to_owned(), broken.into()))?;
+        let done = replies.iter().try_for_each(|reply| reply.done(capabilities));
+        done.map_err(|error| (trackers.to_owned(), error))
+    }
+
     /// Everything, on a connection that has just logged in.
     ///
     /// # Errors

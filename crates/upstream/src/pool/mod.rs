@@ -480,7 +480,7 @@ impl<S: Travel> Pool<S> {
     }
 
     /// A new connection for one session alone, which leaves its own for it. Many who do so at once take
-    /// turns. Never given back.
+    /// turns. Its baseline is empty: what it is like is for the caller to ask. Never given back.
     ///
     /// # Errors
     /// See [`LeaseError`].

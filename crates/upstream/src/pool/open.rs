@@ -249,7 +249,8 @@ impl Opening<'_> {
             })
     }
 
-    /// Switches the trackers on, runs `pool.init` where others may have the connection, reads the baseline.
+    /// Switches the trackers on. Where others may have the connection, runs `pool.init` and reads the
+    /// baseline.
     async fn prepare(
         &self,
         logged_in: LoggedIn,
@@ -266,7 +267,10 @@ impl Opening<'_> {
         let arming = self.arming(&mut stream, capabilities, &version).await?;
         let baseline = match self.purpose {
             Purpose::Pool => arming.first(&mut stream, capabilities).await,
-            Purpose::Session(_) => arming.watch(&mut stream, capabilities).await,
+            Purpose::Session(_) => {
+                let armed = arming.arm(&mut stream, capabilities).await;
+                armed.map(|()| Baseline::new())
+            }
         };
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
