@@ -187,6 +187,8 @@ pub(crate) struct Control {
     about: RefCell<Option<Box<About>>>,
     /// Whether the session may do without the server connection that it holds.
     leaving: Cell<Leaving>,
+    /// It is in line to leave its server: see [`Moves`](crate::moves::Moves).
+    pub(crate) waits_to_move: Cell<bool>,
     /// The statement under way can be executed on another server, and nothing of its answer has come yet.
     can_move: Cell<bool>,
     pub(crate) of_split: OfSplit,
@@ -251,6 +253,7 @@ impl Control {
             aims: Cell::new(0),
             about: RefCell::default(),
             leaving: Cell::new(Leaving::No),
+            waits_to_move: Cell::new(false),
             can_move: Cell::new(false),
             of_split: OfSplit::default(),
             pins: RefCell::default(),

@@ -30,6 +30,7 @@ mod kill_right;
 mod listener_state;
 mod lookups;
 mod message;
+mod moves;
 mod packet_io;
 mod password_checks;
 pub mod password_login;

@@ -18,6 +18,7 @@ use crate::engine::worker_cluster::Pools;
 use crate::extension::WorkerExtension;
 use crate::finished::Observers;
 use crate::lookups::Lookups;
+use crate::moves::Moves;
 
 /// What the sessions of a worker share.
 pub(crate) struct Worker {
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     pub(crate) observers: Observers,
     /// For the turns of balancing.
     turns: Cell<u64>,
+    /// Sessions that go to other servers.
+    pub(crate) moves: Moves,
     /// What all sessions were told last: those that come later are told so, too.
     pub(crate) told_all: Cell<Option<Signal>>,
 }
@@ -63,6 +66,7 @@ impl Worker {
             observers: Observers::default(),
             turns: Cell::new(0),
             clock: Rc::default(),
+            moves: Moves::default(),
             told_all: Cell::new(None),
         }
     }

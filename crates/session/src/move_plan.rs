@@ -228,8 +228,8 @@ impl MovePlan {
             .zip(pairs)
             .map(|(name, (had, has))| (name, had, had != has))
             .collect();
-        // A character set has a collation that its name does not tell: that of the login, or its own. What the
-        // session has set itself is there already.
+        // A character set has a collation that its name does not tell: that of the login, or its own. What
+        // the session has set itself is there already.
         let is_charset = |name: &[u8]| CHARSETS.contains(&name);
         let sets_charsets = all.iter().any(|(name, _, differs)| *differs && is_charset(name));
         let differing = all

@@ -253,8 +253,8 @@ async fn where_the_gateway_can_log_in_for_them() {
     }
 }
 
-/// What a client has sent in its login is as good as the password: the password itself, or what the stored hash
-/// of its account makes of its answer.
+/// What a client has sent in its login is as good as the password: the password itself, or what the stored
+/// hash of its account makes of its answer.
 #[tokio::test]
 async fn by_what_their_clients_have_shown() {
     let sandbox = cluster::shared();

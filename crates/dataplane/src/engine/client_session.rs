@@ -109,7 +109,9 @@ impl ClientSession {
     #[inline]
     pub(crate) fn is_to_move(&self) -> bool {
         let leased = self.lease.as_ref().filter(|_| self.binding.is_own());
-        leased.is_some_and(|leased| leased.connection.server.is_draining()) && self.may_move()
+        leased.is_some_and(|leased| leased.connection.server.is_draining())
+            && self.may_move()
+            && self.context.worker.moves.has_turn(&self.control)
     }
 
     /// It goes to another server in the place of coming to its end.

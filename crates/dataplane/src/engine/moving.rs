@@ -75,6 +75,8 @@ impl Stays {
 /// The session goes to another server, or stays on its own for a while.
 pub(crate) async fn leave(session: &mut ClientSession) {
     let began = Instant::now();
+    let worker = Rc::clone(&session.context.worker);
+    let _turn = worker.moves.begin();
     let left = session.server_name().to_owned();
     let waited = session.control.wait_so_far();
     let result = try_to_leave(session).await;
@@ -204,7 +206,11 @@ async fn open_elsewhere(session: &ClientSession) -> Result<Connection<Connection
             opened = opening => opened,
         };
         match opened {
-            Ok(connection) => return fits(session, connection),
+            Ok(mut connection) => {
+                // The login was the same. What differs all the same is found and set later.
+                connection.state.baseline = Rc::clone(session.state.baseline());
+                return fits(session, connection);
+            }
             Err(error @ (LeaseError::Refused { .. } | LeaseError::Unusable { .. })) => {
                 account_backoff::note_as(session, &server, &credential, &error);
                 last = Stays::new(PinReason::LoginRefused, error);
@@ -395,14 +401,13 @@ async fn catch_up(
 /// The session goes on on this connection, and its own is closed.
 fn swap(session: &mut ClientSession, mut connection: Connection<ConnectionState>) {
     let Some(old) = lease::detach(session) else { return };
-    // What a lookup from memory has found no server knows. What the account may read was asked of the old one.
+    // What a lookup from memory has found no server knows. What the account may read the old one has said.
     if let Some(rows) = lookup::found_rows(session) {
         session.state.learn_found_rows(rows);
     }
     session.lookups = None;
     session.state.move_on();
     connection.state.carried = Rc::clone(session.state.carried());
-    connection.state.baseline = Rc::clone(session.state.baseline());
     session.client.key = Rc::new(Key {
         capabilities: connection.capabilities & PASSED_ON,
         ..Key::clone(&session.client.key)
