@@ -1,6 +1,6 @@
 //! What is right, and mostly not what was meant: told by `forebay check`, and in the log at the start.
 
-use crate::schema::{Cluster, Config, Listener, Mode, Protocol, Rule};
+use crate::schema::{AccountsFrom, Cluster, Config, Listener, Mode, Protocol, Rule};
 
 /// Servers that a line names; further ones are counted.
 const NAMED_MAX: usize = 4;
@@ -16,6 +16,12 @@ pub fn setup_worries(config: &Config) -> Vec<String> {
             .iter()
             .flat_map(|(name, cluster)| [passwords(name, cluster), limits(name, cluster, config)])
             .flatten(),
+    );
+    worries.extend(
+        config
+            .listeners
+            .iter()
+            .filter_map(|listener| moves(listener, config)),
     );
     worries.extend(admin(config));
     worries
@@ -101,6 +107,19 @@ fn limits(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
             "cluster.{name}: no `max_connections` for {named}{more}: in mode \"split\" that is the ceiling of the connections that sessions \
              share, and without it the server's own limit is, which others need as well. \
              servers = [{{ address = \"…\", max_connections = 100 }}]"
+        )
+    })
+}
+
+/// To log in on another server takes a password.
+fn moves(listener: &Listener, config: &Config) -> Option<String> {
+    let cluster = config.clusters.get(&listener.cluster)?;
+    let knows_some = !config.users.is_empty() || cluster.accounts.from != AccountsFrom::Configured;
+    (listener.moves && !knows_some).then(|| {
+        format!(
+            "listener {}: `moves` is on, and there is no [[user]]: only sessions move whose clients have sent their password in full. Name the \
+             accounts with their passwords, or let `accounts = \"servers\"` read their hashes",
+            listener.name
         )
     })
 }

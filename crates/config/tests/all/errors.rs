@@ -410,6 +410,39 @@ servers = [{ address = "db1", role = "primary" }]
 }
 
 #[test]
+fn sessions_move_in_mode_session_alone() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "tcp"
+cluster = "main"
+moves = true
+[[listener]]
+bind = "127.0.0.1:6034"
+mode = "split"
+cluster = "main"
+moves = true
+[[listener]]
+bind = "127.0.0.1:6035"
+cluster = "main"
+moves = true
+
+[[user]]
+name = "app"
+password = "p"
+
+[cluster.main]
+servers = [{ address = "db1", role = "primary" }]
+"#,
+        expect![[r#"
+            f.toml:6:9: listener[0].moves: expected false, or `mode = "session"`, found true in mode "tcp", which looks at no statement
+            f.toml:11:9: listener[1].moves: expected false, or `mode = "session"`, found true in mode "split", whose statements go to another server without it
+        "#]],
+    );
+}
+
+#[test]
 fn splitting_needs_accounts_and_a_primary() {
     told(
         r#"

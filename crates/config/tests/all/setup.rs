@@ -101,3 +101,20 @@ fn an_account_of_the_checks_without_its_password() {
         assert_eq!(cluster(tables), [""; 0], "{tables}");
     }
 }
+
+#[test]
+fn sessions_that_are_to_move_without_a_password() {
+    let told = |listener: &str, cluster: &str| {
+        let text = format!(
+            "[[listener]]\nbind = \"127.0.0.1:7000\"\ncluster = \"main\"\n{listener}\n[cluster.main]\n{LIMITED}{cluster}"
+        );
+        setup_worries(&Config::parse(&text, "f.toml").unwrap())
+    };
+    only(
+        &told("moves = true", ""),
+        &["listener 127.0.0.1:7000: `moves` is on", "[[user]]"],
+    );
+    let of_servers = "accounts = \"servers\"\nmonitor = { user = \"watcher\", password = \"x\" }";
+    assert!(told("moves = true", of_servers).is_empty());
+    assert!(told("", "").is_empty());
+}
