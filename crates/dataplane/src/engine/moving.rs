@@ -162,6 +162,10 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
         .await
         .map_err(Stays::of_own_connection)?;
     become_as_here(session, &plan, &mut connection).await?;
+    if !session.state.may_move() {
+        let cause = "its server has reported something meanwhile that holds it";
+        return Err(Stays::new(PinReason::StateChange, cause));
+    }
     swap(session, connection);
     Ok(())
 }

@@ -76,17 +76,24 @@ pub(super) fn forebay(kind: Kind, plan: &Plan, workers: usize, place: &Place<'_>
         };
     }
     let users = match kind {
-        Kind::Split => format!(
+        Kind::Split | Kind::Moves => format!(
             "\n[[user]]\nname = \"{}\"\npassword = \"{}\"\n",
             String::from_utf8_lossy(USER),
             String::from_utf8_lossy(PASSWORD)
         ),
         _ => String::new(),
     };
-    let [top, listener, cluster] = options(&plan.forebay_options);
+    let [top, mut listener, cluster] = options(&plan.forebay_options);
+    let mode = match kind {
+        Kind::Moves => {
+            listener.push_str("moves = true\n");
+            Kind::Session
+        }
+        kind => kind,
+    };
     format!(
         "workers = {workers}\nmax_connections = {sessions}\n{top}\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{}\"\n\
-         mode = \"{kind}\"\ncluster = \"main\"\nbacklog = 4096\n{listener}\n[cluster.main]\nservers = [{servers}]\n{cluster}\n\
+         mode = \"{mode}\"\ncluster = \"main\"\nbacklog = 4096\n{listener}\n[cluster.main]\nservers = [{servers}]\n{cluster}\n\
          [cluster.main.check]\nkind = \"tcp\"\ninterval = \"1h\"\n{users}",
         place.listen
     )

@@ -27,6 +27,8 @@ pub enum Kind {
     Tcp,
     /// This program, a listener in mode `session`.
     Session,
+    /// This program, a listener in mode `session` whose sessions may move.
+    Moves,
     /// This program, a listener in mode `split`: sessions share server connections, reads go to replicas.
     Split,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Kind {
             Self::Proxysql => "proxysql",
             Self::Tcp => "tcp",
             Self::Session => "session",
+            Self::Moves => "moves",
             Self::Split => "split",
         })
     }
