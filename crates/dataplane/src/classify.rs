@@ -6,6 +6,8 @@
 
 use mysql_wire::{Capabilities, Command};
 
+use crate::process_list;
+
 /// What a command needs from the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -17,6 +19,8 @@ pub(crate) enum Need {
     ChangeUser,
     /// Ends another session or its statement.
     Kill(Kill),
+    /// Forward it, and in its response put the numbers that clients know.
+    ProcessList,
     /// Forward it, and unless it is refused everything in both directions: the answer has no end.
     Stream,
 }
@@ -51,6 +55,14 @@ pub(crate) fn classify(
         Command::QUERY if payload_len <= KILL_MAX && may_be_kill(payload, capabilities) => {
             kill_statement(payload, capabilities).map_or(Need::Forward, Need::Kill)
         }
+        Command::QUERY if payload_len <= KILL_MAX && may_be_show(payload, capabilities) => {
+            let text = statement(payload, capabilities).unwrap_or_default();
+            match process_list::is_asked(command, text) {
+                true => Need::ProcessList,
+                false => Need::Forward,
+            }
+        }
+        Command::PROCESS_INFO => Need::ProcessList,
         Command::QUIT => Need::Quit,
         Command::CHANGE_USER => Need::ChangeUser,
         Command::BINLOG_DUMP
@@ -71,6 +83,13 @@ pub(crate) fn may_be_kill(payload: &[u8], capabilities: Capabilities) -> bool {
     statement(payload, capabilities)
         .and_then(<[u8]>::first)
         .is_some_and(|first| matches!(first, b'k' | b'K' | b'/' | b'-' | b'#') || first.is_ascii_whitespace())
+}
+
+/// The same for `SHOW`.
+#[inline]
+fn may_be_show(payload: &[u8], capabilities: Capabilities) -> bool {
+    let text = statement(payload, capabilities).and_then(|text| text.get(..2));
+    text.is_some_and(|text| text.eq_ignore_ascii_case(b"sh"))
 }
 
 /// The text of a COM_QUERY. `None` where query attributes come before it, which nobody sends with a `KILL`.
@@ -129,7 +148,7 @@ fn process_kill(payload: &[u8]) -> Option<Kill> {
 }
 
 /// The words of a statement, without blanks, comments and semicolons.
-struct Words<'a>(&'a [u8]);
+pub(crate) struct Words<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Words<'a> {
     type Item = &'a [u8];

@@ -93,6 +93,18 @@ impl Flow {
             .map_or(&mut [], |buffer| &mut buffer.filled_mut()[..approved])
     }
 
+    /// Takes out what is to be written.
+    pub(crate) fn take_outgoing(&mut self) -> Vec<u8> {
+        let outgoing = self.outgoing().concat();
+        self.ahead = None;
+        let approved = std::mem::take(&mut self.approved);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.consume(approved as usize);
+        }
+        self.release_if_empty();
+        outgoing
+    }
+
     /// Whether approved bytes, or bytes kept back by the stream, still have to be written.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {

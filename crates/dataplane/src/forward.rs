@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::command_head::CommandHead;
+use crate::process_list::Translated;
 use crate::relay::{Exchange, Exchanged, RelayError};
 use crate::session::Session;
 
@@ -12,6 +13,22 @@ pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<
     session.begin_response(head);
     session.control.record.note_sent(Instant::now);
     let exchange = Exchange::new(&mut session.response, &session.control, false);
+    let outcome = exchange.run(&mut session.streams).await;
+    session.error_sequence = outcome.error_sequence;
+    outcome.result
+}
+
+/// The same of a list of processes, in which sessions have the numbers that their clients know.
+pub(crate) async fn process_list(session: &mut Session, head: CommandHead) -> Result<Exchanged, RelayError> {
+    let numbers = {
+        let registry = &session.worker.shared.registry;
+        registry.numbers_on(session.listener.key(&session.server))
+    };
+    session.streams.begin_command()?;
+    session.begin_response(head);
+    session.control.record.note_sent(Instant::now);
+    let mut answer = Translated::new(&mut session.response, numbers, session.capabilities);
+    let exchange = Exchange::new(&mut answer, &session.control, false);
     let outcome = exchange.run(&mut session.streams).await;
     session.error_sequence = outcome.error_sequence;
     outcome.result

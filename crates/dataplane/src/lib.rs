@@ -34,6 +34,7 @@ mod moves;
 mod packet_io;
 mod password_checks;
 pub mod password_login;
+mod process_list;
 mod protocol;
 mod proxy_header;
 mod read_gate;

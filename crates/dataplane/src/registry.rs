@@ -88,6 +88,16 @@ impl Registry {
         }
     }
 
+    /// The ids that clients of sessions on this server know, by those that the server gave.
+    pub(crate) fn numbers_on(&self, server: ServerKey) -> HashMap<u32, u32> {
+        let places = self.places();
+        let on_it = places.iter().filter_map(|(id, place)| {
+            let (seat, thread_id) = place.seat?;
+            (seat == server).then_some((thread_id, *id))
+        });
+        on_it.collect()
+    }
+
     /// Finds a session by the id its client knows.
     pub(crate) fn find(&self, id: u32) -> Option<Place> {
         self.places().get(&id).cloned()

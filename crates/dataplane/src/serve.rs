@@ -42,6 +42,10 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 let exchanged = forward::forward(session, head).await;
                 settle::command(session, head, exchanged)
             }
+            Need::ProcessList => {
+                let exchanged = Box::pin(forward::process_list(session, head)).await;
+                settle::command(session, head, exchanged)
+            }
             Need::Kill(kill) => {
                 let exchanged = Box::pin(answer::kill(session, head, kill)).await;
                 settle::command(session, head, exchanged)

@@ -289,3 +289,40 @@ async fn by_those_who_may_end_sessions_of_others() {
         .await;
     }
 }
+
+/// A client that looks for itself in the list of processes finds its own number there, and others find it.
+#[tokio::test]
+async fn which_lists_of_processes_have_as_well() {
+    let sandbox = cluster::single();
+    let in_session = || Setup::of_addresses(sandbox.addresses());
+    for (setup, shows_others) in [
+        (narrow(sandbox, 4), false),
+        (in_session(), true),
+        (
+            in_session()
+                .listener("moves = true")
+                .tables(&user(USER, PASSWORD)),
+            true,
+        ),
+    ] {
+        let gateway = setup.start();
+        let (mut one, mut other) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+        for list in ["SHOW PROCESSLIST", "show /* all */ full processlist"] {
+            let rows: Vec<mysql_async::Row> = one.query(list).await.unwrap();
+            let listed = |row: &mysql_async::Row| {
+                (
+                    row.get::<u32, _>(0).unwrap(),
+                    row.get::<Option<String>, _>(7).unwrap(),
+                )
+            };
+            let listed: Vec<_> = rows.iter().map(listed).collect();
+            let own: Vec<_> = listed.iter().filter(|(id, _)| *id == one.id()).collect();
+            assert_eq!(own.len(), 1, "{listed:?}");
+            assert_eq!(own[0].1.as_deref(), Some(list));
+            let has_other = listed.iter().any(|(id, _)| *id == other.id());
+            assert_eq!(has_other, shows_others, "{listed:?}");
+        }
+        other.query_drop(format!("KILL {}", one.id())).await.unwrap();
+        assert!(one.query_drop("SELECT 1").await.is_err());
+    }
+}

@@ -7,6 +7,7 @@ use sql_class::{Class, Effects, Facts};
 use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::{command, lease, rules};
+use crate::process_list;
 
 /// Nothing has to be so on the connection before the statement.
 pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {
@@ -49,9 +50,21 @@ pub(crate) fn has_count_alone(session: &ClientSession) -> bool {
 /// Tells the session what is about to be sent.
 pub(crate) fn begin(session: &mut ClientSession, head: CommandHead, facts: Option<&Facts>) {
     session.statement.may_load_file = facts.is_some_and(|facts| command::may_load_file(session, facts));
+    session.statement.lists_processes = lists_processes(session, head, facts);
     with_statement(session, head, facts, None, |session, statement| {
         session.begin(statement)
     });
+}
+
+/// Whether the answer is a list of processes.
+fn lists_processes(session: &ClientSession, head: CommandHead, facts: Option<&Facts>) -> bool {
+    let may = facts.map_or(head.command == Command::PROCESS_INFO, |facts| {
+        facts.effects.contains(Effects::READS_SERVER)
+    });
+    may && {
+        let text = command::text(command::payload(session, head), session.client.capabilities);
+        process_list::is_asked(head.command, text.unwrap_or_default())
+    }
 }
 
 /// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement

@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use mysql_wire::Command;
 
-use crate::engine::client_session::ClientSession;
+use crate::control::Control;
+use crate::engine::client_session::{ClientSession, Context};
+use crate::engine::leased::LeasedConnection;
 use crate::engine::observe::Observed;
 use crate::engine::prepared::Renaming;
 use crate::engine::rules::TimeLimit;
 use crate::engine::{anywhere, last, lookup, stall, told};
-use crate::relay::{Exchange, RelayOutcome};
+use crate::process_list::{Numbers, Translated};
+use crate::relay::{Exchange, RelayOutcome, Streams};
 
 /// Sends the command that the client sent, or that was put in its place, and relays the answer.
 pub(crate) fn exchange<'a>(
@@ -81,15 +84,32 @@ async fn exchange_since(
         told: None,
     };
     session.control.can_move(can_move);
-    let exchange = match arrived() {
-        None => {
-            let mut exchange = Exchange::new(&mut observed, &session.control, request_done);
-            exchange.look_again = !session.streams.down.is_empty();
-            exchange
+    let ended = match session.statement.lists_processes {
+        // Boxed: few ask for one.
+        true => {
+            let numbers = numbers(&session.context, session.lease.as_ref(), session.control.id);
+            let streams = &mut session.streams;
+            Box::pin(list(
+                &mut observed,
+                numbers,
+                &session.control,
+                streams,
+                request_done,
+            ))
+            .await
         }
-        Some(since) => Exchange::of_whole_answer(&mut observed, &session.control, since),
+        false => {
+            let exchange = match arrived() {
+                None => {
+                    let mut exchange = Exchange::new(&mut observed, &session.control, request_done);
+                    exchange.look_again = !session.streams.down.is_empty();
+                    exchange
+                }
+                Some(since) => Exchange::of_whole_answer(&mut observed, &session.control, since),
+            };
+            exchange.run(&mut session.streams).await
+        }
     };
-    let ended = exchange.run(&mut session.streams).await;
     session.control.can_move(false);
     let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
     let told = observed.told.take();
@@ -116,4 +136,30 @@ async fn exchange_since(
         limit.end().await;
     }
     ended
+}
+
+/// Relays a list of processes.
+async fn list(
+    observed: &mut Observed<'_>,
+    numbers: Numbers,
+    control: &Control,
+    streams: &mut Streams,
+    request_done: bool,
+) -> RelayOutcome {
+    let client = observed.client;
+    let mut answer = Translated::new(observed, numbers, client);
+    Exchange::new(&mut answer, control, request_done)
+        .run(streams)
+        .await
+}
+
+/// What a server that lists its processes calls connections, and what their clients know.
+fn numbers(context: &Context, leased: Option<&LeasedConnection>, own: u32) -> Numbers {
+    let Some(leased) = leased else {
+        return Numbers::new();
+    };
+    let server = context.listener.key(&leased.connection.server);
+    let mut numbers = context.worker.shared.registry.numbers_on(server);
+    numbers.insert(leased.connection.thread_id, own);
+    numbers
 }

@@ -34,6 +34,8 @@ pub(crate) struct Statement {
     pub(crate) asks_for_cursor: bool,
     /// It may load a file of the client's.
     pub(crate) may_load_file: bool,
+    /// Its answer is a list of processes.
+    pub(crate) lists_processes: bool,
     /// It executes a prepared `CALL`.
     pub(crate) executes_call: bool,
     /// The next command to be relayed is not what the client sent but waits in the flow, whole.

@@ -1,0 +1,245 @@
+//! Lists of processes with the numbers that clients know: the gateway has told each its own, and a server
+//! lists the connections that it sees.
+//!
+//! Rows of `SHOW PROCESSLIST` and COM_PROCESS_INFO are changed in their first column on the way to the client,
+//! and nothing else is: column definitions, order and sequence numbers are the server's.
+
+use std::collections::HashMap;
+
+use mysql_wire::write_packet;
+use mysql_wire::{Capabilities, Command, ErrPacket, Event, OkPacket, PacketHeader, WireError, text_values};
+
+use crate::classify::Words;
+use crate::flow::Flow;
+use crate::relay::Answer;
+
+/// What a server calls a connection, and what its client does.
+pub(crate) type Numbers = HashMap<u32, u32>;
+
+/// Whether the answer to a command is such a list. `text`: of a COM_QUERY.
+pub(crate) fn is_asked(command: Command, text: &[u8]) -> bool {
+    match command {
+        Command::PROCESS_INFO => true,
+        Command::QUERY => is_statement(text),
+        _ => false,
+    }
+}
+
+/// `SHOW [FULL] PROCESSLIST`, comments and a final semicolon allowed.
+fn is_statement(text: &[u8]) -> bool {
+    let mut words = Words(text);
+    let mut is_next = |word: &[u8]| words.next().is_some_and(|next| next.eq_ignore_ascii_case(word));
+    if !is_next(b"SHOW") {
+        return false;
+    }
+    match words.next() {
+        Some(word) if word.eq_ignore_ascii_case(b"FULL") => words
+            .next()
+            .is_some_and(|next| next.eq_ignore_ascii_case(b"PROCESSLIST")),
+        Some(word) => word.eq_ignore_ascii_case(b"PROCESSLIST"),
+        None => false,
+    }
+}
+
+/// An answer on its way in which connections get the numbers of their clients.
+pub(crate) struct Translated<'a, A> {
+    answer: &'a mut A,
+    /// As it is on its way to the client.
+    rows: Rows,
+}
+
+impl<'a, A: Answer> Translated<'a, A> {
+    /// `client`: what the client and the gateway have agreed on.
+    pub(crate) fn new(answer: &'a mut A, numbers: Numbers, client: Capabilities) -> Self {
+        let rows = Rows {
+            numbers,
+            has_eof: !client.contains(Capabilities::DEPRECATE_EOF),
+            next: Next::Count,
+            kept: Vec::new(),
+        };
+        Self { answer, rows }
+    }
+}
+
+impl<A: Answer> Answer for Translated<'_, A> {
+    fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError> {
+        let advanced = self.answer.advance(down)?;
+        let said = down.take_outgoing();
+        let translated = self.rows.translate(&said);
+        down.say(&translated);
+        Ok(advanced)
+    }
+
+    fn in_progress(&self) -> bool {
+        self.answer.in_progress()
+    }
+
+    fn error_sequence(&self) -> Option<u8> {
+        self.answer.error_sequence()
+    }
+
+    fn sequence(&self) -> u8 {
+        self.answer.sequence()
+    }
+
+    fn renumbers(&self) -> bool {
+        self.answer.renumbers()
+    }
+
+    fn resume_after_local_infile(&mut self) {
+        self.answer.resume_after_local_infile();
+    }
+}
+
+/// What the next packet is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Count,
+    /// So many column definitions, and then what ends them.
+    Definitions(u64),
+    Eof,
+    Row,
+    /// Nothing that is changed.
+    Other,
+}
+
+/// A text result as it passes, in any pieces.
+struct Rows {
+    numbers: Numbers,
+    has_eof: bool,
+    next: Next,
+    /// The beginning of a packet whose end is yet to come.
+    kept: Vec<u8>,
+}
+
+impl Rows {
+    fn translate(&mut self, said: &[u8]) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.kept);
+        bytes.extend_from_slice(said);
+        let mut out = Vec::with_capacity(bytes.len() + 16);
+        let mut rest = bytes.as_slice();
+        while let Some(header) = PacketHeader::parse(rest) {
+            let len = PacketHeader::LEN + header.payload_len;
+            let Some(packet) = rest.get(..len) else { break };
+            self.pass(header, packet, &mut out);
+            rest = &rest[len..];
+        }
+        match self.next {
+            Next::Other => out.extend_from_slice(rest),
+            _ => self.kept = rest.to_vec(),
+        }
+        out
+    }
+
+    fn pass(&mut self, header: PacketHeader, packet: &[u8], out: &mut Vec<u8>) {
+        let payload = &packet[PacketHeader::LEN..];
+        let is_end = matches!(payload.first(), Some(&ErrPacket::HEADER))
+            || payload.first() == Some(&OkPacket::HEADER_AS_EOF) && !header.is_continued();
+        match self.next {
+            // Nobody lists as many columns as one byte does not count.
+            Next::Count => {
+                self.next = match payload {
+                    [count @ 1..0xfb] => Next::Definitions((*count).into()),
+                    _ => Next::Other,
+                }
+            }
+            Next::Definitions(left @ 2..) => self.next = Next::Definitions(left - 1),
+            Next::Definitions(_) => self.next = if self.has_eof { Next::Eof } else { Next::Row },
+            Next::Eof => self.next = Next::Row,
+            Next::Row if is_end || header.is_continued() => self.next = Next::Other,
+            Next::Row => {
+                if let Some(row) = self.row(payload) {
+                    write_packet(out, &mut header.sequence.clone(), &row);
+                    return;
+                }
+            }
+            Next::Other => {}
+        }
+        out.extend_from_slice(packet);
+    }
+
+    /// The row with another number, where its connection has one.
+    fn row(&self, payload: &[u8]) -> Option<Vec<u8>> {
+        let id = text_values(payload).next()?.ok()??;
+        let number = self.numbers.get(&std::str::from_utf8(id).ok()?.parse().ok()?)?;
+        let number = number.to_string();
+        // One byte of length before either.
+        let rest = payload.get(1 + id.len()..)?;
+        Some([&[number.len() as u8], number.as_bytes(), rest].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_asked_for_in_every_form() {
+        for text in [
+            "SHOW PROCESSLIST",
+            " show full processlist;",
+            "/* tool */ SHOW /* all */ FULL PROCESSLIST -- now",
+        ] {
+            assert!(is_asked(Command::QUERY, text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SHOW TABLES",
+            "SHOW FULL TABLES",
+            "SELECT 'SHOW PROCESSLIST'",
+            "SHOW",
+        ] {
+            assert!(!is_asked(Command::QUERY, text.as_bytes()), "{text}");
+        }
+        assert!(is_asked(Command::PROCESS_INFO, b"") && !is_asked(Command::PING, b""));
+    }
+
+    fn packets(payloads: &[&[u8]]) -> Vec<u8> {
+        let (mut bytes, mut sequence) = (Vec::new(), 1);
+        payloads
+            .iter()
+            .for_each(|payload| write_packet(&mut bytes, &mut sequence, payload));
+        bytes
+    }
+
+    /// In pieces of this length.
+    fn translated(answer: &[u8], client: Capabilities, piece: usize) -> Vec<u8> {
+        let mut rows = Rows {
+            numbers: [(5, 1_073_741_829), (70, 1_073_741_830)].into(),
+            has_eof: !client.contains(Capabilities::DEPRECATE_EOF),
+            next: Next::Count,
+            kept: Vec::new(),
+        };
+        let out: Vec<_> = answer.chunks(piece).map(|piece| rows.translate(piece)).collect();
+        out.concat()
+    }
+
+    #[test]
+    fn rows_of_known_connections_have_other_numbers_in_whatever_pieces_they_come() {
+        const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
+        const OK: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0];
+        let list = |first: &'static [u8], second: &'static [u8], has_eof: bool| {
+            let definitions: [&[u8]; 3] = [&[2], b"\x03def1", b"\x03def2"];
+            let rows: [&[u8]; 3] = [first, second, b"\x019\x03root"];
+            let (middle, end): (&[&[u8]], &[u8]) = if has_eof { (&[EOF], EOF) } else { (&[], OK) };
+            packets(&[&definitions[..], middle, &rows[..], &[end]].concat())
+        };
+        for (has_eof, client) in [(true, Capabilities(0)), (false, Capabilities::DEPRECATE_EOF)] {
+            let answer = list(b"\x015\x03app", b"\x0270\xfb", has_eof);
+            let expected = list(b"\x0a1073741829\x03app", b"\x0a1073741830\xfb", has_eof);
+            for piece in [1, 3, 7, 1000] {
+                assert_eq!(translated(&answer, client, piece), expected, "{piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_passes_as_it_is() {
+        for answer in [
+            packets(&[&[0, 0, 0, 2, 0, 0, 0]]),
+            packets(&[&[0xff, 0x26, 4, b'#', b'4', b'2', b'0', b'0', b'0', b'n', b'o']]),
+            packets(&[&[1], b"\x03def", b"\xff\x26\x04no", b"\x015"]),
+        ] {
+            assert_eq!(translated(&answer, Capabilities::DEPRECATE_EOF, 2), answer);
+        }
+    }
+}
