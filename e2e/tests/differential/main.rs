@@ -256,6 +256,8 @@ fn compare_but<const COUNT: usize>(
     let always = FOUND.len() as u64 + SINGLE;
     let goes_on = |scripts: u64| match limit {
         Some(limit) => begin.elapsed() < limit,
+        // Each step of a session that moves takes three times as long.
+        None if connections == Connections::Moved => scripts < always + MIXTURES / 4,
         None => scripts < always + MIXTURES,
     };
     let mut scripts = 0;
