@@ -152,22 +152,41 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
         }
     };
     let mut connection = open_elsewhere(session).await?;
-    rebuild::rebuild(session, &mut connection)
+    match make_ready(session, &plan, &mut connection).await {
+        Ok(()) => {
+            swap(session, connection);
+            Ok(())
+        }
+        Err(stays) => {
+            connection.quit();
+            Err(stays)
+        }
+    }
+}
+
+/// Makes the connection one on which the session can go on.
+async fn make_ready(
+    session: &mut ClientSession,
+    plan: &MovePlan,
+    connection: &mut Connection<ConnectionState>,
+) -> Result<(), Stays> {
+    rebuild::rebuild(session, connection)
         .await
         .map_err(Stays::of_question)?;
-    catch_up(session, &mut connection).await?;
+    catch_up(session, connection).await?;
     // Before anything else is asked there.
     session.control.mark(Waiting::Server);
     last::learn_before_moving(session)
         .await
         .map_err(Stays::of_own_connection)?;
-    become_as_here(session, &plan, &mut connection).await?;
-    if !session.state.may_move() {
-        let cause = "its server has reported something meanwhile that holds it";
-        return Err(Stays::new(PinReason::StateChange, cause));
+    become_as_here(session, plan, connection).await?;
+    match session.state.may_move() {
+        true => Ok(()),
+        false => Err(Stays::new(
+            PinReason::StateChange,
+            "its server has reported something meanwhile that holds it",
+        )),
     }
-    swap(session, connection);
-    Ok(())
 }
 
 /// A connection for the session alone, to one of the other servers.
