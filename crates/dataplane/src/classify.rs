@@ -6,8 +6,6 @@
 
 use mysql_wire::{Capabilities, Command};
 
-use crate::process_list;
-
 /// What a command needs from the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -57,7 +55,7 @@ pub(crate) fn classify(
         }
         Command::QUERY if payload_len <= KILL_MAX && may_be_show(payload, capabilities) => {
             let text = statement(payload, capabilities).unwrap_or_default();
-            match process_list::is_asked(command, text) {
+            match lists_processes(command, text) {
                 true => Need::ProcessList,
                 false => Need::Forward,
             }
@@ -90,6 +88,31 @@ pub(crate) fn may_be_kill(payload: &[u8], capabilities: Capabilities) -> bool {
 fn may_be_show(payload: &[u8], capabilities: Capabilities) -> bool {
     let text = statement(payload, capabilities).and_then(|text| text.get(..2));
     text.is_some_and(|text| text.eq_ignore_ascii_case(b"sh"))
+}
+
+/// Whether the answer to a command is a list of processes. `text`: of a COM_QUERY.
+pub(crate) fn lists_processes(command: Command, text: &[u8]) -> bool {
+    match command {
+        Command::PROCESS_INFO => true,
+        Command::QUERY => shows_processes(text),
+        _ => false,
+    }
+}
+
+/// `SHOW [FULL] PROCESSLIST`, comments and a final semicolon allowed.
+fn shows_processes(text: &[u8]) -> bool {
+    let mut words = Words(text);
+    let mut is_next = |word: &[u8]| words.next().is_some_and(|next| next.eq_ignore_ascii_case(word));
+    if !is_next(b"SHOW") {
+        return false;
+    }
+    match words.next() {
+        Some(word) if word.eq_ignore_ascii_case(b"FULL") => words
+            .next()
+            .is_some_and(|next| next.eq_ignore_ascii_case(b"PROCESSLIST")),
+        Some(word) => word.eq_ignore_ascii_case(b"PROCESSLIST"),
+        None => false,
+    }
 }
 
 /// The text of a COM_QUERY. `None` where query attributes come before it, which nobody sends with a `KILL`.
@@ -148,7 +171,7 @@ fn process_kill(payload: &[u8]) -> Option<Kill> {
 }
 
 /// The words of a statement, without blanks, comments and semicolons.
-pub(crate) struct Words<'a>(pub(crate) &'a [u8]);
+struct Words<'a>(&'a [u8]);
 
 impl<'a> Iterator for Words<'a> {
     type Item = &'a [u8];
@@ -189,6 +212,26 @@ mod tests {
     fn of(text: &str) -> Need {
         let payload = [&[3], text.as_bytes()].concat();
         classify(Command::QUERY, &payload, payload.len(), Capabilities::default())
+    }
+
+    #[test]
+    fn lists_of_processes_are_recognised_in_every_form() {
+        for text in [
+            "SHOW PROCESSLIST",
+            " show full processlist;",
+            "/* tool */ SHOW /* all */ FULL PROCESSLIST -- now",
+        ] {
+            assert!(lists_processes(Command::QUERY, text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SHOW TABLES",
+            "SHOW FULL TABLES",
+            "SELECT 'SHOW PROCESSLIST'",
+            "SHOW",
+        ] {
+            assert!(!lists_processes(Command::QUERY, text.as_bytes()), "{text}");
+        }
+        assert!(lists_processes(Command::PROCESS_INFO, b"") && !lists_processes(Command::PING, b""));
     }
 
     #[test]

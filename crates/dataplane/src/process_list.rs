@@ -1,45 +1,19 @@
 //! Lists of processes with the numbers that clients know: the gateway has told each its own, and a server
 //! lists the connections that it sees.
 //!
-//! Rows of `SHOW PROCESSLIST` and COM_PROCESS_INFO are changed in their first column on the way to the client,
-//! and nothing else is: column definitions, order and sequence numbers are the server's.
+//! Rows of `SHOW PROCESSLIST` and COM_PROCESS_INFO are changed in their first column on the way to the
+//! client, and nothing else is: column definitions, order and sequence numbers are the server's.
 
 use std::collections::HashMap;
 
 use mysql_wire::write_packet;
-use mysql_wire::{Capabilities, Command, ErrPacket, Event, OkPacket, PacketHeader, WireError, text_values};
+use mysql_wire::{Capabilities, ErrPacket, Event, OkPacket, PacketHeader, WireError, text_values};
 
-use crate::classify::Words;
 use crate::flow::Flow;
 use crate::relay::Answer;
 
 /// What a server calls a connection, and what its client does.
 pub(crate) type Numbers = HashMap<u32, u32>;
-
-/// Whether the answer to a command is such a list. `text`: of a COM_QUERY.
-pub(crate) fn is_asked(command: Command, text: &[u8]) -> bool {
-    match command {
-        Command::PROCESS_INFO => true,
-        Command::QUERY => is_statement(text),
-        _ => false,
-    }
-}
-
-/// `SHOW [FULL] PROCESSLIST`, comments and a final semicolon allowed.
-fn is_statement(text: &[u8]) -> bool {
-    let mut words = Words(text);
-    let mut is_next = |word: &[u8]| words.next().is_some_and(|next| next.eq_ignore_ascii_case(word));
-    if !is_next(b"SHOW") {
-        return false;
-    }
-    match words.next() {
-        Some(word) if word.eq_ignore_ascii_case(b"FULL") => words
-            .next()
-            .is_some_and(|next| next.eq_ignore_ascii_case(b"PROCESSLIST")),
-        Some(word) => word.eq_ignore_ascii_case(b"PROCESSLIST"),
-        None => false,
-    }
-}
 
 /// An answer on its way in which connections get the numbers of their clients.
 pub(crate) struct Translated<'a, A> {
@@ -53,7 +27,7 @@ impl<'a, A: Answer> Translated<'a, A> {
     pub(crate) fn new(answer: &'a mut A, numbers: Numbers, client: Capabilities) -> Self {
         let rows = Rows {
             numbers,
-            has_eof: !client.contains(Capabilities::DEPRECATE_EOF),
+            client,
             next: Next::Count,
             kept: Vec::new(),
         };
@@ -96,7 +70,7 @@ impl<A: Answer> Answer for Translated<'_, A> {
 enum Next {
     Count,
     /// So many column definitions, and then what ends them.
-    Definitions(u64),
+    Definitions(u8),
     Eof,
     Row,
     /// Nothing that is changed.
@@ -106,7 +80,8 @@ enum Next {
 /// A text result as it passes, in any pieces.
 struct Rows {
     numbers: Numbers,
-    has_eof: bool,
+    /// What the client and the gateway have agreed on.
+    client: Capabilities,
     next: Next,
     /// The beginning of a packet whose end is yet to come.
     kept: Vec<u8>,
@@ -136,15 +111,17 @@ impl Rows {
         let is_end = matches!(payload.first(), Some(&ErrPacket::HEADER))
             || payload.first() == Some(&OkPacket::HEADER_AS_EOF) && !header.is_continued();
         match self.next {
-            // Nobody lists as many columns as one byte does not count.
             Next::Count => {
-                self.next = match payload {
-                    [count @ 1..0xfb] => Next::Definitions((*count).into()),
-                    _ => Next::Other,
+                self.next = match self.definitions(payload) {
+                    Some(count) => Next::Definitions(count),
+                    None => Next::Other,
                 }
             }
             Next::Definitions(left @ 2..) => self.next = Next::Definitions(left - 1),
-            Next::Definitions(_) => self.next = if self.has_eof { Next::Eof } else { Next::Row },
+            Next::Definitions(_) if self.client.contains(Capabilities::DEPRECATE_EOF) => {
+                self.next = Next::Row;
+            }
+            Next::Definitions(_) => self.next = Next::Eof,
             Next::Eof => self.next = Next::Row,
             Next::Row if is_end || header.is_continued() => self.next = Next::Other,
             Next::Row => {
@@ -156,6 +133,18 @@ impl Rows {
             Next::Other => {}
         }
         out.extend_from_slice(packet);
+    }
+
+    /// How many column definitions follow. Nobody lists as many columns as one byte does not count.
+    fn definitions(&self, payload: &[u8]) -> Option<u8> {
+        let count = match payload {
+            // They may be left out where the client has them; then all passes as it is.
+            [1, count] if self.client.contains(Capabilities::OPTIONAL_RESULTSET_METADATA) => *count,
+            [count, 1] if self.client.contains(Capabilities::MARIADB_CACHE_METADATA) => *count,
+            [count] => *count,
+            _ => return None,
+        };
+        matches!(count, 1..0xfb).then_some(count)
     }
 
     /// The row with another number, where its connection has one.
@@ -173,26 +162,6 @@ impl Rows {
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_is_asked_for_in_every_form() {
-        for text in [
-            "SHOW PROCESSLIST",
-            " show full processlist;",
-            "/* tool */ SHOW /* all */ FULL PROCESSLIST -- now",
-        ] {
-            assert!(is_asked(Command::QUERY, text.as_bytes()), "{text}");
-        }
-        for text in [
-            "SHOW TABLES",
-            "SHOW FULL TABLES",
-            "SELECT 'SHOW PROCESSLIST'",
-            "SHOW",
-        ] {
-            assert!(!is_asked(Command::QUERY, text.as_bytes()), "{text}");
-        }
-        assert!(is_asked(Command::PROCESS_INFO, b"") && !is_asked(Command::PING, b""));
-    }
-
     fn packets(payloads: &[&[u8]]) -> Vec<u8> {
         let (mut bytes, mut sequence) = (Vec::new(), 1);
         payloads
@@ -205,7 +174,7 @@ mod tests {
     fn translated(answer: &[u8], client: Capabilities, piece: usize) -> Vec<u8> {
         let mut rows = Rows {
             numbers: [(5, 1_073_741_829), (70, 1_073_741_830)].into(),
-            has_eof: !client.contains(Capabilities::DEPRECATE_EOF),
+            client,
             next: Next::Count,
             kept: Vec::new(),
         };
@@ -217,15 +186,25 @@ mod tests {
     fn rows_of_known_connections_have_other_numbers_in_whatever_pieces_they_come() {
         const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
         const OK: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0];
-        let list = |first: &'static [u8], second: &'static [u8], has_eof: bool| {
-            let definitions: [&[u8]; 3] = [&[2], b"\x03def1", b"\x03def2"];
+        let list = |first: &'static [u8], second: &'static [u8], count: &'static [u8], has_eof: bool| {
+            let definitions: [&[u8]; 3] = [count, b"\x03def1", b"\x03def2"];
             let rows: [&[u8]; 3] = [first, second, b"\x019\x03root"];
             let (middle, end): (&[&[u8]], &[u8]) = if has_eof { (&[EOF], EOF) } else { (&[], OK) };
             packets(&[&definitions[..], middle, &rows[..], &[end]].concat())
         };
-        for (has_eof, client) in [(true, Capabilities(0)), (false, Capabilities::DEPRECATE_EOF)] {
-            let answer = list(b"\x015\x03app", b"\x0270\xfb", has_eof);
-            let expected = list(b"\x0a1073741829\x03app", b"\x0a1073741830\xfb", has_eof);
+        let (new, old) = (Capabilities::DEPRECATE_EOF, Capabilities(0));
+        for (count, has_eof, client) in [
+            (&[2][..], true, old),
+            (&[2], false, new),
+            (
+                &[1, 2],
+                false,
+                new.with(Capabilities::OPTIONAL_RESULTSET_METADATA),
+            ),
+            (&[2, 1], true, old.with(Capabilities::MARIADB_CACHE_METADATA)),
+        ] {
+            let answer = list(b"\x015\x03app", b"\x0270\xfb", count, has_eof);
+            let expected = list(b"\x0a1073741829\x03app", b"\x0a1073741830\xfb", count, has_eof);
             for piece in [1, 3, 7, 1000] {
                 assert_eq!(translated(&answer, client, piece), expected, "{piece}");
             }

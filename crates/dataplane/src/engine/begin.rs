@@ -4,10 +4,10 @@ use mysql_wire::Command;
 use session::{Pin, PinReason, Request};
 use sql_class::{Class, Effects, Facts};
 
+use crate::classify;
 use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::{command, lease, rules};
-use crate::process_list;
 
 /// Nothing has to be so on the connection before the statement.
 pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {
@@ -63,7 +63,7 @@ fn lists_processes(session: &ClientSession, head: CommandHead, facts: Option<&Fa
     });
     may && {
         let text = command::text(command::payload(session, head), session.client.capabilities);
-        process_list::is_asked(head.command, text.unwrap_or_default())
+        classify::lists_processes(head.command, text.unwrap_or_default())
     }
 }
 

@@ -148,9 +148,9 @@ async fn list(
 ) -> RelayOutcome {
     let client = observed.client;
     let mut answer = Translated::new(observed, numbers, client);
-    Exchange::new(&mut answer, control, request_done)
-        .run(streams)
-        .await
+    let mut exchange = Exchange::new(&mut answer, control, request_done);
+    exchange.look_again = !streams.down.is_empty();
+    exchange.run(streams).await
 }
 
 /// What a server that lists its processes calls connections, and what their clients know.
