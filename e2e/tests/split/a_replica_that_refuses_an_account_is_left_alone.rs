@@ -42,7 +42,7 @@ async fn for_a_while() {
         let (_, reason) = explained.iter().find(|(what, _)| *what == name).unwrap();
         assert!(reason.contains("refuses the account"), "{explained:?}");
     }
-    let said = || gateway.log().matches("account is refused by a replica").count();
+    let said = || gateway.log().matches("account is refused by a server").count();
     eventually("it is in the log", async || said() > 0).await;
     assert!(said() <= 4, "{}", gateway.log());
 
