@@ -290,6 +290,8 @@ impl<'k> AuthRelay<'k> {
         };
         self.nonce = data.iter().copied().take(20).collect();
         self.plugin = plugin;
+        // What was shown to another plugin has let nobody in.
+        self.shown = Proof::Nothing;
         self.questions = 0;
         self.refuse_exposure(&self.plugin)
     }

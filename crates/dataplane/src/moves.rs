@@ -41,13 +41,19 @@ impl Moves {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.under_way.set(self.0.under_way.get() - 1);
-        // Two for one: some have gone meanwhile, or are busy.
-        for _ in 0..2 {
+        // Two for one: some are busy. All where nobody is left to wake the others.
+        let mut left = match self.0.under_way.get() {
+            0 => usize::MAX,
+            _ => 2,
+        };
+        while left > 0 {
             let Some(next) = self.0.waiting.borrow_mut().pop_front() else {
                 return;
             };
             next.waits_to_move.set(false);
             next.wake();
+            // Its session has ended where nobody else holds it.
+            left -= usize::from(Rc::strong_count(&next) > 1);
         }
     }
 }

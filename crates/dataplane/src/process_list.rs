@@ -65,6 +65,14 @@ impl<A: Answer> Answer for Translated<'_, A> {
     }
 }
 
+/// Definitions may be left out that the client has; a byte behind the count of columns says so.
+const MAY_LEAVE_OUT: Capabilities =
+    Capabilities::OPTIONAL_RESULTSET_METADATA.with(Capabilities::MARIADB_CACHE_METADATA);
+
+/// The beginning of a row that is kept until its end is there, in bytes. One that is longer (`SHOW FULL
+/// PROCESSLIST`) passes as it is, and so does all behind it.
+const KEPT_MAX: usize = 256 * 1024;
+
 /// What the next packet is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -101,6 +109,10 @@ impl Rows {
         }
         match self.next {
             Next::Other => out.extend_from_slice(rest),
+            _ if rest.len() > KEPT_MAX => {
+                self.next = Next::Other;
+                out.extend_from_slice(rest);
+            }
             _ => self.kept = rest.to_vec(),
         }
         out
@@ -139,8 +151,7 @@ impl Rows {
     fn definitions(&self, payload: &[u8]) -> Option<u8> {
         let count = match payload {
             // They may be left out where the client has them; then all passes as it is.
-            [1, count] if self.client.contains(Capabilities::OPTIONAL_RESULTSET_METADATA) => *count,
-            [count, 1] if self.client.contains(Capabilities::MARIADB_CACHE_METADATA) => *count,
+            [count, 1] if (self.client & MAY_LEAVE_OUT) != Capabilities(0) => *count,
             [count] => *count,
             _ => return None,
         };
@@ -197,7 +208,7 @@ mod tests {
             (&[2][..], true, old),
             (&[2], false, new),
             (
-                &[1, 2],
+                &[2, 1],
                 false,
                 new.with(Capabilities::OPTIONAL_RESULTSET_METADATA),
             ),

@@ -107,14 +107,19 @@ async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), serv
         cluster: serial,
         server: server.id(),
     };
+    let mut ended = None;
     while server.is_draining() && server.state().status != Status::Removed {
-        let left = cluster.drain_ends(server.name());
-        let left = left.map(|ends| ends.saturating_duration_since(Instant::now()));
+        let ends = cluster.drain_ends(server.name());
+        let left = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         match left {
-            Some(Duration::ZERO) => shared.tell_all(|| Message::RaiseOnServer {
-                server: key,
-                signal: Signal::DrainNow,
-            }),
+            // Once: who comes later has a reason, such as a primary that nobody replaces.
+            Some(Duration::ZERO) if ended != ends => {
+                ended = ends;
+                shared.tell_all(|| Message::RaiseOnServer {
+                    server: key,
+                    signal: Signal::DrainNow,
+                });
+            }
             _ => shared.tell_all(|| Message::WakeOnServer(key)),
         }
         let pause = left.filter(|left| !left.is_zero()).unwrap_or(MOVE_PAUSE);

@@ -198,7 +198,7 @@ impl MovePlan {
 
     /// The command whose one value is how many bytes they have.
     #[must_use]
-    pub fn user_variables_columnsgth(&self) -> Option<Vec<u8>> {
+    pub fn user_variables_length(&self) -> Option<Vec<u8>> {
         (!self.user_variables.is_empty()).then(|| user_variables::length(&self.user_variables))
     }
 

@@ -56,7 +56,8 @@ impl Stays {
 
     fn of_own_connection(Refused(error): Refused) -> Self {
         Self {
-            own_is_broken: true,
+            // An error is an answer.
+            own_is_broken: !matches!(error, SessionError::StateRefused { .. }),
             ..Self::new(PinReason::NoServer, error)
         }
     }
@@ -273,7 +274,7 @@ async fn become_as_here(
 ) -> Result<(), Stays> {
     let questions = [plan.question()].into_iter().chain(plan.user_variables());
     let questions = ask::framed(session.client.key.capabilities, questions.collect());
-    if let Some(length) = plan.user_variables_columnsgth() {
+    if let Some(length) = plan.user_variables_length() {
         let length = ask::framed(session.client.key.capabilities, vec![length]);
         let reply = ask_own(session, &length).await?;
         let length = reply.first().and_then(|reply| ask::plain(reply.value()));
