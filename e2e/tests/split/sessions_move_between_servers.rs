@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::Conn;
@@ -120,7 +119,7 @@ async fn with_all_that_it_has_set() {
 }
 
 /// Reads of every kind, each with an answer that only this session can have.
-async fn read(mut session: Conn, number: u32, stop: Arc<AtomicBool>) -> HashSet<u16> {
+async fn read(mut session: Conn, number: u32, turns: Arc<AtomicU32>, stop: Arc<AtomicBool>) -> HashSet<u16> {
     let mut ports = HashSet::new();
     let statement = session.prep("SELECT ? + v FROM moves_busy.t").await.unwrap();
     for turn in 0.. {
@@ -148,6 +147,7 @@ async fn read(mut session: Conn, number: u32, stop: Arc<AtomicBool>) -> HashSet<
         let length: u32 = first(&mut session, "SELECT @@group_concat_max_len").await;
         assert_eq!(length, 100 + turn % 100);
         ports.insert(before);
+        turns.fetch_add(1, Ordering::Relaxed);
     }
     ports
 }
@@ -165,13 +165,24 @@ async fn while_they_are_busy() {
     let without = |index: usize| setup(sandbox, &[sandbox.primary(), replicas[index]]);
     let mut gateway = without(0).start();
     let stop = Arc::new(AtomicBool::new(false));
+    let turns: [Arc<AtomicU32>; 12] = Default::default();
     let mut readers = Vec::new();
-    for number in 0..12 {
+    for (number, turns) in (0..).zip(&turns) {
         let session = client::connect(&gateway).await;
-        readers.push(tokio::spawn(read(session, number, Arc::clone(&stop))));
+        readers.push(tokio::spawn(read(
+            session,
+            number,
+            Arc::clone(turns),
+            Arc::clone(&stop),
+        )));
     }
     for turn in 1..7 {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let before = turns.each_ref().map(|turns| turns.load(Ordering::Relaxed));
+        eventually("each has read where it is", async || {
+            let read = |(turns, before): (&Arc<AtomicU32>, &u32)| turns.load(Ordering::Relaxed) > before + 1;
+            turns.iter().zip(&before).all(read)
+        })
+        .await;
         assert!(gateway.reload(without(turn % 2)).await);
         let left = replicas[turn % 2];
         eventually("all have left", async || sessions_on(&gateway, left) == 0.0).await;
