@@ -15,8 +15,14 @@ use serde_json::Value;
 
 /// As long as the admin server gives a request.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is looked how a drain goes on.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often it is looked how a drain goes on: most are over in the first seconds.
+fn look_every(so_far: Duration) -> Duration {
+    match so_far < Duration::from_secs(3) {
+        true => Duration::from_millis(250),
+        false => Duration::from_secs(1),
+    }
+}
+
 
 /// Where the gateway is, and how to tell what it says.
 #[derive(Args)]
@@ -212,7 +218,7 @@ fn until_empty(
         progress.set_message(line(drain));
         let is_over = patience.is_some_and(|patience| began.elapsed() >= patience);
         if left > 0 && !is_over {
-            sleep(LOOK_EVERY);
+            sleep(look_every(began.elapsed()));
             continue;
         }
         progress.finish_and_clear();

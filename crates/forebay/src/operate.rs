@@ -393,15 +393,23 @@ impl admin::Gateway for Operator {
 
     fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>> {
         Box::pin(async move {
-            let sessions = self.gateway.describe_sessions(usize::MAX).await;
-            let listeners = self.config().listeners.clone();
-            let mut drains = Vec::new();
-            for cluster in self.gateway.clusters() {
+            let draining = |cluster: Arc<Cluster>| {
                 let servers = cluster.servers();
                 let draining = servers.iter().filter(|server| server.is_draining());
-                drains.extend(draining.map(|server| drain_status(&cluster, server, &sessions, &listeners)));
-            }
-            drains
+                let draining = draining.map(|server| (Arc::clone(&cluster), Arc::clone(server)));
+                draining.collect::<Vec<_>>()
+            };
+            let draining: Vec<_> = self.gateway.clusters().into_iter().flat_map(draining).collect();
+            // Every worker goes through its sessions for this.
+            let sessions = match draining.iter().any(|(_, server)| server.sessions() > 0) {
+                true => self.gateway.describe_sessions(usize::MAX).await,
+                false => Vec::new(),
+            };
+            let listeners = self.config().listeners.clone();
+            let drains = draining
+                .iter()
+                .map(|(cluster, server)| drain_status(cluster, server, &sessions, &listeners));
+            drains.collect()
         })
     }
 

@@ -169,16 +169,16 @@ fn any_server(session: &ClientSession) -> Option<Arc<Server>> {
 
 /// On the worker of the session: ends it, and has the connection that it holds killed by the account that
 /// watches the servers: a server goes on with a statement whose client is gone, and commits it.
-pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) -> Result<(), String> {
+pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
     let seat = control.seat();
     let _aim = control.aim();
     control.raise(Signal::Kill);
-    match seat {
-        Some((server, thread_id)) if thread_id != 0 => {
-            let kill = format!("KILL {thread_id}");
-            cluster.kill(server.server, &kill).await
-        }
-        _ => Ok(()),
+    let Some((server, thread_id)) = seat.filter(|(_, thread_id)| *thread_id != 0) else {
+        return;
+    };
+    if let Err(cause) = cluster.kill(server.server, &format!("KILL {thread_id}")).await {
+        let session = control.id;
+        tracing::info!(session, cause, "session ended; its server may go on with its statement");
     }
 }
 

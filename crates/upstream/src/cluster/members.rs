@@ -147,6 +147,7 @@ impl Cluster {
             tracing::info!(cluster, server = name, sessions, reason, "server removed");
             self.announce(server, ServerChange::Removed { deadline });
         }
+        self.leave_somebody(&servers);
         // Who takes sessions again comes first: at no moment all of them drain.
         let (draining, others): (Vec<_>, Vec<_>) =
             servers.iter().partition(|server| self.drains(server.name()));
@@ -188,15 +189,38 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has a server take sessions again.
+    /// Takes back what operators have said where nobody would take sessions, of the cluster or of a group: the
+    /// configuration has other servers than at that time, or drains others itself.
+    fn leave_somebody(&self, servers: &[Arc<Server>]) {
+        let config = self.config.load();
+        let takes = |server: &Arc<Server>| {
+            !self.drains(server.name()) && (server.is_draining() || server.weight() > 0)
+        };
+        let group_drains = |group: &config::Group| group.servers.iter().all(|name| self.drains(name));
+        let nobody_is_left = !servers.iter().any(takes) || config.groups.values().any(group_drains);
+        let drained = self.drained_now().keys().cloned().collect::<Vec<_>>();
+        if nobody_is_left && !servers.is_empty() && !drained.is_empty() {
+            self.drained_now().clear();
+            tracing::warn!(
+                cluster = self.name,
+                servers = drained.join(", "),
+                "what `ctl drain` has said is forgotten: with it no server would be left to take sessions"
+            );
+        }
+    }
+
+    /// Has a server take sessions again, also one that is away at the moment.
     ///
     /// # Errors
     /// In words for a person: there is no such server, or the option `drain` names it.
     pub fn undrain(self: &Arc<Self>, name: &str) -> Result<(), String> {
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let server = self.named(name)?;
-        self.drained_now().remove(name);
-        self.drain_or_not(&server);
+        let was_drained = self.drained_now().remove(name).is_some();
+        match self.named(name) {
+            Ok(server) => self.drain_or_not(&server),
+            Err(_) if was_drained => return Ok(()),
+            Err(unknown) => return Err(unknown),
+        }
         drop(changing);
         self.serve_queue();
         match self.config.load().drains(name) {

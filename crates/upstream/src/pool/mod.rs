@@ -493,10 +493,11 @@ impl<S: Travel> Pool<S> {
         let server = Arc::clone(permit.server());
         let turns = &server.wait_queue.connect_limiter;
         let mut turn = turns.at_once();
-        while turn.is_none() {
+        let since = now();
+        while turn.is_none() && now().saturating_duration_since(since) < connect_limiter::PATIENCE {
             turn = turns.wait().await;
+            self.check_available(&server)?;
         }
-        self.check_available(&server)?;
         let purpose = Purpose::Session(session);
         let opened = self.open(&server, key, credential, (permit, purpose)).await;
         opened.map(|idle| begin(idle, now()))

@@ -165,3 +165,37 @@ async fn a_server_that_drains_is_left_and_comes_back() {
     assert_ne!(first.server.name(), second.server.name());
     checks.abort();
 }
+
+#[tokio::test]
+async fn a_reload_leaves_somebody_beside_what_operators_drain() {
+    let players = [
+        Player::start(Act::Greet("9.0.0")).await,
+        Player::start(Act::Greet("9.0.0")).await,
+    ];
+    let mut config = cluster(vec![players[0].config("a"), players[1].config("b")]);
+    let cluster = Cluster::new(config.clone()).unwrap();
+    let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+    for name in ["a", "b"] {
+        until("both up", || status(&cluster, name) == Status::Up).await;
+    }
+    let (a, b) = (by_name(&cluster, "a"), by_name(&cluster, "b"));
+    cluster.drain("a", None).unwrap();
+    cluster.reload(config.clone()).unwrap();
+    assert!(a.is_draining(), "a reload that has nothing to do with it");
+
+    config.drain = vec!["b".to_owned()];
+    cluster.reload(config.clone()).unwrap();
+    assert_eq!((a.is_draining(), b.is_draining()), (false, true));
+
+    config.drain.clear();
+    cluster.reload(config.clone()).unwrap();
+    cluster.drain("a", None).unwrap();
+    config.servers.remove(0);
+    cluster.reload(config.clone()).unwrap();
+    cluster.undrain("a").expect("it is away, and may come back");
+    assert!(cluster.undrain("a").is_err(), "nobody knows it");
+    config.servers.insert(0, players[0].config("a"));
+    cluster.reload(config).unwrap();
+    assert!(!by_name(&cluster, "a").is_draining());
+    checks.abort();
+}
