@@ -51,6 +51,27 @@ pub trait Gateway: Send + Sync + 'static {
     /// Why it does not, in words.
     fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String>;
 
+    /// Has the statements of a cluster wait, of this one or of the only one, but for those of transactions.
+    ///
+    /// # Errors
+    /// Why that is not done, in words.
+    fn pause(&self, cluster: Option<&str>) -> Result<(), String>;
+
+    /// Has them go on.
+    ///
+    /// # Errors
+    /// Why that is not done, in words.
+    fn resume(&self, cluster: Option<&str>) -> Result<(), String>;
+
+    /// Begins to make a server the primary in the place of the present one.
+    ///
+    /// # Errors
+    /// Why it has not begun, in words.
+    fn switch_over(&self, cluster: Option<&str>, order: SwitchoverOrder) -> Result<(), String>;
+
+    /// The last switchover of each cluster, the one that is under way included.
+    fn switchovers(&self) -> Vec<SwitchoverStatus>;
+
     /// Servers that drain.
     fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>>;
 
@@ -130,6 +151,8 @@ pub struct ClusterStatus {
     pub name: String,
     /// Sessions waiting for a place on a server.
     pub waiting: u64,
+    /// Statements wait: `forebay ctl pause`, or a switchover.
+    pub paused: bool,
     /// Its servers, in the order of the configuration; removed ones that still have sessions come last.
     pub servers: Vec<ServerStatus>,
 }
@@ -172,6 +195,46 @@ pub struct DrainStatus {
     pub held_by: BTreeMap<String, u64>,
     /// Seconds until sessions end that are still there; `None`: they stay.
     pub ends_in_seconds: Option<f64>,
+}
+
+/// What a switchover is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchoverOrder {
+    /// The server that is to be the primary.
+    pub to: String,
+    /// Only look whether it could be done.
+    pub check_only: bool,
+}
+
+/// A switchover. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct SwitchoverStatus {
+    /// Its cluster.
+    pub cluster: String,
+    /// The primary that there was.
+    pub from: String,
+    /// The one that there is to be.
+    pub to: String,
+    /// `running`, `done`, `refused` (nothing was changed), `undone` (what was changed has been put back) or
+    /// `failed` (the rest is to be done by hand).
+    pub state: String,
+    /// What was done, one sentence each, in this order.
+    pub steps: Vec<SwitchoverStep>,
+    /// What somebody should know, or do.
+    pub warnings: Vec<String>,
+    /// Why it is not `done`; empty where it is, or is under way.
+    pub reason: String,
+    /// For how long statements have waited; `None` where it did not come to that.
+    pub paused_seconds: Option<f64>,
+}
+
+/// One thing that a switchover does. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct SwitchoverStep {
+    /// What, in words.
+    pub what: String,
+    /// Since its beginning.
+    pub at_seconds: f64,
 }
 
 /// The rows in memory. Field names are a contract with scripts.

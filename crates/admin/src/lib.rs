@@ -11,7 +11,8 @@
 //! | `PUT` or `POST /log?level=debug` | changes what is logged |
 //! | `PUT` or `POST /reload` | reads the configuration again |
 //! | `GET /drains` | [`DrainStatus`] of servers that drain, as JSON |
-//! | `PUT` or `POST /drain`, `/undrain`, `/kill` | acts on servers and sessions, taken on the socket alone |
+//! | `GET /switchovers` | [`SwitchoverStatus`] of the last of each cluster, as JSON |
+//! | `PUT` or `POST /drain`, `/undrain`, `/pause`, `/resume`, `/switchover`, `/kill` | acts on servers and sessions, taken on the socket alone |
 //!
 //! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from
 //! outside all the same: a page that an operator opens could have the browser send requests to that address.
@@ -26,6 +27,7 @@ mod server;
 
 pub use gateway::{
     CacheStatus, ClusterStatus, DrainStatus, Gateway, ListenerStatus, MappingStatus, PinStatus,
-    RefusedReload, ServerStatus, SessionStatus, Status, WorkerStatus,
+    RefusedReload, ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep,
+    WorkerStatus,
 };
 pub use server::{AdminError, bind, bind_socket, serve, serve_socket};

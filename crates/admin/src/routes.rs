@@ -16,7 +16,7 @@ use axum::{Extension, Router};
 use serde::Deserialize;
 use telemetry::{Format, Telemetry};
 
-use crate::{DrainStatus, Gateway, SessionStatus, Status};
+use crate::{DrainStatus, Gateway, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus};
 
 const INDEX: &str = "\
 Forebay
@@ -32,9 +32,13 @@ GET  /log               what is logged
 PUT  /log?level=LEVEL   changes what is logged: a level for all parts, PART=LEVEL, or `configured` for what the configuration says
 PUT  /reload            reads the configuration again
 GET  /drains            servers that drain, and what holds their sessions, as JSON
+GET  /switchovers       the last switchover of each cluster, as JSON
 These are taken on the socket of [admin] alone: `forebay ctl`
 PUT  /drain?cluster=C&server=S[&end_after=SECONDS]   has all leave a server
 PUT  /undrain?cluster=C&server=S                     has it take sessions again
+PUT  /pause[?cluster=C]                              has statements wait, but for those of transactions
+PUT  /resume[?cluster=C]                             has them go on
+PUT  /switchover?to=S[&cluster=C][&check_only=true]  makes another server the primary; /switchovers tells how it goes
 PUT  /kill?id=N[&query=true]                         ends a session, or its statement
 ";
 
@@ -77,6 +81,7 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/log", get(log_level).put(change_log).post(change_log))
         .route("/reload", put(reload).post(reload))
         .route("/drains", get(drains))
+        .route("/switchovers", get(switchovers))
         .merge(acts())
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .method_not_allowed_fallback(another_method)
@@ -90,6 +95,9 @@ fn acts() -> Router<Sight> {
     Router::new()
         .route("/drain", put(drain).post(drain))
         .route("/undrain", put(undrain).post(undrain))
+        .route("/pause", put(pause).post(pause))
+        .route("/resume", put(resume).post(resume))
+        .route("/switchover", put(switchover).post(switchover))
         .route("/kill", put(kill).post(kill))
         .layer(middleware::from_fn(on_the_socket))
 }
@@ -250,6 +258,48 @@ async fn undrain(State(sight): State<Sight>, query: Result<Query<UndrainQuery>, 
     act(query, |query| {
         sight.gateway.undrain(query.cluster.as_deref(), &query.server)
     })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterQuery {
+    /// Not needed where there is but one.
+    cluster: Option<String>,
+}
+
+async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
+    act(query, |query| sight.gateway.pause(query.cluster.as_deref()))
+}
+
+async fn resume(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
+    act(query, |query| sight.gateway.resume(query.cluster.as_deref()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwitchoverQuery {
+    /// Not needed where one cluster alone has a server of that name.
+    cluster: Option<String>,
+    to: String,
+    #[serde(default)]
+    check_only: bool,
+}
+
+async fn switchover(
+    State(sight): State<Sight>,
+    query: Result<Query<SwitchoverQuery>, QueryRejection>,
+) -> Response {
+    act(query, |query| {
+        let order = SwitchoverOrder {
+            to: query.to,
+            check_only: query.check_only,
+        };
+        sight.gateway.switch_over(query.cluster.as_deref(), order)
+    })
+}
+
+async fn switchovers(State(sight): State<Sight>) -> Json<Vec<SwitchoverStatus>> {
+    Json(sight.gateway.switchovers())
 }
 
 #[derive(Deserialize)]

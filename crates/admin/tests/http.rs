@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use admin::{
     CacheStatus, ClusterStatus, DrainStatus, Gateway, ListenerStatus, MappingStatus, PinStatus,
-    RefusedReload, ServerStatus, SessionStatus, Status, WorkerStatus,
+    RefusedReload, ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep,
+    WorkerStatus,
 };
 use telemetry::Telemetry;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -94,6 +95,7 @@ impl Gateway for Fake {
             clusters: vec![ClusterStatus {
                 name: "main".into(),
                 waiting: 2,
+                paused: false,
                 servers: vec![server],
             }],
             workers: vec![WorkerStatus {
@@ -156,6 +158,44 @@ impl Gateway for Fake {
         let asked = format!("undrain {cluster:?} {server}");
         self.done.lock().expect("no panic").push(asked);
         Ok(())
+    }
+
+    fn pause(&self, cluster: Option<&str>) -> Result<(), String> {
+        self.done
+            .lock()
+            .expect("no panic")
+            .push(format!("pause {cluster:?}"));
+        Ok(())
+    }
+
+    fn resume(&self, cluster: Option<&str>) -> Result<(), String> {
+        self.done
+            .lock()
+            .expect("no panic")
+            .push(format!("resume {cluster:?}"));
+        Ok(())
+    }
+
+    fn switch_over(&self, cluster: Option<&str>, order: SwitchoverOrder) -> Result<(), String> {
+        let asked = format!("switch over {cluster:?} {} {}", order.to, order.check_only);
+        self.done.lock().expect("no panic").push(asked);
+        Ok(())
+    }
+
+    fn switchovers(&self) -> Vec<SwitchoverStatus> {
+        vec![SwitchoverStatus {
+            cluster: "main".into(),
+            from: "db1".into(),
+            to: "db2".into(),
+            state: "done".into(),
+            steps: vec![SwitchoverStep {
+                what: "db1 is read-only".into(),
+                at_seconds: 0.5,
+            }],
+            warnings: Vec::new(),
+            reason: String::new(),
+            paused_seconds: Some(0.25),
+        }]
     }
 
     fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>> {
@@ -317,7 +357,7 @@ async fn status_is_json() {
         "listeners": [
             {"name": "app", "bind": "127.0.0.1:6033", "protocol": "mysql", "mode": "session", "cluster": "main", "sessions": 7}
         ],
-        "clusters": [{"name": "main", "waiting": 2, "servers": [{
+        "clusters": [{"name": "main", "paused": false, "waiting": 2, "servers": [{
             "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
             "reason": "connection refused", "role": "unusable", "role_reason": "is down (connection refused)",
             "lag_seconds": null, "sessions": 0, "draining": false
@@ -436,6 +476,12 @@ async fn acts_are_taken_on_the_socket_alone() {
         ),
         ("/undrain?server=db3", "undrain None db3"),
         ("/kill?id=7&query=true", "kill 7 true"),
+        ("/pause", "pause None"),
+        ("/resume?cluster=main", "resume Some(\"main\")"),
+        (
+            "/switchover?cluster=main&to=db2&check_only=true",
+            "switch over Some(\"main\") db2 true",
+        ),
     ];
     for (act, _) in acts {
         let refused = server.ask(&format!("PUT {act}"), "").await;
@@ -446,6 +492,9 @@ async fn acts_are_taken_on_the_socket_alone() {
     let drains = server.ask("GET /drains", "").await;
     let expected = r#"[{"cluster":"main","server":"db3","sessions":2,"held_by":{"transaction":1},"ends_in_seconds":null}]"#;
     assert_eq!(drains.body, expected);
+    let switchovers = server.ask("GET /switchovers", "").await;
+    let expected = r#"[{"cluster":"main","from":"db1","to":"db2","state":"done","steps":[{"what":"db1 is read-only","at_seconds":0.5}],"warnings":[],"reason":"","paused_seconds":0.25}]"#;
+    assert_eq!(switchovers.body, expected);
 
     let folder = std::env::temp_dir().join(format!("forebay-admin-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

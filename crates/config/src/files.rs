@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::report::Report;
-use crate::schema::{CacheAccount, Check, Config, Monitor, User};
+use crate::schema::{CacheAccount, Check, Config, Monitor, Switchover, User};
 use crate::secret::Secret;
 
 /// Largest file read here. Certificate bundles of whole operating systems are a quarter of it.
@@ -91,6 +91,9 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
         if let Some(monitor) = &mut cluster.monitor {
             monitor_secret(monitor, folder, &format!("{path}.monitor"), report);
         }
+        if let Some(switchover) = &mut cluster.switchover {
+            switchover_secrets(switchover, folder, &format!("{path}.switchover"), report);
+        }
         pem(
             &mut cluster.tls.ca,
             Pem::Certificate,
@@ -164,6 +167,23 @@ fn monitor_secret(monitor: &mut Monitor, folder: &Path, path: &str, report: &mut
         env: &monitor.password_env,
     };
     source.resolve(folder, path, report);
+}
+
+fn switchover_secrets(switchover: &mut Switchover, folder: &Path, path: &str, report: &mut Report<'_>) {
+    let source = Source {
+        password: &mut switchover.password,
+        file: &mut switchover.password_file,
+        env: &switchover.password_env,
+    };
+    source.resolve(folder, path, report);
+    if let Some(account) = &mut switchover.replication {
+        let source = Source {
+            password: &mut account.password,
+            file: &mut account.password_file,
+            env: &account.password_env,
+        };
+        source.resolve(folder, &format!("{path}.replication"), report);
+    }
 }
 
 fn cache_secret(account: &mut CacheAccount, folder: &Path, path: &str, report: &mut Report<'_>) {

@@ -115,12 +115,14 @@ pub(crate) enum Waiting {
     /// Logging in: its own timer runs.
     Login,
     /// For a connection to a server: in line for one, or until a new one is open. The wait has a limit of its
-    /// own, as the next two have.
+    /// own, as the next three have.
     Seat,
     /// For a server that takes writes.
     Primary,
     /// Until a server has what the statement must see, or for the primary to say what that is.
     Position,
+    /// For the end of a pause of the cluster.
+    Paused,
     /// For the client's next command.
     Client,
     /// For the rest of a command that the client has begun, or of a file.
@@ -138,11 +140,12 @@ pub(crate) enum Waiting {
 
 impl Waiting {
     /// Each label once.
-    const LABELLED: [Self; 7] = [
+    const LABELLED: [Self; 8] = [
         Self::Login,
         Self::Seat,
         Self::Primary,
         Self::Position,
+        Self::Paused,
         Self::Client,
         Self::Server,
         Self::Stream,
@@ -154,6 +157,7 @@ impl Waiting {
             Self::Seat => "seat",
             Self::Primary => "primary",
             Self::Position => "position",
+            Self::Paused => "pause",
             Self::Client | Self::Request | Self::Reader => "client",
             Self::Server => "server",
             Self::Stream | Self::Endless => "stream",

@@ -71,6 +71,10 @@ pub(crate) enum SessionError {
         limit: std::time::Duration,
         words: String,
     },
+    #[error("the cluster is paused, for longer than pause_timeout ({0:?}); the statement was not executed")]
+    PausedTooLong(std::time::Duration),
+    #[error("the cluster is paused, and pause_max statements wait already; the statement was not executed")]
+    PauseFull,
     #[error("writes are refused: {0}")]
     WritesRefused(String),
     #[error(
@@ -257,6 +261,8 @@ impl SessionError {
             | Self::NoServerInRole
             | Self::NoPrimary(_)
             | Self::NoOtherPrimary { .. }
+            | Self::PausedTooLong(_)
+            | Self::PauseFull
             | Self::WritesRefused(_)
             | Self::PinnedToReplica { .. }
             | Self::NotCaughtUp { .. }
@@ -340,6 +346,8 @@ impl SessionError {
             | Self::TooManySessions
             | Self::TooManyUserSessions { .. }
             | Self::Drained
+            | Self::PausedTooLong(_)
+            | Self::PauseFull
             | Self::Shutdown => Fault::Gateway,
             // With what our configuration says of it.
             Self::NoServer(error) if is_of_account(error) => Fault::Gateway,
@@ -472,6 +480,8 @@ impl SessionError {
             // "The MySQL server is running with the %s option so it cannot execute this statement"
             Self::NoPrimary(_)
             | Self::NoOtherPrimary { .. }
+            | Self::PausedTooLong(_)
+            | Self::PauseFull
             | Self::WritesRefused(_)
             | Self::NotCaughtUp { .. }
             | Self::PinnedToReplica { .. } => (1290, b"HY000"),

@@ -70,7 +70,10 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                 spawn_local(async move {
                     let killed = match control {
                         Some(control) if query_only => kill::shoot(control, cluster).await,
-                        Some(control) => Ok(kill::end(control, cluster).await),
+                        Some(control) => {
+                            kill::end(control, cluster).await;
+                            Ok(())
+                        }
                         None => Ok(()),
                     };
                     // Whoever asked may have gone.

@@ -23,7 +23,6 @@ fn look_every(so_far: Duration) -> Duration {
     }
 }
 
-
 /// Where the gateway is, and how to tell what it says.
 #[derive(Args)]
 pub(crate) struct Ctl {
@@ -70,6 +69,29 @@ enum Act {
     },
     /// Lists servers that drain, and what holds their sessions.
     Drains,
+    /// Has the statements of a cluster wait, but for those of transactions, until `resume`: at most
+    /// `pause_timeout` each.
+    Pause {
+        /// Its name; not needed where there is but one.
+        cluster: Option<String>,
+    },
+    /// Has them go on.
+    Resume {
+        /// Its name; not needed where there is but one.
+        cluster: Option<String>,
+    },
+    /// Makes another server the primary: statements wait meanwhile. Exit code 2: nothing has changed, 3: in
+    /// the middle.
+    Switchover {
+        /// The cluster.
+        cluster: String,
+        /// The server that is to be the primary.
+        #[arg(long)]
+        to: String,
+        /// Only look whether it could be done.
+        #[arg(long)]
+        check: bool,
+    },
     /// Lists sessions.
     Sessions {
         /// Only those that something holds on their server.
@@ -152,6 +174,21 @@ fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
             gateway.put(&format!("/undrain?{query}"))?;
             Ok(ExitCode::SUCCESS)
         }
+        Act::Pause { cluster } => {
+            gateway.put(&format!("/pause{}", of_cluster(cluster.as_deref())))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Resume { cluster } => {
+            gateway.put(&format!("/resume{}", of_cluster(cluster.as_deref())))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Switchover { cluster, to, check } => {
+            let (cluster, to) = (escaped(&cluster), escaped(&to));
+            gateway.put(&format!(
+                "/switchover?cluster={cluster}&to={to}&check_only={check}"
+            ))?;
+            until_switched(gateway, &cluster, json)
+        }
         Act::Drains => {
             let text = gateway.get("/drains")?;
             match json {
@@ -230,6 +267,57 @@ fn until_empty(
             0 => ExitCode::SUCCESS,
             _ => ExitCode::from(2),
         });
+    }
+}
+
+/// Tells each step as it comes, until the last.
+fn until_switched(gateway: &Gateway, cluster: &str, json: bool) -> Result<ExitCode> {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+    let mut told = 0;
+    loop {
+        let text = gateway.get("/switchovers")?;
+        let all: Vec<Value> = serde_json::from_str(&text).context("the gateway's answer makes no sense")?;
+        let is_it = |switchover: &&Value| {
+            let name = switchover["cluster"].as_str();
+            name.is_some_and(|name| escaped(name) == cluster)
+        };
+        let Some(switchover) = all.iter().find(is_it) else {
+            bail!("the gateway knows nothing of the switchover: it was restarted?");
+        };
+        let steps = switchover["steps"].as_array().map_or(&[][..], Vec::as_slice);
+        for step in steps.iter().skip(told).filter(|_| !json) {
+            let (at, what) = (step["at_seconds"].as_f64(), step["what"].as_str());
+            println!("{:8.3} s  {}", at.unwrap_or_default(), what.unwrap_or_default());
+        }
+        told = steps.len();
+        let state = switchover["state"].as_str().unwrap_or_default();
+        if state == "running" {
+            sleep(LOOK_EVERY);
+            continue;
+        }
+        match json {
+            true => println!("{switchover}"),
+            false => conclude(switchover, state),
+        }
+        return Ok(match state {
+            "done" => ExitCode::SUCCESS,
+            "failed" => ExitCode::from(3),
+            _ => ExitCode::from(2),
+        });
+    }
+}
+
+fn conclude(switchover: &Value, state: &str) {
+    for warning in switchover["warnings"].as_array().into_iter().flatten() {
+        println!("warning: {}", warning.as_str().unwrap_or_default());
+    }
+    let paused = switchover["paused_seconds"].as_f64();
+    let paused = paused.map_or_else(String::new, |seconds| {
+        format!("; statements have waited for {seconds:.3} s")
+    });
+    match switchover["reason"].as_str().unwrap_or_default() {
+        "" => println!("{state}{paused}"),
+        reason => println!("{state}: {reason}{paused}"),
     }
 }
 
@@ -314,6 +402,12 @@ fn sessions(text: &str) -> Result<()> {
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     Ok(())
+}
+
+/// What stands behind the path for a cluster.
+fn of_cluster(cluster: Option<&str>) -> String {
+    let query = cluster.map(|cluster| format!("?cluster={}", escaped(cluster)));
+    query.unwrap_or_default()
 }
 
 /// What stands behind the `?` for a server.

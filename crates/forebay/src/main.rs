@@ -7,6 +7,7 @@ mod import;
 mod notify;
 mod operate;
 mod serve;
+mod switchover;
 mod system_user;
 
 use std::fs::File;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
     CacheStatus, ClusterStatus, DrainStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload,
-    ServerStatus, SessionStatus, Status, WorkerStatus,
+    ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, WorkerStatus,
 };
 use cache::Cache;
 use config::{Config, Reload};
@@ -22,6 +22,7 @@ use upstream::{Cluster, Member, Server};
 use crate::certificates::Certificates;
 use crate::notify;
 use crate::serve::settle_max_connections;
+use crate::switchover::{Switchovers, not_paused};
 
 /// The word for the log levels of the configuration.
 const CONFIGURED: &str = "configured";
@@ -38,6 +39,7 @@ pub(crate) struct Operator {
     pub(crate) telemetry: Arc<Telemetry>,
     log: LogHandle,
     certificates: Arc<Certificates>,
+    switchovers: Switchovers,
     started: Instant,
     is_leaving: AtomicBool,
     /// When the configuration that is in force was taken up.
@@ -72,6 +74,7 @@ impl Operator {
             telemetry,
             log,
             certificates: Arc::default(),
+            switchovers: Switchovers::default(),
             started: Instant::now(),
             is_leaving: AtomicBool::new(false),
             taken: Mutex::new(Instant::now()),
@@ -223,11 +226,8 @@ impl Operator {
     /// The cluster that has a server of this name.
     fn cluster_of(&self, cluster: Option<&str>, server: &str) -> Result<Arc<Cluster>, String> {
         let clusters = self.gateway.clusters();
-        if let Some(name) = cluster {
-            let names: Vec<_> = clusters.iter().map(|cluster| cluster.name()).collect();
-            let unknown = || format!("there is no cluster {name:?}; there are {}", names.join(", "));
-            let found = clusters.iter().find(|cluster| cluster.name() == name);
-            return found.cloned().ok_or_else(unknown);
+        if cluster.is_some() {
+            return self.cluster_by(cluster);
         }
         let has = |cluster: &&Arc<Cluster>| cluster.servers().iter().any(|known| known.name() == server);
         let having: Vec<_> = clusters.iter().filter(has).collect();
@@ -240,6 +240,28 @@ impl Operator {
                     "clusters {} have a server {server:?}: say which one (cluster)",
                     names.join(", ")
                 ))
+            }
+        }
+    }
+
+    /// The cluster of this name; where none is said the only one.
+    fn cluster_by(&self, name: Option<&str>) -> Result<Arc<Cluster>, String> {
+        let clusters = self.gateway.clusters();
+        let names = || {
+            clusters
+                .iter()
+                .map(|cluster| cluster.name())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match (name, clusters.as_slice()) {
+            (None, [only]) => Ok(Arc::clone(only)),
+            (None, _) => Err(format!("say which cluster: {}", names())),
+            (Some(name), _) => {
+                let found = clusters.iter().find(|cluster| cluster.name() == name);
+                found
+                    .cloned()
+                    .ok_or_else(|| format!("there is no cluster {name:?}; there are {}", names()))
             }
         }
     }
@@ -389,6 +411,35 @@ impl admin::Gateway for Operator {
 
     fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String> {
         self.cluster_of(cluster, server)?.undrain(server)
+    }
+
+    fn pause(&self, cluster: Option<&str>) -> Result<(), String> {
+        let cluster = self.cluster_by(cluster)?;
+        for words in not_paused(&cluster, &self.config().listeners) {
+            warn!(cluster = cluster.name(), "{words}");
+        }
+        cluster.pause();
+        Ok(())
+    }
+
+    fn resume(&self, cluster: Option<&str>) -> Result<(), String> {
+        let cluster = self.cluster_by(cluster)?;
+        if self.switchovers.is_under_way(&cluster) {
+            return Err("a switchover is under way: statements go on when it is over".to_owned());
+        }
+        cluster.resume();
+        Ok(())
+    }
+
+    fn switch_over(&self, cluster: Option<&str>, order: SwitchoverOrder) -> Result<(), String> {
+        let cluster = self.cluster_of(cluster, &order.to)?;
+        let listeners = self.config().listeners.clone();
+        self.switchovers
+            .begin(&self.gateway, &cluster, &listeners, &order)
+    }
+
+    fn switchovers(&self) -> Vec<SwitchoverStatus> {
+        self.switchovers.status()
     }
 
     fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>> {
@@ -566,6 +617,7 @@ fn cluster_status(cluster: &Cluster) -> ClusterStatus {
     ClusterStatus {
         name: cluster.name().to_owned(),
         waiting: cluster.waiting() as u64,
+        paused: cluster.is_paused(),
         servers: cluster.topology().members.iter().map(server_status).collect(),
     }
 }

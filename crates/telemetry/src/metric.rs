@@ -110,6 +110,11 @@ metrics! {
     QUEUE_TIMEOUTS = Counter "forebay_queue_timeouts_total" ["cluster"] "sessions": "Sessions that waited for queue_timeout in vain.";
     QUEUE_REJECTED = Counter "forebay_queue_rejected_total" ["cluster"] "sessions": "Sessions turned away because queue_max sessions were waiting already.";
 
+    PAUSED = Gauge "forebay_paused" ["cluster"] "": "1 while statements of the cluster wait, since `forebay ctl pause` or a switchover says so.";
+    PAUSE_WAITING = Gauge "forebay_pause_waiting" ["cluster"] "statements": "Statements that wait for the end of a pause now.";
+    PAUSE_TIMEOUTS = Counter "forebay_pause_timeouts_total" ["cluster"] "statements": "Statements that waited for pause_timeout in vain, and were refused.";
+    PAUSE_REJECTED = Counter "forebay_pause_rejected_total" ["cluster"] "statements": "Statements refused because pause_max of them waited for the end of a pause already.";
+
     POOL_IDLE = Gauge "forebay_pool_idle" ["cluster", "server"] "connections": "Connections of the pools that no session uses now.";
     POOL_BUSY = Gauge "forebay_pool_busy" ["cluster", "server"] "connections": "Connections of the pools that a session uses now.";
     POOL_OPENED = Counter "forebay_pool_opened_total" ["cluster", "server"] "connections": "Connections that the pools opened.";

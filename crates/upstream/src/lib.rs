@@ -37,6 +37,7 @@ mod server;
 mod server_profile;
 mod sharing;
 mod srv;
+pub mod switchover;
 mod topology;
 
 pub use mysql_wire::gtid::Flavor;
@@ -45,7 +46,7 @@ pub use accounts::{
     AccountSecret, DENIALS, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret,
 };
 pub use backoff::Backoff;
-pub use cluster::{Cluster, ServerChange, ServerEvent};
+pub use cluster::{Cluster, PausedStatement, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use disconnect::{Nobody, disconnect, disconnect_tls};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};

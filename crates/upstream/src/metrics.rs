@@ -63,6 +63,10 @@ impl Source for Cluster {
         );
         out.counter(&catalog::QUEUE_TIMEOUTS, labels, get(&queue.timeouts));
         out.counter(&catalog::QUEUE_REJECTED, labels, get(&queue.rejected));
+        out.gauge(&catalog::PAUSED, labels, i64::from(self.is_paused()));
+        out.gauge(&catalog::PAUSE_WAITING, labels, self.paused_statements().into());
+        out.counter(&catalog::PAUSE_TIMEOUTS, labels, get(&self.pause.timeouts));
+        out.counter(&catalog::PAUSE_REJECTED, labels, get(&self.pause.rejected));
     }
 }
 

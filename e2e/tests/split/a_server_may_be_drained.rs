@@ -1,13 +1,11 @@
 //! A server that is to be taken out of service is left by all, and no client notices.
 
-use std::process::Command;
-
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use sandbox::{Node, PASSWORD, Sandbox, USER};
 
-use crate::cluster::{self, where_am_i};
+use crate::cluster::{self, ctl, where_am_i};
 
 /// A gateway's setup in which these servers drain.
 fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
@@ -121,17 +119,6 @@ async fn by_new_sessions_in_mode_session() {
         leaves.port(),
         "who is there stays"
     );
-}
-
-/// `forebay ctl` on the socket of this gateway: its exit code, and what it prints.
-fn ctl(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(e2e::program());
-    command
-        .args(["ctl", "--socket"])
-        .arg(gateway.folder().join("admin.sock"));
-    let output = command.args(arguments).output().unwrap();
-    let printed = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(printed).unwrap())
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! Reading `@@port` is something that only the primary is trusted with, so every server has a table with its
 //! own port in it: [`where_am_i`] asks for it as any read would.
 
+use std::process::Command;
 use std::sync::OnceLock;
 
 use e2e::packets::{Client, Identity};
@@ -188,4 +189,16 @@ pub(crate) async fn why(session: &mut Conn) -> Vec<(String, String)> {
 /// The ports of replicas.
 pub(crate) fn replica_ports(sandbox: &Sandbox) -> Vec<u16> {
     sandbox.nodes().iter().skip(1).map(Node::port).collect()
+}
+
+/// `forebay ctl` on the socket of this gateway, whose setup has `socket = "admin.sock"`: its exit code, and
+/// what it prints.
+pub(crate) fn ctl(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(e2e::program());
+    command
+        .args(["ctl", "--socket"])
+        .arg(gateway.folder().join("admin.sock"));
+    let output = command.args(arguments).output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(printed).unwrap())
 }

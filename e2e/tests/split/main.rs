@@ -13,6 +13,7 @@ mod a_client_that_stalls_holds_nobody_up;
 mod a_fault_of_one_session_is_no_others;
 mod a_login_needs_no_certain_server;
 mod a_new_primary_is_followed;
+mod a_primary_may_be_switched;
 mod a_primary_that_a_reload_takes_away_is_told;
 mod a_primary_that_takes_no_writes_is_named;
 mod a_question_that_is_no_sql_binds_nobody;

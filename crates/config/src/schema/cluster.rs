@@ -7,7 +7,7 @@ use super::pool::Pool;
 use super::rules::Group;
 use super::tls::ClusterTls;
 use super::user::Accounts;
-use super::watch::{Check, Monitor};
+use super::watch::{Check, Monitor, Switchover};
 use crate::address::ServerAddress;
 use crate::congestion::Congestion;
 use crate::duration::{days, hours, minutes, ms, secs};
@@ -50,6 +50,9 @@ section! {
         /// use it, too.
         pub monitor: Option<Monitor> = default(None), Live;
 
+        /// The account by which `forebay ctl switchover` makes another server the primary.
+        pub switchover: Option<Switchover> = default(None), Live;
+
         /// Who may log in at listeners of mode `split`: `"servers"`, or a table where that is not all.
         pub accounts: Accounts = default(Accounts::default()), Live;
 
@@ -61,6 +64,12 @@ section! {
 
         /// Time that a statement for the primary waits while there is none.
         pub failover_wait: Duration = default(secs(10)) in Duration::ZERO..=hours(1), Live;
+
+        /// Time that a statement waits while the cluster is paused (`forebay ctl pause`, a switchover).
+        pub pause_timeout: Duration = default(secs(10)) in ms(1)..=hours(1), Live;
+
+        /// Statements that wait at the same time while the cluster is paused. One more is refused at once.
+        pub pause_max: u32 = default(10_000) unit "statements" in 0..=1_000_000, Live;
 
         /// A replica that is further behind gets no reads. `0s` is no limit.
         pub max_lag: Duration = default(secs(10)) in Duration::ZERO..=days(7), Live;

@@ -25,7 +25,7 @@ pub use rules::{Group, PinRule, Rule, StatementClass};
 pub use tls::{ClientAuth, ClusterTls, ListenerTls, TlsMode, TlsVersion, Verify};
 pub(crate) use user::UsersFile;
 pub use user::{Accounts, AccountsFrom, Pooling, User};
-pub use watch::{Check, CheckKind, Monitor};
+pub use watch::{Check, CheckKind, Monitor, ReplicationAccount, Switchover};
 
 use crate::byte_size::ByteSize;
 use crate::duration::{days, hours, secs};

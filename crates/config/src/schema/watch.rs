@@ -76,6 +76,46 @@ section! {
         /// Whether members that the servers name are added to `servers`.
         pub discover: bool = default(true), Live;
     }
+
+    /// The account that makes another server the primary (`forebay ctl switchover`).
+    pub struct Switchover {
+        /// User name. The guide has the privileges that it needs.
+        pub user: String = required, Live;
+
+        /// Password of `user`; at most one of the three ways to give it.
+        pub password: Option<Secret> = default(None), Live;
+
+        /// File that holds the password; a newline at its end is not part of it. Read at every reload.
+        pub password_file: Option<PathBuf> = default(None), Live;
+
+        /// Environment variable that holds the password.
+        pub password_env: Option<String> = default(None), Live;
+
+        /// Time for the transactions and statements that are under way on the primary to come to their end,
+        /// while others wait. Some that take longer, and nothing is switched.
+        pub transactions_wait: Duration = default(secs(5)) in Duration::ZERO..=hours(1), Live;
+
+        /// Time that each step may take.
+        pub step_timeout: Duration = default(secs(10)) in ms(100)..=hours(1), Live;
+
+        /// The account by which the old primary replicates from the new one.
+        pub replication: Option<ReplicationAccount> = default(None, "`user` of `switchover`"), Live;
+    }
+
+    /// An account that replicates.
+    pub struct ReplicationAccount {
+        /// User name. It needs REPLICATION SLAVE.
+        pub user: String = required, Live;
+
+        /// Password of `user`; at most one of the three ways to give it.
+        pub password: Option<Secret> = default(None), Live;
+
+        /// File that holds the password; a newline at its end is not part of it. Read at every reload.
+        pub password_file: Option<PathBuf> = default(None), Live;
+
+        /// Environment variable that holds the password.
+        pub password_env: Option<String> = default(None), Live;
+    }
 }
 
 choice! {

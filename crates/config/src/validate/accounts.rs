@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{at_most_one, names_differ, needs};
 use crate::report::Report;
-use crate::schema::{AccountsFrom, Cluster, Config, Listener, Mode, Monitor, Protocol, User};
+use crate::schema::{
+    AccountsFrom, Cluster, Config, Listener, Mode, Monitor, Protocol, Switchover, Topology, User,
+};
 use crate::secret::Secret;
 use crate::stored;
 
@@ -80,6 +82,30 @@ pub(super) fn of_servers(cluster: &Cluster, path: &str, report: &mut Report<'_>)
     if cluster.accounts.from == AccountsFrom::Servers {
         let need = "an account, since `accounts` is \"servers\"";
         needs("monitor", cluster.monitor.is_some(), need, path, report);
+    }
+}
+
+/// The accounts that make another server the primary.
+pub(super) fn switchover(switchover: &Switchover, topology: Topology, path: &str, report: &mut Report<'_>) {
+    let own = [
+        ("password", switchover.password.is_some()),
+        ("password_file", switchover.password_file.is_some()),
+        ("password_env", switchover.password_env.is_some()),
+    ];
+    at_most_one("the password", &own, path, report);
+    if topology == Topology::Static && !report.is_wrong(path) {
+        let found = "it with `topology = \"static\"`, where the file says who is the primary";
+        report
+            .wrong(path, "a `topology` that finds out who is the primary", found)
+            .hint(None);
+    }
+    if let Some(account) = &switchover.replication {
+        let ways = [
+            ("password", account.password.is_some()),
+            ("password_file", account.password_file.is_some()),
+            ("password_env", account.password_env.is_some()),
+        ];
+        at_most_one("the password", &ways, &format!("{path}.replication"), report);
     }
 }
 

@@ -84,6 +84,14 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         if let Some(monitor) = &cluster.monitor {
             accounts::monitor(monitor, &format!("{path}.monitor"), report);
         }
+        if let Some(switchover) = &cluster.switchover {
+            accounts::switchover(
+                switchover,
+                cluster.topology,
+                &format!("{path}.switchover"),
+                report,
+            );
+        }
         check(&cluster.check, &format!("{path}.check"), report);
         cluster_tls(&cluster.tls, &format!("{path}.tls"), report);
     }

@@ -178,7 +178,11 @@ pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
     };
     if let Err(cause) = cluster.kill(server.server, &format!("KILL {thread_id}")).await {
         let session = control.id;
-        tracing::info!(session, cause, "session ended; its server may go on with its statement");
+        tracing::info!(
+            session,
+            cause,
+            "session ended; its server may go on with its statement"
+        );
     }
 }
 

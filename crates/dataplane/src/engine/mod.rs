@@ -50,6 +50,7 @@ mod observe;
 mod old_primary;
 pub(crate) mod own_connection;
 mod own_writes;
+mod paused;
 mod pipeline;
 mod pipelined_setup;
 mod prepared;

@@ -18,7 +18,8 @@ use crate::engine::prepared::{execute, known, prepare};
 use crate::engine::target::Target;
 use crate::engine::{
     again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
-    leaving, login, lookup, moving, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
+    leaving, login, lookup, moving, old_primary, paused, pipeline, pipelined_setup, reset, rules, told,
+    transaction,
 };
 use crate::error::SessionError;
 use crate::finished;
@@ -62,11 +63,17 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
     session.context.worker.metrics.commands[usize::from(head.command.0)].inc();
     let command = head.command;
     async move {
-        let begins = match session.last.told.is_some() {
-            true => Step::wait(told::bring_back(session, head)),
-            false => first(session),
+        let mut next = match paused::waits(session, command) {
+            true => Box::pin(paused::wait(session)).await?,
+            false => Next::Begin,
         };
-        let mut next = begins.next().await?;
+        if matches!(next, Next::Begin) {
+            let begins = match session.last.told.is_some() {
+                true => Step::wait(told::bring_back(session, head)),
+                false => first(session),
+            };
+            next = begins.next().await?;
+        }
         loop {
             next = match next {
                 Next::Exchange => {

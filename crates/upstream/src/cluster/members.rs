@@ -189,8 +189,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes back what operators have said where nobody would take sessions, of the cluster or of a group: the
-    /// configuration has other servers than at that time, or drains others itself.
+    /// Takes back what operators have said where nobody would take sessions, of the cluster or of a group:
+    /// the configuration has other servers than at that time, or drains others itself.
     fn leave_somebody(&self, servers: &[Arc<Server>]) {
         let config = self.config.load();
         let takes = |server: &Arc<Server>| {
@@ -235,7 +235,7 @@ impl Cluster {
         self.drained_now().get(name)?.ends
     }
 
-    fn named(&self, name: &str) -> Result<Arc<Server>, String> {
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<Server>, String> {
         let servers = self.servers();
         let found = servers.iter().find(|server| server.name() == name);
         found.cloned().ok_or_else(|| {

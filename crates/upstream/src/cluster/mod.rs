@@ -1,6 +1,7 @@
 //! A cluster: its servers, and everything about them that all workers share.
 
 mod members;
+mod pause;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,10 @@ use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
 
+pub use self::pause::PausedStatement;
+
 use self::members::Drain;
+use self::pause::Pause;
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
@@ -45,6 +49,7 @@ pub struct Cluster {
     /// Traits or the state of a server may have changed.
     pub(crate) news: Notify,
     queue: Queue<Grant>,
+    pub(crate) pause: Pause,
     events: broadcast::Sender<ServerEvent>,
     turns: AtomicU64,
     seeds: RandomState,
@@ -125,6 +130,7 @@ impl Cluster {
             shared: AtomicBool::new(false),
             news: Notify::new(),
             queue: Queue::new(),
+            pause: Pause::default(),
             events: broadcast::Sender::new(EVENTS_KEPT),
             turns: AtomicU64::new(0),
             seeds: RandomState::new(),

@@ -13,7 +13,7 @@ use super::connection::Blind;
 use super::look::Finding;
 use super::{Role, Topology};
 use crate::cluster::Cluster;
-use crate::server::{Server, now};
+use crate::server::{Server, ServerId, now};
 
 /// Replicas that a line in the log names.
 const NAMED_MAX: usize = 5;
@@ -133,6 +133,12 @@ impl Cluster {
         if primary(&old) != primary(&new) || (has_conflict && !had_conflict) {
             self.look_again();
         }
+    }
+
+    /// Of several servers that could be the primary this one is to be it, as if it had been so far.
+    pub(crate) fn prefer_primary(&self, server: ServerId) {
+        self.follow.state().prefer(server);
+        self.renew_topology();
     }
 
     /// Traffic has met something that does not fit the topology, such as a primary that takes no writes: all

@@ -5,7 +5,8 @@
 //! one before. Sessions read it and never wait for it, but for the next one
 //! ([`Cluster::wait_for_topology_change`]).
 //!
-//! What it does not do: it promotes and repairs nothing. It finds out what others have done.
+//! What it does not do: it promotes and repairs nothing. It finds out what others have done, `switchover`
+//! among them.
 
 mod behind;
 mod cluster_state;

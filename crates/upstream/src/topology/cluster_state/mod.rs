@@ -135,6 +135,11 @@ impl ClusterState {
         }
     }
 
+    /// Where several can be the primary this one is it, as long as it can.
+    pub(super) fn prefer(&mut self, server: ServerId) {
+        self.incumbent = Some(server);
+    }
+
     /// Who each server is and whom it names.
     pub(super) fn reports(&self, kind: config::Topology, servers: &[Arc<Server>]) -> Vec<ServerReport> {
         let report = |server: &Arc<Server>| {

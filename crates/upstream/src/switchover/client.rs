@@ -1,0 +1,145 @@
+//! The account of a switchover, on one server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::gtid::Flavor;
+use tokio::time::timeout;
+
+use crate::cluster::Cluster;
+use crate::conversation::{Bounds, Rows, rows};
+use crate::direct::Direct;
+use crate::login::Account;
+use crate::server::Server;
+
+/// A connection of its own. Every statement has a limit of time.
+pub(super) struct Client {
+    cluster: Arc<Cluster>,
+    pub(super) server: Arc<Server>,
+    config: config::Switchover,
+    /// `None` once a statement was given up on it.
+    direct: Option<Direct>,
+    pub(super) flavor: Flavor,
+}
+
+impl Client {
+    pub(super) async fn open(
+        cluster: &Arc<Cluster>,
+        server: &Arc<Server>,
+        config: &config::Switchover,
+    ) -> Result<Self, String> {
+        let direct = log_in(cluster, server, config).await?;
+        Ok(Self {
+            cluster: Arc::clone(cluster),
+            server: Arc::clone(server),
+            config: config.clone(),
+            flavor: direct.flavor,
+            direct: Some(direct),
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.server.name()
+    }
+
+    /// The statement's rows.
+    ///
+    /// # Errors
+    /// In words that name the server and the statement.
+    pub(super) async fn rows(&mut self, statement: &str) -> Result<Rows, String> {
+        self.ask(statement, statement).await
+    }
+
+    /// The first column of its first row; nothing where there is none.
+    pub(super) async fn value(&mut self, statement: &str) -> Result<String, String> {
+        let rows = self.rows(statement).await?;
+        Ok(rows.texts().next().unwrap_or_default().replace('\n', ""))
+    }
+
+    pub(super) async fn run(&mut self, statement: &str) -> Result<(), String> {
+        self.rows(statement).await.map(drop)
+    }
+
+    /// The same for a statement that has a password in it: errors say `what` in its place.
+    pub(super) async fn run_secret(&mut self, statement: &str, what: &str) -> Result<(), String> {
+        self.ask(statement, what).await.map(drop)
+    }
+
+    async fn ask(&mut self, statement: &str, what: &str) -> Result<Rows, String> {
+        let name = self.server.name().to_owned();
+        if self.direct.is_none() {
+            self.direct = Some(log_in(&self.cluster, &self.server, &self.config).await?);
+        }
+        let Some(direct) = &mut self.direct else {
+            return Err(format!("server {name} is not reached"));
+        };
+        let (stream, capabilities) = (&mut direct.stream, direct.capabilities);
+        let asked = rows(stream, capabilities, statement, Bounds::USUAL);
+        match timeout(self.config.step_timeout, asked).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => {
+                if !error.is_refusal() {
+                    self.direct = None;
+                }
+                Err(format!("server {name}: {what}: {error}"))
+            }
+            Err(_) => {
+                let limit = self.config.step_timeout;
+                let given_up = self.give_up().await;
+                Err(format!(
+                    "server {name}: {what}: not done within step_timeout ({limit:?}){given_up}"
+                ))
+            }
+        }
+    }
+
+    /// A server goes on with a statement whose client is gone, and what it does later nobody wants any more.
+    async fn give_up(&mut self) -> String {
+        let Some(stuck) = self.direct.take() else {
+            return String::new();
+        };
+        let kill = format!("KILL {}", stuck.thread_id);
+        let killing = async {
+            let mut direct = log_in(&self.cluster, &self.server, &self.config).await?;
+            let killed = rows(&mut direct.stream, direct.capabilities, &kill, Bounds::USUAL).await;
+            direct.close().await;
+            killed.map(drop).map_err(|error| error.to_string())
+        };
+        match timeout(self.config.step_timeout, killing).await {
+            Ok(Ok(())) => String::new(),
+            Ok(Err(error)) => format!(", and it could not be ended: {error}"),
+            Err(_) => ", and it could not be ended in time".to_owned(),
+        }
+    }
+
+    /// Says good-bye; locks that it holds are free then.
+    pub(super) async fn close(self) {
+        if let Some(direct) = self.direct {
+            direct.close().await;
+        }
+    }
+}
+
+/// In whole seconds, at least one, as servers take limits.
+pub(super) fn seconds(limit: Duration) -> u64 {
+    limit.as_secs().max(1)
+}
+
+async fn log_in(cluster: &Cluster, server: &Server, config: &config::Switchover) -> Result<Direct, String> {
+    let password = config.password.as_ref().map_or("", |password| password.reveal());
+    let account = Account {
+        user: config.user.as_bytes(),
+        password: password.as_bytes(),
+    };
+    let opened = Direct::open(cluster, server, account).await;
+    let told = |error: &dyn std::fmt::Display| format!("server {}: {error}", server.name());
+    let mut direct = opened.map_err(|error| told(&error))?;
+    // Literals are written that way.
+    let mode = "SET SESSION sql_mode = 'NO_BACKSLASH_ESCAPES'";
+    let set = rows(&mut direct.stream, direct.capabilities, mode, Bounds::USUAL);
+    match timeout(config.step_timeout, set).await {
+        Ok(Ok(_)) => Ok(direct),
+        Ok(Err(error)) => Err(told(&error)),
+        Err(_) => Err(told(&"no answer within step_timeout")),
+    }
+}
