@@ -69,6 +69,10 @@ pub trait Gateway: Send + Sync + 'static {
     /// Why it has not begun, in words.
     fn switch_over(&self, cluster: Option<&str>, order: SwitchoverOrder) -> Result<(), String>;
 
+    /// Has a new process take over the listeners, with the program as it is on the disk now. What has come of
+    /// it is in the status: another process, or why not.
+    fn upgrade(&self);
+
     /// The last switchover of each cluster, the one that is under way included.
     fn switchovers(&self) -> Vec<SwitchoverStatus>;
 
@@ -102,6 +106,10 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// A shutdown has begun.
     pub shutting_down: bool,
+    /// The process.
+    pub process_id: u32,
+    /// Why the last `upgrade` came to nothing; null where none did.
+    pub failed_upgrade: Option<String>,
     /// The last reload, where it was refused: the next start would fail.
     pub refused_reload: Option<RefusedReload>,
     /// Sessions open now, in all.

@@ -12,7 +12,7 @@
 //! | `PUT` or `POST /reload` | reads the configuration again |
 //! | `GET /drains` | [`DrainStatus`] of servers that drain, as JSON |
 //! | `GET /switchovers` | [`SwitchoverStatus`] of the last of each cluster, as JSON |
-//! | `PUT` or `POST /drain`, `/undrain`, `/pause`, `/resume`, `/switchover`, `/kill` | acts on servers and sessions, taken on the socket alone |
+//! | `PUT` or `POST /drain`, `/undrain`, `/pause`, `/resume`, `/switchover`, `/upgrade`, `/kill` | acts on servers and sessions, taken on the socket alone |
 //!
 //! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from
 //! outside all the same: a page that an operator opens could have the browser send requests to that address.

@@ -39,6 +39,7 @@ PUT  /undrain?cluster=C&server=S                     has it take sessions again
 PUT  /pause[?cluster=C]                              has statements wait, but for those of transactions
 PUT  /resume[?cluster=C]                             has them go on
 PUT  /switchover?to=S[&cluster=C][&check_only=true]  makes another server the primary; /switchovers tells how it goes
+PUT  /upgrade                                        a new process takes over; /status tells its `process_id`
 PUT  /kill?id=N[&query=true]                         ends a session, or its statement
 ";
 
@@ -98,6 +99,7 @@ fn acts() -> Router<Sight> {
         .route("/pause", put(pause).post(pause))
         .route("/resume", put(resume).post(resume))
         .route("/switchover", put(switchover).post(switchover))
+        .route("/upgrade", put(upgrade).post(upgrade))
         .route("/kill", put(kill).post(kill))
         .layer(middleware::from_fn(on_the_socket))
 }
@@ -296,6 +298,11 @@ async fn switchover(
         };
         sight.gateway.switch_over(query.cluster.as_deref(), order)
     })
+}
+
+async fn upgrade(State(sight): State<Sight>) -> Response {
+    sight.gateway.upgrade();
+    done(Ok(()))
 }
 
 async fn switchovers(State(sight): State<Sight>) -> Json<Vec<SwitchoverStatus>> {

@@ -84,6 +84,8 @@ impl Gateway for Fake {
             version: "0.1.0".into(),
             uptime_seconds: 60,
             shutting_down: false,
+            process_id: 77,
+            failed_upgrade: None,
             refused_reload: Some(RefusedReload {
                 seconds_ago: 30,
                 why: "SIGHUP".into(),
@@ -180,6 +182,10 @@ impl Gateway for Fake {
         let asked = format!("switch over {cluster:?} {} {}", order.to, order.check_only);
         self.done.lock().expect("no panic").push(asked);
         Ok(())
+    }
+
+    fn upgrade(&self) {
+        self.done.lock().expect("no panic").push("upgrade".into());
     }
 
     fn switchovers(&self) -> Vec<SwitchoverStatus> {
@@ -351,7 +357,7 @@ async fn status_is_json() {
     assert!(answer.head.contains("content-type: application/json"));
     let found: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
     let wanted = serde_json::json!({
-        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "refused_reload": {
+        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "process_id": 77, "failed_upgrade": null, "refused_reload": {
             "seconds_ago": 30, "why": "SIGHUP", "first_mistake": "forebay.toml:3:1: workrs: unknown option", "more_mistakes": 1,
         }, "sessions": 7,
         "listeners": [
@@ -477,6 +483,7 @@ async fn acts_are_taken_on_the_socket_alone() {
         ("/undrain?server=db3", "undrain None db3"),
         ("/kill?id=7&query=true", "kill 7 true"),
         ("/pause", "pause None"),
+        ("/upgrade", "upgrade"),
         ("/resume?cluster=main", "resume Some(\"main\")"),
         (
             "/switchover?cluster=main&to=db2&check_only=true",

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,6 +44,10 @@ pub(crate) enum AcceptorMessage {
         bind: BindAddress,
     },
     CloseAll,
+    /// Asks for the sockets of all that are open, with where they are bound.
+    Share {
+        reply: Sender<std::io::Result<Vec<(String, OwnedFd)>>>,
+    },
     Stop,
 }
 
@@ -94,6 +99,12 @@ async fn take_messages(shared: Arc<Shared>, mut inbox: UnboundedReceiver<Accepto
                 if let Some(open) = open.remove(&bind) {
                     open.task.abort();
                 }
+            }
+            AcceptorMessage::Share { reply } => {
+                let shared = open
+                    .iter()
+                    .map(|(bind, open)| Ok((bind.to_string(), open.socket.share()?)));
+                let _ = reply.send(shared.collect());
             }
             AcceptorMessage::CloseAll => open.drain().for_each(|(_, open)| open.task.abort()),
             AcceptorMessage::Stop => return,

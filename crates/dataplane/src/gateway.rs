@@ -5,6 +5,7 @@
 //! [`Gateway::stop_now`] end it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -412,7 +413,24 @@ impl Gateway {
         self.shared.tell_all(|| Message::RaiseAll(Signal::Shutdown));
     }
 
-    /// Whether [`drain`](Self::drain) was called.
+    /// The sockets that clients come by, each with where it is bound: for a process that takes over.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn listening_sockets(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
+        let (reply, answer) = std::sync::mpsc::channel();
+        self.tell_acceptor(AcceptorMessage::Share { reply });
+        let stopped = |_| std::io::Error::other("the acceptor has stopped");
+        answer.recv().map_err(stopped)?
+    }
+
+    /// Takes no more connections, since another process does. Sessions go on.
+    pub fn stop_listening(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.tell_acceptor(AcceptorMessage::CloseAll);
+    }
+
+    /// Whether [`drain`](Self::drain) or [`stop_listening`](Self::stop_listening) was called.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

@@ -92,6 +92,9 @@ enum Act {
         #[arg(long)]
         check: bool,
     },
+    /// Has a new process take over, with the program as it is on the disk now. Sessions stay with the old one
+    /// until they end, for at most `upgrade_timeout`.
+    Upgrade,
     /// Lists sessions.
     Sessions {
         /// Only those that something holds on their server.
@@ -189,6 +192,7 @@ fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
             ))?;
             until_switched(gateway, &cluster, json)
         }
+        Act::Upgrade => upgrade(gateway),
         Act::Drains => {
             let text = gateway.get("/drains")?;
             match json {
@@ -268,6 +272,31 @@ fn until_empty(
             _ => ExitCode::from(2),
         });
     }
+}
+
+/// Waits until another process answers.
+fn upgrade(gateway: &Gateway) -> Result<ExitCode> {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let look = || -> Result<Value> {
+        serde_json::from_str(&gateway.get("/status")?).context("the gateway's answer makes no sense")
+    };
+    let before = look()?["process_id"].clone();
+    gateway.put("/upgrade")?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        sleep(LOOK_EVERY);
+        // Whoever was asked may just have left.
+        let Ok(status) = look() else { continue };
+        if status["process_id"] != before {
+            println!("process {} has taken over from {before}", status["process_id"]);
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(why) = status["failed_upgrade"].as_str() {
+            bail!("no upgrade: {why}");
+        }
+    }
+    bail!("no other process has answered within {PATIENCE:?}: the log says why")
 }
 
 /// Tells each step as it comes, until the last.

@@ -1,5 +1,6 @@
 //! `forebay`: the command line. Each command is one call into the crate that does the work.
 
+mod admin_sockets;
 mod certificates;
 mod connect;
 mod ctl;
@@ -9,6 +10,7 @@ mod operate;
 mod serve;
 mod switchover;
 mod system_user;
+mod upgrade;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};

@@ -6,6 +6,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tracing::warn;
@@ -16,9 +17,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What it may take from the deadline of a shutdown to the end of the process.
 const LAST_STEPS: Duration = Duration::from_secs(10);
 
-/// All listeners are bound.
-pub(crate) fn ready() {
-    tell("READY=1\nSTATUS=serving", Some(PATIENCE));
+/// Another process has taken over, and is the one that the manager hears.
+static IS_REPLACED: AtomicBool = AtomicBool::new(false);
+
+/// All listeners are bound. Where they were another process's this one is the service from here on.
+pub(crate) fn ready(has_taken_over: bool) {
+    let process = match has_taken_over {
+        true => format!("MAINPID={}\n", std::process::id()),
+        false => String::new(),
+    };
+    tell(&format!("{process}READY=1\nSTATUS=serving"), Some(PATIENCE));
+}
+
+/// Nothing is told from here on.
+pub(crate) fn replaced() {
+    IS_REPLACED.store(true, Ordering::Relaxed);
 }
 
 /// The configuration was read again.
@@ -52,6 +65,9 @@ fn stop(limit: Duration, how: &str) {
 }
 
 fn tell(state: &str, patience: Option<Duration>) {
+    if IS_REPLACED.load(Ordering::Relaxed) {
+        return;
+    }
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };

@@ -1,6 +1,7 @@
 //! What operators can ask of a running gateway: is it ready, how is it, read the configuration again.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,7 @@ use crate::certificates::Certificates;
 use crate::notify;
 use crate::serve::settle_max_connections;
 use crate::switchover::{Switchovers, not_paused};
+use crate::upgrade::{Program, Upgrades};
 
 /// The word for the log levels of the configuration.
 const CONFIGURED: &str = "configured";
@@ -40,6 +42,7 @@ pub(crate) struct Operator {
     log: LogHandle,
     certificates: Arc<Certificates>,
     switchovers: Switchovers,
+    pub(crate) upgrades: Upgrades,
     started: Instant,
     is_leaving: AtomicBool,
     /// When the configuration that is in force was taken up.
@@ -75,6 +78,7 @@ impl Operator {
             log,
             certificates: Arc::default(),
             switchovers: Switchovers::default(),
+            upgrades: Upgrades::default(),
             started: Instant::now(),
             is_leaving: AtomicBool::new(false),
             taken: Mutex::new(Instant::now()),
@@ -119,6 +123,38 @@ impl Operator {
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
         self.telemetry.control.shutting_down.set(1);
+    }
+
+    /// How long the sessions of a process that was replaced have to end by themselves.
+    pub(crate) fn upgrade_timeout(&self) -> Duration {
+        self.config().upgrade_timeout
+    }
+
+    /// Has a new process take over, with these sockets besides those of listeners. False where it does not.
+    pub(crate) async fn hand_over(
+        &self,
+        program: &'static Program,
+        of_admin: std::io::Result<Vec<(String, OwnedFd)>>,
+    ) -> bool {
+        let sockets = self.gateway.listening_sockets().and_then(|mut sockets| {
+            sockets.extend(of_admin?);
+            Ok(sockets)
+        });
+        match sockets {
+            Ok(sockets) => self.upgrades.upgrade(program, sockets).await,
+            Err(error) => {
+                error!(%error, "no upgrade: the listeners cannot be handed over");
+                false
+            }
+        }
+    }
+
+    /// Another process serves from here on.
+    pub(crate) fn replaced(&self) {
+        net::handover::leave_files();
+        notify::replaced();
+        self.leave();
+        self.gateway.stop_listening();
     }
 
     fn is_leaving(&self) -> bool {
@@ -359,6 +395,8 @@ impl admin::Gateway for Operator {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_seconds: self.started.elapsed().as_secs(),
             shutting_down: self.is_leaving(),
+            process_id: std::process::id(),
+            failed_upgrade: self.upgrades.failed(),
             refused_reload: self.refused_reload(),
             sessions: self.gateway.sessions() as u64,
             listeners: listeners.collect(),
@@ -436,6 +474,10 @@ impl admin::Gateway for Operator {
         let listeners = self.config().listeners.clone();
         self.switchovers
             .begin(&self.gateway, &cluster, &listeners, &order)
+    }
+
+    fn upgrade(&self) {
+        self.upgrades.ask();
     }
 
     fn switchovers(&self) -> Vec<SwitchoverStatus> {

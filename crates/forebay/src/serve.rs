@@ -14,10 +14,12 @@ use telemetry::Telemetry;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_local;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
+use crate::admin_sockets::{AdminSockets, ServedAdmin};
 use crate::notify;
 use crate::operate::Operator;
+use crate::upgrade::{self, Program};
 
 /// How often the configuration, the users file and certificates are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,6 +34,8 @@ const LOG_FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs the gateway until it is told to end.
 pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
+    let program: &'static Program = Box::leak(Box::new(Program::running()?));
+    let predecessor = upgrade::predecessor()?;
     let mut config = crate::load(path)?;
     let log = telemetry::log::init(&config.log)?;
     settle_max_connections(&mut config)?;
@@ -40,7 +44,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build_local(LocalOptions::default())?;
     let ended = runtime.block_on(async {
-        let signals = Signals::catch()?;
+        let signals = (Signals::catch()?, signal(SignalKind::user_defined2())?);
         info!(
             version = env!("CARGO_PKG_VERSION"),
             config = %path.display(),
@@ -59,13 +63,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         {
             warn!("{words}");
         }
-        let admin = config
-            .admin
-            .as_ref()
-            .map(|admin| admin::bind(admin.bind))
-            .transpose()?;
-        let socket = config.admin.as_ref().and_then(|admin| admin.socket.as_deref());
-        let socket = socket.map(admin::bind_socket).transpose()?;
+        let admin = config.admin.as_ref().map(AdminSockets::open).transpose()?;
         let cache = OnceCell::new();
         let extension = config
             .cache
@@ -85,26 +83,18 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         );
         let following = Arc::clone(&gateway);
         spawn_local(async move { following.run().await });
-        if let Some(listener) = admin {
-            info!(address = %listener.local_addr()?, "admin listening");
-            let served = admin::serve(listener, Arc::clone(&telemetry), operator.clone());
-            spawn_local(async move {
-                if let Err(error) = served.await {
-                    error!(%error, "the admin server has ended");
-                }
-            });
-        }
-        if let Some(socket) = socket {
-            let served = admin::serve_socket(socket, Arc::clone(&telemetry), operator.clone());
-            spawn_local(async move {
-                if let Err(error) = served.await {
-                    error!(%error, "the admin server has ended");
-                }
-            });
-        }
+        let admin = admin
+            .map(|sockets| sockets.serve(&telemetry, &operator))
+            .transpose()?;
         spawn_local(watch(Arc::clone(&operator)));
-        notify::ready();
-        take_signals(&operator, signals).await;
+        let takes_over = predecessor.is_some();
+        if let Some(predecessor) = predecessor
+            && let Err(error) = predecessor.ready()
+        {
+            warn!(%error, "the process before this one has ended meanwhile");
+        }
+        notify::ready(takes_over);
+        take_signals(&operator, signals, program, admin).await;
         Ok(())
     });
     log.flush(LOG_FLUSH_LIMIT);
@@ -225,10 +215,52 @@ impl Signals {
     }
 }
 
-/// Waits for signals until one of them ends the process.
-async fn take_signals(operator: &Operator, mut signals: Signals) {
-    signals.ending(operator).await;
+/// Waits until somebody wants the program to be replaced.
+async fn upgrading(upgrade: &mut Signal, operator: &Operator) {
+    tokio::select! {
+        _ = upgrade.recv() => {}
+        () = operator.upgrades.asked() => {}
+    }
+}
+
+/// Waits for signals until one of them ends the process, or another process has taken over.
+async fn take_signals(
+    operator: &Operator,
+    (mut signals, mut upgrade): (Signals, Signal),
+    program: &'static Program,
+    mut admin: Option<ServedAdmin>,
+) {
+    loop {
+        tokio::select! {
+            () = signals.ending(operator) => break,
+            () = upgrading(&mut upgrade, operator) => {}
+        }
+        let of_admin = admin.as_ref().map_or_else(|| Ok(Vec::new()), ServedAdmin::share);
+        if operator.hand_over(program, of_admin).await {
+            operator.replaced();
+            if let Some(admin) = admin.take() {
+                admin.end();
+            }
+            wait_for_sessions(operator, &mut signals).await;
+            break;
+        }
+    }
     shut_down(operator, &mut signals).await;
+}
+
+/// Another process has taken over: the sessions of this one have `upgrade_timeout` to end by themselves.
+async fn wait_for_sessions(operator: &Operator, signals: &mut Signals) {
+    let limit = operator.upgrade_timeout();
+    let sessions = operator.gateway.sessions();
+    info!(
+        sessions,
+        deadline_seconds = limit.as_secs_f64(),
+        "sessions go on until they end"
+    );
+    tokio::select! {
+        _ = operator.gateway.wait_until_empty(limit) => {}
+        () = signals.ending(operator) => {}
+    }
 }
 
 /// Waits until balancers have noticed, if so configured; lets sessions end by themselves until the deadline;
@@ -236,6 +268,12 @@ async fn take_signals(operator: &Operator, mut signals: Signals) {
 async fn shut_down(operator: &Operator, signals: &mut Signals) {
     let gateway = &operator.gateway;
     let (delay, limit) = operator.shutdown_times();
+    // Nobody comes to a process that was replaced.
+    let delay = if gateway.is_draining() {
+        Duration::ZERO
+    } else {
+        delay
+    };
     operator.leave();
     if !delay.is_zero() {
         notify::leaving(delay, limit);

@@ -19,6 +19,7 @@ mod tls;
 mod unix_path;
 
 pub mod buffer;
+pub mod handover;
 pub mod limits;
 pub mod proxy_header;
 

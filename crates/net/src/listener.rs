@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::unix_path::{self, SocketFile};
-use crate::{NetError, Peer, congestion, sys};
+use crate::{NetError, Peer, congestion, handover, sys};
 
 /// An open listener, watched by the runtime it was opened in. Dropping it closes the socket and removes the
 /// file of a Unix socket.
@@ -50,14 +50,16 @@ pub(crate) enum Socket {
 }
 
 impl Listener {
-    /// Opens the listener of a `[[listener]]` section.
+    /// Opens the listener of a `[[listener]]` section, or takes over the one that the process before this
+    /// had.
     ///
     /// # Errors
     /// As for [`bind_tcp`](Self::bind_tcp) and [`bind_unix`](Self::bind_unix).
     pub fn bind(listener: &config::Listener) -> Result<Self, NetError> {
-        let bound = match &listener.bind {
-            BindAddress::Tcp(address) => Self::bind_tcp(*address, listener.backlog),
-            BindAddress::Unix(path) => Self::bind_unix(path, listener.unix_mode.0, listener.backlog),
+        let bound = match (handover::take(&listener.bind.to_string()), &listener.bind) {
+            (Some(socket), bind) => Self::adopt(socket, bind),
+            (None, BindAddress::Tcp(address)) => Self::bind_tcp(*address, listener.backlog),
+            (None, BindAddress::Unix(path)) => Self::bind_unix(path, listener.unix_mode.0, listener.backlog),
         }?;
         bound.set_congestion(&listener.congestion);
         Ok(bound)
@@ -130,6 +132,29 @@ impl Listener {
         };
         let (socket, file) = open().map_err(failed)?;
         Ok(Self::new(socket, Some(file)))
+    }
+
+    /// A socket that listens already at that address.
+    fn adopt(socket: OwnedFd, bind: &BindAddress) -> Result<Self, NetError> {
+        let open = || {
+            let file = match bind {
+                BindAddress::Tcp(_) => None,
+                BindAddress::Unix(path) => Some(SocketFile::bound(path)?),
+            };
+            Ok(Self::new(sys::watch_listener(RawSocket::from(socket))?, file))
+        };
+        open().map_err(|source| NetError::Bind {
+            address: bind.to_string(),
+            source,
+        })
+    }
+
+    /// The socket itself, for a process that is to take over.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.socket.get_ref().try_clone().map(OwnedFd::from)
     }
 
     fn new(socket: AsyncFd<RawSocket>, file: Option<SocketFile>) -> Self {

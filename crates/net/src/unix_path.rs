@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::NetError;
+use crate::{NetError, handover};
 
 /// A socket file that this process has bound. Dropping it removes the file, unless somebody has replaced it
-/// since.
+/// since, or it is another process's by now.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -36,6 +36,9 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if !handover::owns_files() {
+            return;
+        }
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|file| file.dev() == self.device && file.ino() == self.inode);
         if ours && let Err(error) = fs::remove_file(&self.path) {

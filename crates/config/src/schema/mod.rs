@@ -52,6 +52,10 @@ section! {
         /// this time only.
         pub shutdown_delay: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(1), Live;
 
+        /// After an upgrade (`forebay ctl upgrade`), sessions of the old process have this time to end by
+        /// themselves; then they end as after SIGTERM.
+        pub upgrade_timeout: Duration = default(hours(1)) in Duration::ZERO..=days(30), Live;
+
         /// Reload when the configuration file changes. SIGHUP reloads in any case.
         pub watch: bool = default(true), Live;
 

@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -73,6 +73,16 @@ fn too_few_file_descriptors_are_told_with_the_figure_that_is_needed() {
     );
 }
 
+/// A process that a test which fails does not leave behind.
+struct KilledAtTheEnd(Child);
+
+impl Drop for KilledAtTheEnd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
     let name = format!("forebay-notify-{}", std::process::id());
@@ -93,7 +103,9 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
         .env("NOTIFY_SOCKET", format!("@{name}"))
         .stderr(Stdio::piped())
         .spawn()
+        .map(KilledAtTheEnd)
         .unwrap();
+    let gateway = &mut gateway.0;
     let mut log = BufReader::new(gateway.stderr.take().unwrap()).lines();
     let mut logged = |words: &str| {
         let found = log.by_ref().find(|line| line.as_ref().unwrap().contains(words));

@@ -1,0 +1,116 @@
+//! The program is replaced while it runs: a new process takes the listeners over, and this one serves its
+//! sessions until they end.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use net::handover::{Predecessor, Successor};
+use tokio::sync::Notify;
+use tracing::{error, info};
+
+/// Set for a process that is to take over.
+const TAKES_OVER: &str = "FOREBAY_TAKES_OVER";
+/// How long the new process may take until it serves.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is started at an upgrade: the program's path, as it was at the start, and its arguments.
+pub(crate) struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    pub(crate) fn running() -> anyhow::Result<Self> {
+        Ok(Self {
+            path: std::env::current_exe().context("the program's own path is not known")?,
+            arguments: std::env::args_os().skip(1).collect(),
+        })
+    }
+
+    /// Starts a new process, gives it these sockets, and waits until it serves. Blocks.
+    fn hand_over(&self, sockets: &[(String, OwnedFd)]) -> anyhow::Result<Child> {
+        let (successor, other) = Successor::pair()?;
+        let mut child = Command::new(&self.path)
+            .args(&self.arguments)
+            .env(TAKES_OVER, "1")
+            .stdin(Stdio::from(other))
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.path.display()))?;
+        let taken = successor
+            .give(sockets)
+            .and_then(|()| successor.wait_until_ready(PATIENCE));
+        if let Err(error) = taken {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let ended = child
+                .wait()
+                .map_or_else(|error| error.to_string(), |status| status.to_string());
+            let why = format!("the new process does not serve ({ended}): its last words are in the log");
+            return Err(anyhow::Error::new(error).context(why));
+        }
+        Ok(child)
+    }
+}
+
+/// The process whose listeners this one is to take; `None` for a plain start.
+pub(crate) fn predecessor() -> anyhow::Result<Option<Predecessor>> {
+    match std::env::var_os(TAKES_OVER) {
+        Some(_) => Ok(Some(
+            Predecessor::receive().context("nothing comes from the process that is to be replaced")?,
+        )),
+        None => Ok(None),
+    }
+}
+
+/// Upgrades that somebody has asked for.
+#[derive(Default)]
+pub(crate) struct Upgrades {
+    wanted: Notify,
+    /// Why the last one came to nothing.
+    failed: Mutex<Option<String>>,
+}
+
+impl Upgrades {
+    pub(crate) fn ask(&self) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.wanted.notify_one();
+    }
+
+    pub(crate) async fn asked(&self) {
+        self.wanted.notified().await;
+    }
+
+    pub(crate) fn failed(&self) -> Option<String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has a new process take over. False where it does not: this one goes on.
+    pub(crate) async fn upgrade(&self, program: &'static Program, sockets: Vec<(String, OwnedFd)>) -> bool {
+        info!(program = %program.path.display(), "upgrade: a new process is started");
+        let handing = tokio::task::spawn_blocking(move || program.hand_over(&sockets));
+        let result = match handing.await {
+            Ok(Ok(child)) => Ok(child),
+            Ok(Err(error)) => Err(format!("{error:#}")),
+            Err(error) => Err(error.to_string()),
+        };
+        match result {
+            Ok(child) => {
+                info!(
+                    process = child.id(),
+                    "upgrade: the new process serves; this one takes no more connections"
+                );
+                true
+            }
+            Err(why) => {
+                error!(why, "no upgrade: this process goes on");
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                false
+            }
+        }
+    }
+}

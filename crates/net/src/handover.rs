@@ -1,0 +1,198 @@
+//! Listening sockets that go from one process to its successor, so that no client finds the door shut while
+//! the program is replaced.
+//!
+//! The old process starts the new one with one end of a socket as its standard input, and sends every
+//! listening socket over that, with its name. The new one takes them instead of binding its own
+//! ([`take`]), and says so when it serves. Until then the old one goes on, and where the new one fails it
+//! goes on for good. Both take connections from the same queues, so none is lost in between.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
+};
+
+/// The first message: another format has another number.
+const FORMAT: &[u8] = b"forebay handover 1";
+const END: &[u8] = b"end";
+const READY: &[u8] = b"ready";
+
+/// The longest name: a path.
+const NAME_MAX: usize = 4096;
+
+/// Of the process that gives, or gets.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What this process has been given and not taken yet.
+static GIVEN: Mutex<Option<HashMap<String, OwnedFd>>> = Mutex::new(None);
+
+/// Files of Unix sockets are this process's to remove.
+static OWNS_FILES: AtomicBool = AtomicBool::new(true);
+
+/// The old process's end.
+#[derive(Debug)]
+pub struct Successor(OwnedFd);
+
+/// The new process's end.
+#[derive(Debug)]
+pub struct Predecessor(OwnedFd);
+
+impl Successor {
+    /// The two ends. The second is for the new process, as its standard input.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (own, other) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        sockopt::set_socket_timeout(&own, sockopt::Timeout::Send, Some(PATIENCE))?;
+        Ok((Self(own), other))
+    }
+
+    /// Gives the new process these sockets, each by its name.
+    ///
+    /// # Errors
+    /// It does not take them.
+    pub fn give(&self, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
+        send(&self.0, FORMAT, None)?;
+        for (name, socket) in sockets {
+            send(&self.0, name.as_bytes(), Some(socket))?;
+        }
+        send(&self.0, END, None)
+    }
+
+    /// Waits until the new process serves. Blocks.
+    ///
+    /// # Errors
+    /// It does not within this time, or has ended.
+    pub fn wait_until_ready(&self, limit: Duration) -> io::Result<()> {
+        sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Recv, Some(limit))?;
+        match receive(&self.0)? {
+            (said, _) if said == READY => Ok(()),
+            _ => Err(io::Error::other("it has ended before it served")),
+        }
+    }
+}
+
+impl Predecessor {
+    /// Takes in what the old process gives, over this process's standard input.
+    ///
+    /// # Errors
+    /// It gives nothing, or in a format that is not known.
+    pub fn receive() -> io::Result<Self> {
+        let socket = io::stdin().as_fd().try_clone_to_owned()?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+        let (format, _) = receive(&socket)?;
+        if format != FORMAT {
+            let format = String::from_utf8_lossy(&format).into_owned();
+            return Err(io::Error::other(format!("it speaks another format: {format:?}")));
+        }
+        let mut given = HashMap::new();
+        loop {
+            match receive(&socket)? {
+                (said, None) if said == END => break,
+                (name, Some(socket)) => {
+                    given.insert(String::from_utf8_lossy(&name).into_owned(), socket);
+                }
+                _ => return Err(io::Error::other("it has ended in the middle")),
+            }
+        }
+        OWNS_FILES.store(false, Ordering::Relaxed);
+        *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
+        Ok(Self(socket))
+    }
+
+    /// Tells the old process that this one serves. Sockets that nobody has taken are closed.
+    ///
+    /// # Errors
+    /// The old process is gone, which changes nothing.
+    pub fn ready(self) -> io::Result<()> {
+        OWNS_FILES.store(true, Ordering::Relaxed);
+        *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        send(&self.0, READY, None)
+    }
+}
+
+/// The socket of this name that the old process has given.
+pub fn take(name: &str) -> Option<OwnedFd> {
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    given.as_mut()?.remove(name)
+}
+
+/// From here on the files of Unix sockets are the successor's.
+pub fn leave_files() {
+    OWNS_FILES.store(false, Ordering::Relaxed);
+}
+
+pub(crate) fn owns_files() -> bool {
+    OWNS_FILES.load(Ordering::Relaxed)
+}
+
+fn send(to: &OwnedFd, bytes: &[u8], socket: Option<&OwnedFd>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let sockets = socket.map(AsFd::as_fd);
+    if let Some(socket) = &sockets {
+        ancillary.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(socket)));
+    }
+    sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// A message; an empty one where the other end is closed.
+fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut bytes = vec![0; NAME_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(
+        from,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    bytes.truncate(received.bytes);
+    let socket = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+        _ => None,
+    });
+    Ok((bytes, socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_goes_with_its_name() {
+        let (successor, other) = Successor::pair().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        successor
+            .give(&[("127.0.0.1:3306".to_owned(), listener.into())])
+            .unwrap();
+        assert_eq!(receive(&other).unwrap().0, FORMAT);
+        let (name, socket) = receive(&other).unwrap();
+        assert_eq!(name, b"127.0.0.1:3306");
+        let taken = TcpListener::from(socket.expect("a socket"));
+        assert_eq!(taken.local_addr().unwrap(), address);
+        assert_eq!(receive(&other).unwrap().0, END);
+        send(&other, READY, None).unwrap();
+        successor.wait_until_ready(PATIENCE).unwrap();
+        drop(other);
+        let ended = successor.wait_until_ready(PATIENCE).unwrap_err();
+        assert!(ended.to_string().contains("ended"), "{ended}");
+    }
+}
