@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use sandbox::{DATABASE, PASSWORD, USER};
 
 use super::{
-    script::{Counter, Script, Statement, Template},
+    script::{Counter, Script, Statement, Template, Work},
     seen::{Doing, Seen},
 };
 use crate::client::{Account, Answer, Client, ClientError, Prepared};
@@ -40,7 +40,7 @@ pub(super) struct Traffic {
     pub clients: u64,
     /// Statements a second of all of them.
     pub rate: f64,
-    pub writes: bool,
+    pub work: Work,
     pub has_variable: bool,
 }
 
@@ -79,7 +79,7 @@ impl Load {
         let shared = Arc::new(Shared::default());
         let mut scripts = Vec::new();
         for number in 0..traffic.clients {
-            let script = Script::new(traffic.first + number, traffic.writes, traffic.has_variable);
+            let script = Script::new(traffic.first + number, traffic.work, traffic.has_variable);
             let connection = Connection::open(traffic.address, number, &script);
             let connection = connection.with_context(|| format!("client {number} does not get in"))?;
             scripts.push((number, script, connection));
@@ -268,7 +268,7 @@ mod tests {
             first: 8,
             clients: 4,
             rate: 400.0,
-            writes: true,
+            work: Work::Reads,
             has_variable: false,
         };
         let due = |client, statement| traffic.due(client, statement).as_micros();

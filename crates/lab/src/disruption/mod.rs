@@ -59,12 +59,22 @@ pub enum Part {
     Replicas,
     /// The nodes of a Galera cluster are restarted, one after the other.
     Galera,
+    /// The members of a group are restarted, one after the other.
+    GroupReplication,
     /// A replica is killed.
     KillReplica,
+    /// The primary is killed, and a replica promoted.
+    KillPrimary,
 }
 
 impl Part {
-    const ALL: [Self; 3] = [Self::Replicas, Self::Galera, Self::KillReplica];
+    const ALL: [Self; 5] = [
+        Self::Replicas,
+        Self::Galera,
+        Self::GroupReplication,
+        Self::KillReplica,
+        Self::KillPrimary,
+    ];
     const QUICK: [Self; 2] = [Self::Replicas, Self::Galera];
 
     fn run(
@@ -78,7 +88,9 @@ impl Part {
         match self {
             Self::Replicas => parts::replicas(kind, plan, progress, report),
             Self::Galera => parts::galera(if args.quick { 1 } else { 3 }, plan, progress, report),
+            Self::GroupReplication => parts::group_replication(plan, progress, report),
             Self::KillReplica => parts::kill_replica(kind, plan, progress, report),
+            Self::KillPrimary => parts::kill_primary(kind, plan, progress, report),
         }
     }
 }

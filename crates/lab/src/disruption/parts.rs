@@ -1,28 +1,36 @@
 //! The parts: what is done to the servers while the clients go on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use sandbox::Kind;
+use sandbox::{Kind, Sandbox};
 
 use super::{
     gateway::Mode,
+    script::Work,
     stage::{Act, Plan, Promise, Stage, Sum, three},
 };
 use crate::cache::Report;
 
 /// How long clients are watched after a server has died.
 const AFTER_DEATH: Duration = Duration::from_secs(8);
+/// Load on servers that confirm, before one dies.
+const BEFORE_DEATH: Duration = Duration::from_secs(2);
+/// As quick as a program that promotes may be.
+const UNTIL_PROMOTION: Duration = Duration::from_secs(2);
 
-/// Clients of both modes to which nothing may happen. Those of mode `session` write where every server takes
-/// writes.
-fn planned(session_writes: bool) -> [Act; 2] {
-    let act = |mode, writes| Act {
+/// Clients of both modes to which nothing may happen. `in_session`: what those of mode `session` do, who write
+/// where every server takes writes.
+fn planned(in_session: Work) -> [Act; 2] {
+    let act = |mode, work| Act {
         mode,
-        writes,
+        work,
         promise: Promise::NoErrors,
     };
-    [act(Mode::Split, true), act(Mode::Session, session_writes)]
+    [
+        act(Mode::Split, Work::ReadsAndWrites),
+        act(Mode::Session, in_session),
+    ]
 }
 
 /// Rolling restart of the replicas.
@@ -32,7 +40,7 @@ pub(super) fn replicas(
     progress: &ProgressBar,
     report: &mut Report,
 ) -> anyhow::Result<Sum> {
-    let mut stage = Stage::set(("replicas", three(kind)), &planned(false), plan, progress)?;
+    let mut stage = Stage::set(("replicas", three(kind)), &planned(Work::Reads), plan, progress)?;
     for replica in [1, 2] {
         stage.restart(replica)?;
     }
@@ -46,11 +54,35 @@ pub(super) fn galera(
     progress: &ProgressBar,
     report: &mut Report,
 ) -> anyhow::Result<Sum> {
-    let mut stage = Stage::set(("galera", three(Kind::Galera)), &planned(true), plan, progress)?;
+    let mut stage = Stage::set(
+        ("galera", three(Kind::Galera)),
+        &planned(Work::ReadsAndWrites),
+        plan,
+        progress,
+    )?;
     for node in (0..3).rev().take(nodes) {
         stage.restart(node)?;
     }
     stage.conclude(0, report)
+}
+
+/// Rolling restart of the members, the primary last. Before its own restart another member is made the primary.
+pub(super) fn group_replication(
+    plan: &Plan,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> anyhow::Result<Sum> {
+    let spec = three(Kind::GroupReplication);
+    let mut stage = Stage::set(("group-replication", spec), &planned(Work::Reads), plan, progress)?;
+    for member in [2, 1] {
+        stage.restart(member)?;
+    }
+    stage.say("db2 becomes the primary");
+    let uuid = stage.servers.node(1).sql("SELECT @@server_uuid")?;
+    let become_primary = format!("SELECT group_replication_set_as_primary('{}')", uuid.trim());
+    stage.servers.node(1).sql(&become_primary)?;
+    stage.restart(0)?;
+    stage.conclude(1, report)
 }
 
 /// A replica dies, under a load that reads.
@@ -62,7 +94,7 @@ pub(super) fn kill_replica(
 ) -> anyhow::Result<Sum> {
     let reads = Act {
         mode: Mode::Split,
-        writes: false,
+        work: Work::SingleReads,
         promise: Promise::NoErrors,
     };
     let stage = Stage::set(("kill-replica", three(kind)), &[reads], plan, progress)?;
@@ -71,4 +103,50 @@ pub(super) fn kill_replica(
     stage.servers.node(2).restart()?;
     stage.wait_until_whole()?;
     stage.conclude(0, report)
+}
+
+/// The primary dies, and a replica is promoted that has all that was acknowledged.
+pub(super) fn kill_primary(
+    kind: Kind,
+    plan: &Plan,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> anyhow::Result<Sum> {
+    let acts = [
+        Act {
+            mode: Mode::Split,
+            work: Work::ReadsAndWrites,
+            promise: Promise::WritesUnderWay,
+        },
+        Act {
+            mode: Mode::Session,
+            work: Work::Reads,
+            promise: Promise::Told,
+        },
+    ];
+    let spec = three(kind).semi_synchronous();
+    let mut stage = Stage::set(("kill-primary", spec), &acts, plan, progress)?;
+    stage.servers.replicate_safely()?;
+    stage.watch("replicas confirm what they get", BEFORE_DEATH);
+    let killed = Instant::now();
+    stage.servers.primary().kill9()?;
+    stage.watch("db1 is dead", UNTIL_PROMOTION);
+    let new = promote_the_furthest(&stage.servers)?;
+    stage.took("from the kill to the promotion", killed.elapsed());
+    stage.watch("another one is promoted", AFTER_DEATH);
+    stage.conclude(new, report)
+}
+
+/// Of two replicas that which has more becomes the primary, and the other one follows it.
+fn promote_the_furthest(servers: &Sandbox) -> anyhow::Result<usize> {
+    let (one, other) = (servers.node(1), servers.node(2));
+    one.apply_received()?;
+    other.apply_received()?;
+    let (new, old) = match one.has(&other.position()?)? {
+        true => (one, other),
+        false => (other, one),
+    };
+    new.promote()?;
+    old.follow(new, false)?;
+    Ok(new.index())
 }

@@ -21,8 +21,19 @@ pub(super) const ROWS: u64 = 10_000;
 pub(super) const ITEMS: u64 = 10;
 /// Rows that a range has.
 const RANGE: u64 = 10;
-/// Turns of five statements that are single ones; the others are transactions.
+/// Of ten turns so many are single statements; the others are transactions.
 const SINGLE_OF_TEN: u64 = 6;
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Single statements, and transactions that read and write.
+    ReadsAndWrites,
+    /// Single reads, and transactions that read.
+    Reads,
+    /// No transactions.
+    SingleReads,
+}
 
 /// A statement with a place for each parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +169,7 @@ impl Counter {
 pub(super) struct Script {
     client: u64,
     random: Random,
-    writes: bool,
+    work: Work,
     /// It has a user variable, which has to go with it.
     has_variable: bool,
     queue: VecDeque<Statement>,
@@ -166,12 +177,11 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// `writes`: without, it reads only.
-    pub(super) fn new(client: u64, writes: bool, has_variable: bool) -> Self {
+    pub(super) fn new(client: u64, work: Work, has_variable: bool) -> Self {
         Self {
             client,
             random: Random::new(client + 1),
-            writes,
+            work,
             has_variable,
             queue: VecDeque::new(),
             counter: Counter {
@@ -201,11 +211,11 @@ impl Script {
 
     fn take_turn(&mut self) {
         let is_single = self.random.below(10u64) < SINGLE_OF_TEN;
-        let turn = match (self.writes, is_single) {
-            (true, true) => self.single(),
-            (true, false) => self.transaction(),
-            (false, true) => self.reads(),
-            (false, false) => self.read_transaction(),
+        let turn = match (self.work, is_single) {
+            (Work::ReadsAndWrites, true) => self.single(),
+            (Work::ReadsAndWrites, false) => self.transaction(),
+            (Work::Reads, false) => self.read_transaction(),
+            (Work::Reads | Work::SingleReads, _) => self.reads(),
         };
         self.queue.extend(turn);
     }
@@ -385,11 +395,11 @@ impl Script {
             return;
         }
         self.queue.clear();
-        if goes_on && statement.template != Template::Rollback {
+        if goes_on {
             self.queue.push_back(Statement {
                 template: Template::Rollback,
                 parameters: Vec::new(),
-                doing: Doing::Transaction,
+                doing: Doing::Rollback,
                 expected: Expected::Nothing,
             });
         }
@@ -442,7 +452,7 @@ mod tests {
 
     #[test]
     fn what_was_acknowledged_must_be_shown_once() {
-        let mut script = Script::new(1, true, false);
+        let mut script = Script::new(1, Work::ReadsAndWrites, false);
         let write = until(&mut script, Template::Increment, Doing::Write);
         let before = script.counter.least;
         assert_eq!(script.answered(&write, &changed()), None);
@@ -455,7 +465,7 @@ mod tests {
 
     #[test]
     fn what_failed_may_have_been_done() {
-        let mut script = Script::new(1, true, false);
+        let mut script = Script::new(1, Work::ReadsAndWrites, false);
         let write = until(&mut script, Template::Increment, Doing::Write);
         let before = script.counter.least;
         script.answered(&write, &refused());
@@ -472,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_transaction_that_fails_leaves_nothing() {
-        let mut script = Script::new(1, true, false);
+        let mut script = Script::new(1, Work::ReadsAndWrites, false);
         let delete = until(&mut script, Template::Delete, Doing::Transaction);
         let before = script.counter;
         assert_eq!(before.pending, 1);
@@ -487,7 +497,7 @@ mod tests {
 
     #[test]
     fn who_reads_only_never_writes() {
-        let mut script = Script::new(1, false, true);
+        let mut script = Script::new(1, Work::Reads, true);
         assert_eq!(script.opening().unwrap(), "SET @client = 1");
         for _ in 0..500 {
             let statement = script.next();

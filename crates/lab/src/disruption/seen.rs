@@ -16,6 +16,8 @@ pub(super) enum Doing {
     Write,
     /// Anything inside a transaction, its beginning and its end included.
     Transaction,
+    /// What a client says after an error in a transaction, to be sure that it has ended.
+    Rollback,
     /// A new connection, after one was lost.
     Login,
 }
@@ -26,6 +28,7 @@ impl fmt::Display for Doing {
             Self::Read => "read",
             Self::Write => "write",
             Self::Transaction => "transaction",
+            Self::Rollback => "rollback",
             Self::Login => "login",
         })
     }
@@ -42,7 +45,7 @@ pub(super) struct Seen {
     pub longest: (Duration, Duration),
     /// By the code of the error, and by what was being done.
     pub errors: BTreeMap<(String, Doing), u64>,
-    /// The most errors that one client had.
+    /// The most errors that one client had, those of a rollback behind another one not counted.
     pub most_of_a_client: u64,
     /// Answers that cannot be right.
     pub wrong: u64,
@@ -72,7 +75,7 @@ impl Seen {
     pub(super) fn error(&mut self, code: String, doing: Doing, words: String) {
         self.statements += u64::from(doing != Doing::Login);
         *self.errors.entry((code, doing)).or_default() += 1;
-        self.most_of_a_client += 1;
+        self.most_of_a_client += u64::from(doing != Doing::Rollback);
         self.note(words);
     }
 
@@ -159,12 +162,13 @@ mod tests {
         other.error("1290".to_owned(), Doing::Write, "read only".to_owned());
         other.error("lost".to_owned(), Doing::Read, "gone".to_owned());
         other.error("lost".to_owned(), Doing::Login, "gone".to_owned());
+        other.error("lost".to_owned(), Doing::Rollback, "gone".to_owned());
         one.add(other);
         assert_eq!(
             one.errors_in_words(),
-            "1290 write x 2, lost read x 1, lost login x 1"
+            "1290 write x 2, lost read x 1, lost rollback x 1, lost login x 1"
         );
         assert_eq!(one.failed(|doing| doing == Doing::Read), 1);
-        assert_eq!((one.statements, one.most_of_a_client), (3, 3));
+        assert_eq!((one.statements, one.most_of_a_client), (4, 3));
     }
 }

@@ -14,7 +14,7 @@ use sandbox::{Kind, Node, Sandbox, Spec};
 use super::{
     gateway::{Gateway, Mode, server_name},
     load::{Ended, Load, Traffic},
-    script::{ITEMS, ROWS},
+    script::{ITEMS, ROWS, Work},
     seen::Doing,
 };
 use crate::cache::{Report, Wanted, rig};
@@ -41,8 +41,7 @@ pub(super) struct Plan {
 pub(super) enum Promise {
     /// Nothing fails.
     NoErrors,
-    /// What fails is a write, or in a transaction, and of each client no more than the one that was under
-    /// way.
+    /// Only those fail that were under way: a write, or a transaction, one of each client.
     WritesUnderWay,
     /// None but that no answer is wrong: the errors are told.
     Told,
@@ -59,7 +58,7 @@ struct Clients {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Act {
     pub mode: Mode,
-    pub writes: bool,
+    pub work: Work,
     pub promise: Promise,
 }
 
@@ -115,7 +114,7 @@ impl<'a> Stage<'a> {
                 first: number * each,
                 clients: each,
                 rate: plan.rate / acts.len() as f64,
-                writes: act.writes,
+                work: act.work,
                 has_variable: act.mode == Mode::Session,
             };
             stage.clients.push(Clients {
@@ -181,6 +180,10 @@ impl<'a> Stage<'a> {
     pub(super) fn conclude(mut self, primary: usize, report: &mut Report) -> anyhow::Result<Sum> {
         self.say("the clients end");
         let moves = self.gateway.moves()?;
+        let program = format!("{} {}", self.servers.kind(), self.servers.version());
+        if !report.programs.contains(&program) {
+            report.programs.push(program);
+        }
         let mut sum = Sum::default();
         let before = report.not_met().len();
         for Clients { mode, promise, load } in std::mem::take(&mut self.clients) {
@@ -212,7 +215,7 @@ impl<'a> Stage<'a> {
         );
         note(report, &self.left.join("; "));
         for (what, time) in &self.times {
-            report.add(&part, what, "ms", [ms(*time)], None);
+            report.add(&part, what.as_str(), "ms", [ms(*time)], None);
         }
         if report.not_met().len() > before {
             self.keep_log()?;
