@@ -169,6 +169,12 @@ impl Client {
         answer(&outcome, &response, binary_row)
     }
 
+    /// Says goodbye.
+    pub(crate) fn quit(mut self) {
+        // Who does not hear it any more has gone before.
+        let _ = self.send(0, &[Command::QUIT.0]);
+    }
+
     /// Sends a command and reads its whole response.
     fn ask(&mut self, command: Command, argument: &[u8]) -> Result<(Outcome, Vec<u8>), ClientError> {
         self.tracker.begin(command);

@@ -26,6 +26,9 @@ const ACCOUNT: Account = Account {
     password: PASSWORD,
     database: DATABASE,
 };
+/// A client of every other pair says goodbye and logs in anew after so many turns, as applications with
+/// short-lived connections do.
+const TURNS_OF_A_SESSION: u32 = 8;
 /// Between two logins that fail.
 const BACK_OFF: Duration = Duration::from_millis(250);
 /// Clients that do not end within this time after they were told to have no answer.
@@ -186,11 +189,18 @@ struct OneClient {
 impl OneClient {
     fn run(mut self, connection: Connection) -> (Seen, Counter) {
         let mut connection = Some(connection);
-        for turn in 0.. {
-            if self.is_told_to_stop() && self.script.is_between_turns() {
-                break;
+        let mut turns = 0;
+        for statement in 0.. {
+            if self.script.is_between_turns() {
+                if self.is_told_to_stop() {
+                    break;
+                }
+                turns += 1;
+                if self.number / 2 % 2 == 1 && turns % TURNS_OF_A_SESSION == 0 {
+                    connection.take().into_iter().for_each(|open| open.client.quit());
+                }
             }
-            let due = self.traffic.due(self.number, turn);
+            let due = self.traffic.due(self.number, statement);
             thread::sleep(due.saturating_sub(self.began.elapsed()));
             let Some(open) = self.connected(&mut connection) else {
                 break;
@@ -205,7 +215,7 @@ impl OneClient {
         (self.seen, self.script.counter)
     }
 
-    /// The connection, or another one where it was lost; none where the load ends meanwhile.
+    /// The connection, or another one where it was ended or lost; none where the load ends meanwhile.
     fn connected<'a>(&mut self, connection: &'a mut Option<Connection>) -> Option<&'a mut Connection> {
         while connection.is_none() {
             match Connection::open(self.traffic.address, self.number, &self.script) {

@@ -61,7 +61,7 @@ pub enum Part {
     Galera,
     /// The members of a group are restarted, one after the other.
     GroupReplication,
-    /// A replica is killed.
+    /// Replicas are killed, one at a time.
     KillReplica,
     /// The primary is killed, and a replica promoted.
     KillPrimary,

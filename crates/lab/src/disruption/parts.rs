@@ -6,14 +6,16 @@ use indicatif::ProgressBar;
 use sandbox::{Kind, Sandbox};
 
 use super::{
-    gateway::Mode,
+    gateway::{Mode, server_name},
     script::Work,
     stage::{Act, Plan, Promise, Stage, Sum, three},
 };
 use crate::cache::Report;
 
-/// How long clients are watched after a server has died.
-const AFTER_DEATH: Duration = Duration::from_secs(8);
+/// How long a replica stays dead.
+const REPLICA_IS_DEAD: Duration = Duration::from_secs(2);
+/// How long clients are watched after another server has become the primary.
+const AFTER_PROMOTION: Duration = Duration::from_secs(8);
 /// Load on servers that confirm, before one dies.
 const BEFORE_DEATH: Duration = Duration::from_secs(2);
 /// As quick as a program that promotes may be.
@@ -85,7 +87,7 @@ pub(super) fn group_replication(
     stage.conclude(1, report)
 }
 
-/// A replica dies, under a load that reads.
+/// Replicas die, one at a time, under a load that reads outside transactions.
 pub(super) fn kill_replica(
     kind: Kind,
     plan: &Plan,
@@ -98,10 +100,15 @@ pub(super) fn kill_replica(
         promise: Promise::NoErrors,
     };
     let stage = Stage::set(("kill-replica", three(kind)), &[reads], plan, progress)?;
-    stage.servers.node(2).kill9()?;
-    stage.watch("db3 is dead", AFTER_DEATH);
-    stage.servers.node(2).restart()?;
-    stage.wait_until_whole()?;
+    for replica in [2, 1, 2] {
+        let server = server_name(stage.servers.node(replica));
+        stage.servers.node(replica).kill9()?;
+        stage.watch(&format!("{server} is dead"), REPLICA_IS_DEAD);
+        stage.say(&format!("{server} is started"));
+        stage.servers.node(replica).restart()?;
+        stage.servers.sync()?;
+        stage.wait_until_whole()?;
+    }
     stage.conclude(0, report)
 }
 
@@ -133,7 +140,7 @@ pub(super) fn kill_primary(
     stage.watch("db1 is dead", UNTIL_PROMOTION);
     let new = promote_the_furthest(&stage.servers)?;
     stage.took("from the kill to the promotion", killed.elapsed());
-    stage.watch("another one is promoted", AFTER_DEATH);
+    stage.watch("another one is promoted", AFTER_PROMOTION);
     stage.conclude(new, report)
 }
 

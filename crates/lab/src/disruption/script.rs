@@ -31,7 +31,7 @@ pub(super) enum Work {
     ReadsAndWrites,
     /// Single reads, and transactions that read.
     Reads,
-    /// No transactions.
+    /// Single reads, some of them long, so that a server hardly ever has none under way.
     SingleReads,
 }
 
@@ -44,6 +44,7 @@ pub(super) enum Template {
     Rollback,
     Row,
     Range,
+    Scan,
     Counter,
     Increment,
     Delete,
@@ -52,13 +53,14 @@ pub(super) enum Template {
 }
 
 impl Template {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Begin,
         Self::BeginRead,
         Self::Commit,
         Self::Rollback,
         Self::Row,
         Self::Range,
+        Self::Scan,
         Self::Counter,
         Self::Increment,
         Self::Delete,
@@ -74,6 +76,7 @@ impl Template {
             Self::Rollback => "ROLLBACK",
             Self::Row => "SELECT c FROM sbtest.sbtest1 WHERE id = ?",
             Self::Range => "SELECT c FROM sbtest.sbtest1 WHERE id BETWEEN ? AND ? ORDER BY id",
+            Self::Scan => "SELECT COUNT(*) FROM sbtest.sbtest1 WHERE pad = 'pad'",
             Self::Counter => "SELECT n FROM sbtest.counter WHERE client = ?",
             Self::Increment => "UPDATE sbtest.counter SET n = n + 1 WHERE client = ?",
             Self::Delete => "DELETE FROM sbtest.item WHERE client = ? AND slot = ?",
@@ -215,7 +218,8 @@ impl Script {
             (Work::ReadsAndWrites, true) => self.single(),
             (Work::ReadsAndWrites, false) => self.transaction(),
             (Work::Reads, false) => self.read_transaction(),
-            (Work::Reads | Work::SingleReads, _) => self.reads(),
+            (Work::Reads, true) => self.reads(),
+            (Work::SingleReads, _) => vec![self.row(Doing::Read), self.scan(), self.range(Doing::Read)],
         };
         self.queue.extend(turn);
     }
@@ -300,6 +304,15 @@ impl Script {
             parameters: vec![first, last],
             doing,
             expected: Expected::Rows(rows.collect()),
+        }
+    }
+
+    fn scan(&self) -> Statement {
+        Statement {
+            template: Template::Scan,
+            parameters: Vec::new(),
+            doing: Doing::Read,
+            expected: Expected::Rows(vec![ROWS.to_string()]),
         }
     }
 
