@@ -16,8 +16,6 @@ use crate::cache::Report;
 const REPLICA_IS_DEAD: Duration = Duration::from_secs(2);
 /// How long clients are watched after another server has become the primary.
 const AFTER_PROMOTION: Duration = Duration::from_secs(8);
-/// Load on servers that confirm, before one dies.
-const BEFORE_DEATH: Duration = Duration::from_secs(2);
 /// As quick as a program that promotes may be.
 const UNTIL_PROMOTION: Duration = Duration::from_secs(2);
 
@@ -133,8 +131,6 @@ pub(super) fn kill_primary(
     ];
     let spec = three(kind).semi_synchronous();
     let mut stage = Stage::set(("kill-primary", spec), &acts, plan, progress)?;
-    stage.servers.replicate_safely()?;
-    stage.watch("replicas confirm what they get", BEFORE_DEATH);
     let killed = Instant::now();
     stage.servers.primary().kill9()?;
     stage.watch("db1 is dead", UNTIL_PROMOTION);

@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn a_silence_is_one_of_all_clients() {
         let (mut one, mut other) = (Seen::default(), Seen::default());
-        [10, 500].map(|at| one.answer(ms(at), ms(at)));
-        [200, 900].map(|at| other.answer(ms(at), ms(at)));
+        [10, 500].into_iter().for_each(|at| one.answer(ms(at), ms(at)));
+        [200, 900].into_iter().for_each(|at| other.answer(ms(at), ms(at)));
         assert_eq!(one.longest_silence(), ms(490));
         one.add(other);
         assert_eq!(one.longest_silence(), ms(400));

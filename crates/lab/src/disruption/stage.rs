@@ -41,7 +41,8 @@ pub(super) struct Plan {
 pub(super) enum Promise {
     /// Nothing fails.
     NoErrors,
-    /// Only those fail that were under way: a write, or a transaction, one of each client.
+    /// Only those fail that were under way: a write, or a transaction, one of each client. Replicas have what
+    /// was acknowledged.
     WritesUnderWay,
     /// None but that no answer is wrong: the errors are told.
     Told,
@@ -96,6 +97,10 @@ impl<'a> Stage<'a> {
         progress.set_message(format!("{name}: starting {} servers ({})", spec.nodes, spec.kind));
         let servers = Sandbox::start(spec).context("starting the servers")?;
         fill(&servers, plan.clients).context("filling the tables")?;
+        if acts.iter().any(|act| act.promise == Promise::WritesUnderWay) {
+            // Before there is a load: a commit under way meanwhile may wait for ever.
+            servers.replicate_safely()?;
+        }
         let gateway = Gateway::start(&plan.program, &servers)?;
         let mut stage = Self {
             name,
