@@ -26,8 +26,8 @@ enum Scenario {
     Split(Box<SplitArgs>),
     /// Rows from memory beside Redis, the server and HAProxy, over real servers with a million rows.
     Cache(Box<CacheArgs>),
-    /// What clients see of servers that are restarted as planned, or die: real servers under a load at a fixed
-    /// rate.
+    /// What clients see of servers that are restarted as planned, or die: real servers under a load at a
+    /// fixed rate.
     Disruption(Box<DisruptionArgs>),
 }
 

@@ -1,4 +1,5 @@
-//! A MySQL client just large enough for the lab: one statement at a time, text or prepared, over a plain link.
+//! A MySQL client just large enough for the lab: one statement at a time, text or prepared, over a plain
+//! link.
 //!
 //! It knows `mysql_native_password`, and of `caching_sha2_password` the short way, which a server goes with
 //! accounts that have logged in since its start. It never connects again by itself: what happens to its

@@ -1,9 +1,9 @@
 //! Scenario `disruption`: what clients see while servers are restarted as planned, and when one dies.
 //!
 //! Everything is real: MariaDB, MySQL, Galera and Group Replication on this machine, the gateway with its
-//! defaults, and `forebay ctl` as an operator runs it. The load is an open loop at a fixed rate, whose clients
-//! know what they must be answered ([`script`]) and never connect again in silence ([`load`]). It touches no
-//! server that it has not started.
+//! defaults, and `forebay ctl` as an operator runs it. The load is an open loop at a fixed rate, whose
+//! clients know what they must be answered ([`script`]) and never connect again in silence ([`load`]). It
+//! touches no server that it has not started.
 //!
 //! A new part is a function in [`parts`], a [`Part`], and a line in [`Part::run`].
 
@@ -46,8 +46,8 @@ pub struct DisruptionArgs {
     /// The gateway, if not this executable itself.
     #[arg(long)]
     pub forebay: Option<PathBuf>,
-    /// Where the results are written as JSON. The gateway's log is left beside it where a part did not keep its
-    /// promise.
+    /// Where the results are written as JSON. The gateway's log is left beside it where a part did not keep
+    /// its promise.
     #[arg(long, default_value = "results.json")]
     pub output: PathBuf,
 }

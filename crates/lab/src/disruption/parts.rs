@@ -19,8 +19,8 @@ const AFTER_PROMOTION: Duration = Duration::from_secs(8);
 /// As quick as a program that promotes may be.
 const UNTIL_PROMOTION: Duration = Duration::from_secs(2);
 
-/// Clients of both modes to which nothing may happen. `in_session`: what those of mode `session` do, who write
-/// where every server takes writes.
+/// Clients of both modes to which nothing may happen. `in_session`: what those of mode `session` do, who
+/// write where every server takes writes.
 fn planned(in_session: Work) -> [Act; 2] {
     let act = |mode, work| Act {
         mode,
@@ -66,7 +66,8 @@ pub(super) fn galera(
     stage.conclude(0, report)
 }
 
-/// Rolling restart of the members, the primary last. Before its own restart another member is made the primary.
+/// Rolling restart of the members, the primary last. Before its own restart another member is made the
+/// primary.
 pub(super) fn group_replication(
     plan: &Plan,
     progress: &ProgressBar,

@@ -313,7 +313,12 @@ fn tell(part: &str, promise: Promise, ended: &Ended, report: &mut Report) {
         );
     }
     report.add(part, "wrong answers", "", [seen.wrong as f64], none);
-    note(report, &seen.words.join("; "));
+    if !seen.words.is_empty() {
+        report.note(format!(
+            "the first errors and wrong answers: {}",
+            seen.words.join("; ")
+        ));
+    }
 }
 
 /// What was acknowledged is on the primary, and nothing twice.

@@ -3,8 +3,8 @@
 //! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets
 //! them all, unless `max_writers` says otherwise:
 //! the one that had them, as long as it can and does not drain, or else the one with the lowest
-//! `wsrep_local_index`, on which several gateways agree that start at the same time. Two gateways that disagree for a while cost such
-//! failures and no data.
+//! `wsrep_local_index`, on which several gateways agree that start at the same time. Two gateways that
+//! disagree for a while cost such failures and no data.
 //!
 //! A node is good for anything only in the primary component, ready and not closed by its operator. A donor
 //! may fall behind: it takes writes only where no synced node can, and reads only where `donor_reads` says

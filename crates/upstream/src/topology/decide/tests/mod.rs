@@ -1,8 +1,8 @@
 //! Tables: what servers say, in a short hand, and what they are then.
 //!
 //! A server is written as words. `!` it is gone, `?` nobody has looked at it yet, `~` its last look failed,
-//! `d` it drains; the rest depends on the kind of cluster. What comes out is a letter a server, P(rimary), R(eplica) or
-//! U(nusable), and `!` for a conflict.
+//! `d` it drains; the rest depends on the kind of cluster. What comes out is a letter a server, P(rimary),
+//! R(eplica) or U(nusable), and `!` for a conflict.
 
 mod galera;
 mod group_replication;
