@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::{
     cache::{self, CacheArgs},
+    disruption::{self, DisruptionArgs},
     overhead::{self, OverheadArgs, Report},
     split::{self, SplitArgs},
 };
@@ -25,6 +26,9 @@ enum Scenario {
     Split(Box<SplitArgs>),
     /// Rows from memory beside Redis, the server and HAProxy, over real servers with a million rows.
     Cache(Box<CacheArgs>),
+    /// What clients see of servers that are restarted as planned, or die: real servers under a load at a
+    /// fixed rate.
+    Disruption(Box<DisruptionArgs>),
 }
 
 impl Bench {
@@ -45,6 +49,17 @@ impl Bench {
                 // What was measured before something failed was long in the making.
                 let concluded = conclude_figures(&report, &args.output, args.strict);
                 whole.and(concluded)
+            }
+            Scenario::Disruption(args) => {
+                let mut report = cache::Report::new(Vec::new());
+                let whole = disruption::disruption(&args, &mut report);
+                let concluded = conclude_figures(&report, &args.output, false);
+                let sum = whole.map(|sum| println!("{sum}"));
+                concluded?;
+                sum?;
+                let broken = disruption::broken(&report);
+                anyhow::ensure!(broken.is_empty(), "promises not kept: {}", broken.join(", "));
+                Ok(())
             }
         }
     }

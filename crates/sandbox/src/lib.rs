@@ -19,6 +19,7 @@ mod batch;
 mod certificates;
 pub mod cli;
 mod error;
+mod failover;
 mod galera;
 mod group_replication;
 mod node;

@@ -95,6 +95,10 @@ impl Node {
         })
     }
 
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Position in the sandbox, from 0.
     #[must_use]
     pub fn index(&self) -> usize {

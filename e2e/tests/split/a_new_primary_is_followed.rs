@@ -11,68 +11,14 @@ use crate::ledger::{self, Failure, Load};
 
 const SESSIONS: usize = 12;
 
-/// Servers that can do semi-synchronous replication. MySQL's half is a plugin; MariaDB has it built in.
+/// Servers that can do semi-synchronous replication.
 fn replicated() -> Sandbox {
-    let plugins = "--plugin-load-add=semisync_source.so;semisync_replica.so";
-    let spec = Spec::new(kind()).nodes(3);
-    let spec = if kind() == Kind::Mysql {
-        spec.option(plugins)
-    } else {
-        spec
-    };
-    Sandbox::start(spec).unwrap()
-}
-
-/// From here on commits of the primary wait until a replica has them, so that its death loses nothing.
-async fn replicate_safely(sandbox: &Sandbox) {
-    let (on_replica, on_primary, count) = match kind() {
-        Kind::Mysql => (
-            "SET GLOBAL rpl_semi_sync_replica_enabled = ON; STOP REPLICA IO_THREAD; START REPLICA IO_THREAD",
-            "SET GLOBAL rpl_semi_sync_source_timeout = 60000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
-            "SHOW STATUS LIKE 'Rpl_semi_sync_source_clients'",
-        ),
-        _ => (
-            "SET GLOBAL rpl_semi_sync_slave_enabled = ON; STOP SLAVE IO_THREAD; START SLAVE IO_THREAD",
-            "SET GLOBAL rpl_semi_sync_master_timeout = 60000, rpl_semi_sync_master_wait_point = AFTER_SYNC,
-                 rpl_semi_sync_master_enabled = ON",
-            "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'",
-        ),
-    };
-    sandbox.primary().sql(on_primary).unwrap();
-    for replica in &sandbox.nodes()[1..] {
-        replica.sql(on_replica).unwrap();
-    }
-    eventually("the replicas confirm what they get", async || {
-        sandbox.primary().sql(count).unwrap().trim().ends_with("\t2")
-    })
-    .await;
-}
-
-/// Waits until a replica has applied everything that it has received.
-fn drain(replica: &Node) {
-    replica
-        .sql(match kind() {
-            Kind::Mysql => {
-                "STOP REPLICA IO_THREAD;
-                 SELECT WAIT_FOR_EXECUTED_GTID_SET(received_transaction_set, 30)
-                     FROM performance_schema.replication_connection_status;"
-            }
-            _ => {
-                "STOP SLAVE IO_THREAD;
-                 SELECT MASTER_GTID_WAIT(@@gtid_slave_pos, 30);"
-            }
-        })
-        .unwrap();
+    Sandbox::start(Spec::new(kind()).nodes(3).semi_synchronous()).unwrap()
 }
 
 /// Makes a replica the primary.
 pub(crate) fn promote(replica: &Node) {
-    replica
-        .sql(match kind() {
-            Kind::Mysql => "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;",
-            _ => "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF;",
-        })
-        .unwrap();
+    replica.promote().unwrap();
 }
 
 /// Lets a primary take no more writes. The server waits for the statements that run, some of which wait for
@@ -91,34 +37,7 @@ async fn demote(node: &Node) {
 
 /// Makes a server follow another; `was_primary` has written itself before.
 pub(crate) fn follow(node: &Node, primary: &Node, was_primary: bool) {
-    let port = primary.port();
-    let statements = match kind() {
-        Kind::Mysql => format!(
-            "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = ON;
-             CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{USER}',
-                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1;
-             START REPLICA;"
-        ),
-        _ => {
-            let position = if was_primary { "SET GLOBAL gtid_slave_pos = @@gtid_binlog_pos;" } else { "" };
-            format!(
-                "STOP SLAVE; {position} SET GLOBAL read_only = ON;
-                 CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
-                     MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos;
-                 START SLAVE;"
-            )
-        }
-    };
-    node.sql(&statements).unwrap();
-}
-
-/// How far a server is, as its replicas can be asked to wait for.
-fn position(node: &Node) -> String {
-    let question = match kind() {
-        Kind::Mysql => "SELECT @@gtid_executed",
-        _ => "SELECT @@gtid_binlog_pos",
-    };
-    node.sql(question).unwrap().trim().replace("\\n", "")
+    node.follow(primary, was_primary).unwrap();
 }
 
 fn wait_for(replica: &Node, position: &str) {
@@ -149,7 +68,7 @@ async fn after_a_switchover() {
         load.goes_on(300).await;
         let (old_node, new_node) = (sandbox.node(primary), sandbox.node(new));
         demote(old_node).await;
-        wait_for(new_node, &position(old_node));
+        wait_for(new_node, &old_node.position().unwrap());
         promote(new_node);
         follow(old_node, new_node, true);
         follow(sandbox.node((primary + 2) % 3), new_node, false);
@@ -168,16 +87,16 @@ async fn after_a_switchover() {
 async fn after_a_kill() {
     let sandbox = replicated();
     ledger::prepare(&sandbox);
-    replicate_safely(&sandbox).await;
+    sandbox.replicate_safely().unwrap();
     let gateway = cluster::start(cluster::split(&sandbox).cluster(settings()), 2).await;
     let load = Load::start(&gateway, SESSIONS);
     load.goes_on(500).await;
     sandbox.primary().kill9().unwrap();
     // One of the replicas has every transaction that was acknowledged: the one that is further.
     for replica in &sandbox.nodes()[1..] {
-        drain(replica);
+        replica.apply_received().unwrap();
     }
-    let (new, other) = if is_behind(sandbox.node(1), &position(sandbox.node(2))) {
+    let (new, other) = if !sandbox.node(1).has(&sandbox.node(2).position().unwrap()).unwrap() {
         (2, 1)
     } else {
         (1, 2)
@@ -188,15 +107,6 @@ async fn after_a_kill() {
     let failures = load.end(sandbox.node(new));
     assert_only(&failures, &[1158, 1429]);
     assert!(failures.len() <= 2 * SESSIONS, "{failures:#?}");
-}
-
-/// Whether a server lacks something of a position.
-fn is_behind(node: &Node, position: &str) -> bool {
-    let question = match kind() {
-        Kind::Mysql => format!("SELECT NOT GTID_SUBSET('{position}', @@gtid_executed)"),
-        _ => format!("SELECT MASTER_GTID_WAIT('{position}', 0) <> 0"),
-    };
-    node.sql(&question).unwrap().trim() == "1"
 }
 
 /// Galera where the server is MariaDB, Group Replication where it is MySQL: the others elect a primary by

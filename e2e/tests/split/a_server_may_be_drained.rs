@@ -1,9 +1,9 @@
 //! A server that is to be taken out of service is left by all, and no client notices.
 
-use e2e::{Gateway, Setup, client, eventually};
+use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{Node, PASSWORD, Sandbox, USER};
+use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
 use crate::cluster::{self, ctl, where_am_i};
 
@@ -93,6 +93,49 @@ async fn but_by_its_writes_while_it_is_the_primary() {
     later.query_drop("INSERT INTO t VALUES (3)").await.unwrap();
     let log = gateway.log();
     assert!(log.contains("server drains and takes the writes"), "{log}");
+}
+
+/// In a Galera cluster every node takes writes: another one gets them, and what is open ends where it began.
+#[tokio::test]
+async fn and_by_its_writes_where_another_node_takes_them() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let sandbox = Sandbox::start(Spec::new(Kind::Galera).nodes(3)).unwrap();
+    cluster::schema(&sandbox, "drained", "CREATE TABLE t (v INT PRIMARY KEY)");
+    let setup = Setup::of_addresses(sandbox.addresses())
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .cluster("topology = \"galera\"")
+        .cluster(&cluster::monitor())
+        .admin("socket = \"admin.sock\"");
+    let gateway = cluster::start(setup, 2).await;
+    let is_primary = |node: &Node| {
+        let label = format!("server={:?}", node.address());
+        gateway.metric("forebay_server_role", &[&label, "role=\"primary\""]) == 1.0
+    };
+    let writer = sandbox.nodes().iter().find(|node| is_primary(node)).unwrap();
+    let mut open = cluster::connect_to(&gateway, "drained").await;
+    open.query_drop("START TRANSACTION").await.unwrap();
+    open.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
+
+    let name = writer.address();
+    assert_eq!(ctl(&gateway, &["drain", &name, "--no-wait"]).0, Some(0));
+    eventually("another node gets the writes", async || !is_primary(writer)).await;
+    let mut other = cluster::connect_to(&gateway, "drained").await;
+    other.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
+    open.query_drop("INSERT INTO t VALUES (3)").await.unwrap();
+    open.query_drop("COMMIT").await.unwrap();
+    open.query_drop("INSERT INTO t VALUES (4)").await.unwrap();
+    let rows: Vec<u32> = open.query("SELECT v FROM t ORDER BY v").await.unwrap();
+    assert_eq!(rows, [1, 2, 3, 4]);
+    let (code, said) = ctl(&gateway, &["drain", &name, "--deadline", "10s"]);
+    assert_eq!(code, Some(0), "{said}");
+
+    // It does not take them back by itself.
+    assert_eq!(ctl(&gateway, &["undrain", &name]).0, Some(0));
+    other.query_drop("INSERT INTO t VALUES (5)").await.unwrap();
+    assert!(!is_primary(writer));
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ pub(crate) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize
 }
 
 /// The value of a row: digits, all of one length, no two alike.
-pub(super) fn value(id: u64, length: usize) -> String {
+pub(crate) fn value(id: u64, length: usize) -> String {
     let mut text = id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();
     while text.len() < length {
         text.extend(text.clone().chars().take(length - text.len()));

@@ -47,25 +47,8 @@ impl Gateway {
             clients,
             admin,
         };
-        gateway.wait_for_roles(servers.nodes().len() - 1)?;
+        wait_for_roles(admin, servers.nodes().len() - 1)?;
         Ok(gateway)
-    }
-
-    /// Reads that come before the replicas are known go to the primary.
-    fn wait_for_roles(&self, replicas: usize) -> anyhow::Result<()> {
-        let deadline = Instant::now() + UP_TIMEOUT;
-        loop {
-            let roles = sum_by_label(&self.metrics()?, "forebay_server_role", "role");
-            let count = |role| roles.get(role).copied().unwrap_or(0.0) as usize;
-            if (count("primary"), count("replica")) == (1, replicas) {
-                return Ok(());
-            }
-            ensure!(
-                Instant::now() < deadline,
-                "the gateway does not find a primary and {replicas} replicas: {roles:?}"
-            );
-            thread::sleep(Duration::from_millis(50));
-        }
     }
 
     pub(super) fn has_ended(&mut self) -> bool {
@@ -94,6 +77,23 @@ pub(crate) fn scrape(admin: SocketAddr) -> anyhow::Result<String> {
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text)
+}
+
+/// Waits until the gateway knows its primary and so many replicas. Reads that come before go to the primary.
+pub(crate) fn wait_for_roles(admin: SocketAddr, replicas: usize) -> anyhow::Result<()> {
+    let deadline = Instant::now() + UP_TIMEOUT;
+    loop {
+        let roles = sum_by_label(&scrape(admin)?, "forebay_server_role", "role");
+        let count = |role| roles.get(role).copied().unwrap_or(0.0) as usize;
+        if (count("primary"), count("replica")) == (1, replicas) {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "the gateway does not find a primary and {replicas} replicas: {roles:?}"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn configuration(servers: &Sandbox, clients: SocketAddr, admin: SocketAddr) -> anyhow::Result<String> {

@@ -13,7 +13,7 @@ use std::{
 use hdrhistogram::Histogram;
 use inputs::Random;
 
-use super::client::Client;
+use crate::client::{Account, Client};
 
 /// Rows of the table `account`.
 pub(super) const ACCOUNTS: u64 = 1000;
@@ -30,9 +30,7 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub address: SocketAddr,
-    pub user: &'static str,
-    pub password: &'static str,
-    pub database: &'static str,
+    pub account: Account,
 }
 
 /// What happened since the last look.
@@ -146,7 +144,7 @@ impl Shared {
 
     fn session(&self, target: Target, number: u64, random: &mut Random) -> anyhow::Result<()> {
         let writes = number >= READERS;
-        let mut client = Client::connect(target.address, target.user, target.password, target.database)?;
+        let mut client = Client::connect(target.address, target.account)?;
         for _ in 0..STATEMENTS_PER_SESSION {
             if self.stopped() {
                 break;

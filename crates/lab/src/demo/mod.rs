@@ -4,7 +4,6 @@
 //! is a child process of the same program, as a user would run it; nothing is mocked and nothing is left
 //! behind.
 
-mod client;
 pub(crate) mod gateway;
 mod load;
 pub(crate) mod screen;
@@ -23,6 +22,7 @@ use self::{
     load::{ACCOUNTS, Load, READERS, Tally, Target, WRITERS},
     screen::{Figures, Screen, Uses},
 };
+use crate::client::Account;
 
 const ONCE: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(1);
@@ -45,9 +45,11 @@ pub fn run(once: bool) -> anyhow::Result<()> {
         .build()?;
     let target = Target {
         address: gateway.clients,
-        user: USER,
-        password: PASSWORD,
-        database: DATABASE,
+        account: Account {
+            user: USER,
+            password: PASSWORD,
+            database: DATABASE,
+        },
     };
     let mut load = Load::start(target)?;
     let ran = runtime.block_on(show(&mut gateway, &load, once.then_some(ONCE)));

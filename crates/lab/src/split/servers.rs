@@ -105,7 +105,7 @@ impl Script {
 }
 
 impl ServerKind {
-    fn of_sandbox(self) -> Kind {
+    pub(crate) fn of_sandbox(self) -> Kind {
         match self {
             Self::Mariadb => Kind::Mariadb,
             Self::Mysql => Kind::Mysql,

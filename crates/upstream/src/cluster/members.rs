@@ -267,6 +267,8 @@ impl Cluster {
             self.announce(server, ServerChange::Draining);
         }
         let (cluster, name, sessions) = (&self.name, server.name(), server.sessions());
+        // Where another server can take the writes, it does at once.
+        self.look_again();
         let topology = self.topology();
         let is_writer = topology.writers().any(|writer| writer.server.id() == server.id());
         match (drains, is_writer) {

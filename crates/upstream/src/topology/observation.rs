@@ -32,6 +32,8 @@ pub(super) struct Observation {
     pub(super) also: Vec<Address>,
     /// Where topology is `static`.
     pub(super) role: Option<config::Role>,
+    /// It is to be left by all.
+    pub(super) drains: bool,
     pub(super) visibility: Visibility,
     /// How far it is behind its source, when that was last known.
     pub(super) lag: Option<Lag>,

@@ -374,6 +374,7 @@ impl ClusterState {
                 .chain(self.called.get(&server.id()).into_iter().flatten().cloned())
                 .collect(),
             role: server.place().role,
+            drains: server.is_draining(),
             lag: seen.and_then(|seen| seen.lag.lag(now)),
             visibility: visibility(kind, server, seen),
         }

@@ -2,9 +2,9 @@
 //!
 //! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets
 //! them all, unless `max_writers` says otherwise:
-//! the one that had them, as long as it can, or else the one with the lowest `wsrep_local_index`, on which
-//! several gateways agree that start at the same time. Two gateways that disagree for a while cost such
-//! failures and no data.
+//! the one that had them, as long as it can and does not drain, or else the one with the lowest
+//! `wsrep_local_index`, on which several gateways agree that start at the same time. Two gateways that
+//! disagree for a while cost such failures and no data.
 //!
 //! A node is good for anything only in the primary component, ready and not closed by its operator. A donor
 //! may fall behind: it takes writes only where no synced node can, and reads only where `donor_reads` says
@@ -14,6 +14,14 @@ use std::collections::BTreeMap;
 
 use super::{Claim, Judged, Past, Verdict, facts, names};
 use crate::topology::observation::{Facts, GaleraFacts, NodeState, Observation};
+
+/// The best writers first, by their state and whether they drain.
+const CHOICES: [(NodeState, bool); 4] = [
+    (NodeState::Synced, false),
+    (NodeState::Synced, true),
+    (NodeState::Donor, false),
+    (NodeState::Donor, true),
+];
 
 pub(super) fn decide(servers: &[Observation], past: Past, donor_reads: bool) -> Verdict {
     let facts = facts(servers, |facts| match facts {
@@ -76,18 +84,20 @@ fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], past: Past) -
     if is_torn(servers, facts, past.disputed) {
         return Claim::Conflict;
     }
-    let writers = |state: NodeState| {
+    let writers = |(state, drains): (NodeState, bool)| {
         facts
             .iter()
             .enumerate()
             .filter_map(|(at, facts)| Some((at, (*facts)?)))
-            .filter(move |(_, facts)| facts.state == state && facts.writable && serves(facts))
+            .filter(move |(at, facts)| {
+                facts.state == state && servers[*at].drains == drains && facts.writable && serves(facts)
+            })
     };
-    for state in [NodeState::Synced, NodeState::Donor] {
+    for choice in CHOICES {
         // An incumbent that cannot be seen clearly stays until it is gone; nobody new is chosen unseen.
-        let stays = writers(state).find(|(at, _)| past.incumbent == Some(*at));
+        let stays = writers(choice).find(|(at, _)| past.incumbent == Some(*at));
         let lowest = || {
-            writers(state)
+            writers(choice)
                 .filter(|(at, _)| servers[*at].visibility.is_seen())
                 .min_by_key(|(at, facts)| (facts.index, *at))
         };

@@ -102,11 +102,17 @@ impl<'a> Group<'a> {
             })
         };
         if facts().all(|facts| !facts.single_primary) && agree() {
-            let lowest = candidates
-                .iter()
-                .copied()
-                .min_by_key(|&at| self.facts[at].map(|facts| &facts.uuid));
-            return incumbent.or(lowest).map_or(Claim::None, Claim::Settled);
+            let drains = |at: &usize| self.servers[*at].drains;
+            let lowest = |of: &mut dyn Iterator<Item = usize>| {
+                of.min_by_key(|&at| self.facts[at].map(|facts| &facts.uuid))
+            };
+            let mut all = candidates.iter().copied();
+            let mut stay = (all.clone()).filter(|at| !drains(at) && self.servers[*at].visibility.is_seen());
+            let chosen = (incumbent.filter(|at| !drains(at)))
+                .or_else(|| lowest(&mut stay))
+                .or(incumbent)
+                .or_else(|| lowest(&mut all));
+            return chosen.map_or(Claim::None, Claim::Settled);
         }
         let clear = candidates
             .iter()

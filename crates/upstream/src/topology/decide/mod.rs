@@ -126,7 +126,7 @@ pub(super) fn writers(
         config::Topology::GroupReplication => group_replication::writers(servers),
         config::Topology::Galera => galera::writers(servers),
     };
-    let further = |at: &usize| *at != primary && members[*at].role == Role::Replica;
+    let further = |at: &usize| *at != primary && !servers[*at].drains && members[*at].role == Role::Replica;
     let (old, new): (Vec<usize>, Vec<usize>) =
         (can.into_iter().filter(further)).partition(|at| before.contains(at));
     let new = new.into_iter().filter(|at| servers[*at].visibility.is_seen());

@@ -46,6 +46,15 @@ const CLUSTERS: &[Row] = &[
     ("nobody is chosen unseen", &["4 ~", "4", "4 ?"], None, "RPU"),
     ("a donor writes no more", &["2", "4", "4"], Some(0), "UPR"),
     ("unless nobody else can", &["2", "1", "3"], Some(0), "PUU"),
+    (
+        "a node that drains writes no more",
+        &["4 d", "4", "4"],
+        Some(0),
+        "RPR",
+    ),
+    ("unless no other is synced", &["4 d", "2", "1"], Some(0), "PUU"),
+    ("or seen", &["4 d", "4 ~"], Some(0), "PR"),
+    ("all drain, and writes stay", &["4 d", "4 d"], Some(1), "RP"),
     ("a node that is not ready", &["4 x", "4"], Some(0), "UP"),
     ("a node that lost the majority", &["4 n", "4"], Some(0), "UP"),
     ("a node that was closed", &["4 c", "4"], Some(0), "UP"),
@@ -116,6 +125,7 @@ fn several_may_take_writes() {
     assert_eq!(writers(&["4", "4 !", "4"], &[1, 2], 2), [0, 2]);
     assert_eq!(writers(&["4", "4", "4 ~"], &[1, 2], 2), [1, 2]);
     assert_eq!(writers(&["4", "4 ~"], &[0], 2), [0], "nobody is chosen unseen");
+    assert_eq!(writers(&["4", "4 d", "4"], &[0, 1], 2), [0, 2], "it drains");
     for cannot in ["2", "4 x", "4 n", "4 c", "4 o", "4 ?"] {
         assert_eq!(writers(&["4", cannot, "4"], &[0, 1], 2), [0, 2], "{cannot}");
     }

@@ -125,6 +125,13 @@ const GROUPS: &[Row] = &[
         Some(2),
         "PRU",
     ),
+    ("or drains", &["PPP w m", "PPP w m", "PPP w m d"], Some(2), "PRR"),
+    (
+        "where another one is seen that does not",
+        &["PPP w m ~", "PPP w m d", "PPP w m d"],
+        Some(2),
+        "RRP",
+    ),
     (
         "a primary that joins is none yet",
         &["rPP m", "rPP w m", "rPP w m"],

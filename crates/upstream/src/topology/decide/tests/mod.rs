@@ -1,8 +1,8 @@
 //! Tables: what servers say, in a short hand, and what they are then.
 //!
-//! A server is written as words. `!` it is gone, `?` nobody has looked at it yet, `~` its last look failed;
-//! the rest depends on the kind of cluster. What comes out is a letter a server, P(rimary), R(eplica) or
-//! U(nusable), and `!` for a conflict.
+//! A server is written as words. `!` it is gone, `?` nobody has looked at it yet, `~` its last look failed,
+//! `d` it drains; the rest depends on the kind of cluster. What comes out is a letter a server, P(rimary),
+//! R(eplica) or U(nusable), and `!` for a conflict.
 
 mod galera;
 mod group_replication;
@@ -16,7 +16,7 @@ use crate::topology::observation::{Address, Lag, Visibility};
 fn observation(at: usize, text: &str, facts: impl Fn(&[&str]) -> (Facts, Option<Lag>)) -> Observation {
     let words: Vec<&str> = text
         .split(' ')
-        .filter(|word| !["", "!", "?", "~"].contains(word))
+        .filter(|word| !["", "!", "?", "~", "d"].contains(word))
         .collect();
     let (facts, lag) = facts(&words);
     let says = |word: &str| text.split(' ').any(|other| other == word);
@@ -25,6 +25,7 @@ fn observation(at: usize, text: &str, facts: impl Fn(&[&str]) -> (Facts, Option<
         address: Some(address(at)),
         also: Vec::new(),
         role: None,
+        drains: says("d"),
         lag,
         visibility: match () {
             () if says("!") => Visibility::Lost {

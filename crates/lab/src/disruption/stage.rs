@@ -1,0 +1,372 @@
+//! Where a part takes place: servers with the tables, the gateway in front of them, and clients.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use indicatif::ProgressBar;
+use sandbox::{Kind, Node, Sandbox, Spec};
+
+use super::{
+    gateway::{Gateway, Mode, server_name},
+    load::{Ended, Load, Traffic},
+    script::{ITEMS, ROWS, Work},
+    seen::Doing,
+};
+use crate::cache::{Report, Wanted, rig};
+
+/// Load before the first disruption and after the last.
+const STEADY: Duration = Duration::from_secs(2);
+
+/// How the clients of a part behave.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The gateway, and what runs `forebay ctl`.
+    pub program: PathBuf,
+    pub clients: u64,
+    /// Statements a second of all clients together.
+    pub rate: f64,
+    /// How long a drain may take.
+    pub drain_deadline: Duration,
+    /// Beside which the gateway's log is left of a part that did not keep its promise.
+    pub output: PathBuf,
+}
+
+/// What a part promises of one listener's clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// Nothing fails.
+    NoErrors,
+    /// Only those fail that were under way: a write, or a transaction, one of each client. Replicas have what
+    /// was acknowledged.
+    WritesUnderWay,
+    /// None but that no answer is wrong: the errors are told.
+    Told,
+}
+
+/// The clients of one listener.
+struct Clients {
+    mode: Mode,
+    promise: Promise,
+    load: Load,
+}
+
+/// A listener that has clients, what they may do, and what they are promised.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Act {
+    pub mode: Mode,
+    pub work: Work,
+    pub promise: Promise,
+}
+
+pub(super) struct Stage<'a> {
+    name: &'static str,
+    plan: &'a Plan,
+    progress: &'a ProgressBar,
+    clients: Vec<Clients>,
+    gateway: Gateway,
+    pub servers: Sandbox,
+    /// What `ctl drain` said of sessions that it left.
+    left: Vec<String>,
+    /// Figures of the part itself, in milliseconds.
+    times: Vec<(String, Duration)>,
+}
+
+/// What all parts together come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sum {
+    pub statements: u64,
+    pub waited: u64,
+    pub errors: u64,
+    pub wrong: u64,
+    pub longest: Duration,
+}
+
+impl<'a> Stage<'a> {
+    /// Starts servers, gateway and clients, and lets the clients be for a moment.
+    pub(super) fn set(
+        (name, spec): (&'static str, Spec),
+        acts: &[Act],
+        plan: &'a Plan,
+        progress: &'a ProgressBar,
+    ) -> anyhow::Result<Self> {
+        progress.set_message(format!("{name}: starting {} servers ({})", spec.nodes, spec.kind));
+        let servers = Sandbox::start(spec).context("starting the servers")?;
+        fill(&servers, plan.clients).context("filling the tables")?;
+        if acts.iter().any(|act| act.promise == Promise::WritesUnderWay) {
+            // Before there is a load: a commit under way meanwhile may wait for ever.
+            servers.replicate_safely()?;
+        }
+        let gateway = Gateway::start(&plan.program, &servers)?;
+        let mut stage = Self {
+            name,
+            plan,
+            progress,
+            clients: Vec::new(),
+            gateway,
+            servers,
+            left: Vec::new(),
+            times: Vec::new(),
+        };
+        let each = plan.clients / acts.len() as u64;
+        for (act, number) in acts.iter().zip(0..) {
+            let traffic = Traffic {
+                address: stage.gateway.address(act.mode),
+                first: number * each,
+                clients: each,
+                rate: plan.rate / acts.len() as f64,
+                work: act.work,
+                has_variable: act.mode == Mode::Session,
+            };
+            stage.clients.push(Clients {
+                mode: act.mode,
+                promise: act.promise,
+                load: Load::start(traffic)?,
+            });
+        }
+        stage.say("load without a disruption");
+        thread::sleep(STEADY);
+        Ok(stage)
+    }
+
+    /// Shows what is being done, and what the clients have seen by now.
+    pub(super) fn say(&self, what: &str) {
+        let (mut answers, mut errors) = (0, 0);
+        for clients in &self.clients {
+            let so_far = clients.load.so_far();
+            (answers, errors) = (answers + so_far.0, errors + so_far.1);
+        }
+        let name = self.name;
+        self.progress
+            .set_message(format!("{name}: {what} ({answers} answers, {errors} errors)"));
+    }
+
+    /// Restarts a server as an operator does.
+    pub(super) fn restart(&mut self, index: usize) -> anyhow::Result<()> {
+        let server = server_name(self.servers.node(index));
+        self.say(&format!("{server} drains"));
+        let left = self
+            .gateway
+            .drain(self.servers.node(index), self.plan.drain_deadline)?;
+        self.left.extend(left);
+        self.say(&format!("{server} restarts"));
+        let node = self.servers.node(index);
+        node.stop()?;
+        node.restart()?;
+        self.say(&format!("{server} catches up"));
+        self.servers.sync()?;
+        self.gateway.undrain(self.servers.node(index))?;
+        self.wait_until_whole()
+    }
+
+    /// Waits until the gateway uses all servers again.
+    pub(super) fn wait_until_whole(&self) -> anyhow::Result<()> {
+        self.gateway.wait_until_whole(self.servers.nodes().len())?;
+        thread::sleep(STEADY);
+        Ok(())
+    }
+
+    /// Lets the clients be for a while.
+    pub(super) fn watch(&self, what: &str, duration: Duration) {
+        self.say(what);
+        thread::sleep(duration);
+    }
+
+    /// A time that the part has taken itself.
+    pub(super) fn took(&mut self, what: &str, time: Duration) {
+        self.times.push((what.to_owned(), time));
+    }
+
+    /// Ends the load, looks whether the primary has what clients know of, and tells the figures.
+    pub(super) fn conclude(mut self, primary: usize, report: &mut Report) -> anyhow::Result<Sum> {
+        self.say("the clients end");
+        let moves = self.gateway.moves()?;
+        let program = format!("{} {}", self.servers.kind(), self.servers.version());
+        if !report.programs.contains(&program) {
+            report.programs.push(program);
+        }
+        let mut sum = Sum::default();
+        let before = report.not_met().len();
+        for Clients { mode, promise, load } in std::mem::take(&mut self.clients) {
+            let mut ended = load.stop()?;
+            look_at_counters(self.servers.node(primary), &mut ended)?;
+            let part = format!("{}, {}, {mode}", self.name, self.servers.kind());
+            tell(&part, promise, &ended, report);
+            if mode == Mode::Session {
+                report.add(&part, "sessions moved", "", [moves.moved], None);
+                report.add(
+                    &part,
+                    "moves that failed, and were tried again",
+                    "",
+                    [moves.failed],
+                    None,
+                );
+                note(report, &moves.reasons);
+            }
+            sum.add(&ended);
+        }
+        let part = format!("{}, {}", self.name, self.servers.kind());
+        let left = self.left.len() as f64;
+        report.add(
+            &part,
+            "drains that left sessions",
+            "",
+            [left],
+            Some(Wanted::AtMost(0.0)),
+        );
+        note(report, &self.left.join("; "));
+        for (what, time) in &self.times {
+            report.add(&part, what.as_str(), "ms", [ms(*time)], None);
+        }
+        if report.not_met().len() > before {
+            self.keep_log()?;
+        }
+        Ok(sum)
+    }
+
+    fn keep_log(&self) -> anyhow::Result<()> {
+        let name = format!("{}-{}.log", self.name, self.servers.kind());
+        let file = self.plan.output.with_file_name(name);
+        fs::write(&file, self.gateway.log()).with_context(|| format!("writing {}", file.display()))?;
+        self.progress
+            .suspend(|| println!("the gateway's log of part {}: {}", self.name, file.display()));
+        Ok(())
+    }
+}
+
+impl Sum {
+    fn add(&mut self, ended: &Ended) {
+        let seen = &ended.seen;
+        self.merge(&Self {
+            statements: seen.statements,
+            waited: seen.waited,
+            errors: seen.failed(|_| true),
+            wrong: seen.wrong,
+            longest: seen.longest.0,
+        });
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.statements += other.statements;
+        self.waited += other.waited;
+        self.errors += other.errors;
+        self.wrong += other.wrong;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Says this of the last figure, if it is anything.
+fn note(report: &mut Report, words: &str) {
+    if !words.is_empty() {
+        report.note(words.to_owned());
+    }
+}
+
+fn tell(part: &str, promise: Promise, ended: &Ended, report: &mut Report) {
+    let seen = &ended.seen;
+    let (longest, due) = seen.longest;
+    report.add(
+        part,
+        "longest time from due to answered",
+        "ms",
+        [ms(longest)],
+        None,
+    );
+    report.note(format!("due after {:.1} s", due.as_secs_f64()));
+    report.add(
+        part,
+        "longest time without any answer",
+        "ms",
+        [ms(seen.longest_silence())],
+        None,
+    );
+    report.add(part, "statements", "", [seen.statements as f64], None);
+    report.add(
+        part,
+        "waited for more than 100 ms",
+        "",
+        [seen.waited as f64],
+        None,
+    );
+    let none = Some(Wanted::AtMost(0.0));
+    let of_all = (promise == Promise::NoErrors).then_some(Wanted::AtMost(0.0));
+    report.add(part, "errors", "", [seen.failed(|_| true) as f64], of_all);
+    note(report, &seen.errors_in_words());
+    if promise == Promise::WritesUnderWay {
+        let others = seen.failed(|doing| matches!(doing, Doing::Read | Doing::Login));
+        report.add(part, "errors of reads and logins", "", [others as f64], none);
+        let most = seen.most_of_a_client as f64;
+        report.add(
+            part,
+            "most errors of one client",
+            "",
+            [most],
+            Some(Wanted::AtMost(1.0)),
+        );
+    }
+    report.add(part, "wrong answers", "", [seen.wrong as f64], none);
+    if !seen.words.is_empty() {
+        report.note(format!(
+            "the first errors and wrong answers: {}",
+            seen.words.join("; ")
+        ));
+    }
+}
+
+/// What was acknowledged is on the primary, and nothing twice.
+fn look_at_counters(primary: &Node, ended: &mut Ended) -> anyhow::Result<()> {
+    let rows = primary.sql("SELECT client, n FROM sbtest.counter ORDER BY client")?;
+    for (client, counter) in &ended.counters {
+        let row = rows.lines().find_map(|line| {
+            let (number, value) = line.split_once('\t')?;
+            (number.parse() == Ok(*client)).then(|| value.parse::<u64>().ok())?
+        });
+        let value = row.with_context(|| format!("client {client} has no counter any more"))?;
+        if !(counter.least..=counter.most).contains(&value) {
+            let (least, most) = (counter.least, counter.most);
+            ended.seen.wrong(format!(
+                "in the end the counter of client {client} is {value} in place of {least} to {most}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the tables that the clients use, with the rows of each.
+fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
+    ensure!(clients > 0, "no clients");
+    servers.primary().sql("CREATE DATABASE sbtest")?;
+    rig::fill_table(servers, "sbtest1", ROWS, rig::VALUE)?;
+    let counters: Vec<_> = (0..clients).map(|client| format!("({client}, 0)")).collect();
+    let items = (0..clients).flat_map(|client| (0..ITEMS).map(move |slot| format!("({client}, {slot}, 0)")));
+    servers.primary().sql(&format!(
+        "CREATE TABLE sbtest.counter (client INT PRIMARY KEY, n BIGINT NOT NULL);
+         CREATE TABLE sbtest.item (client INT, slot INT, v INT NOT NULL, PRIMARY KEY (client, slot));
+         INSERT INTO sbtest.counter VALUES {};
+         INSERT INTO sbtest.item VALUES {};",
+        counters.join(","),
+        items.collect::<Vec<_>>().join(",")
+    ))?;
+    Ok(servers.sync()?)
+}
+
+/// Servers of a kind, three of them.
+pub(super) fn three(kind: Kind) -> Spec {
+    Spec::new(kind).nodes(3)
+}
+
+/// The program that is the gateway: the one that is named, or this one.
+pub(super) fn program(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match named {
+        Some(path) => Ok(path.to_path_buf()),
+        None => Ok(std::env::current_exe()?),
+    }
+}

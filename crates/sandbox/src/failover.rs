@@ -1,0 +1,132 @@
+//! What an operator, or a program that promotes, does to servers with asynchronous replication.
+
+use crate::{Kind, Node, PASSWORD, Sandbox, SandboxError, Spec, USER};
+
+impl Spec {
+    /// Servers that [`Sandbox::replicate_safely`] can be said to. MySQL's half of it is a plugin; MariaDB has
+    /// it built in.
+    #[must_use]
+    pub fn semi_synchronous(self) -> Self {
+        match self.kind {
+            Kind::Mysql => self.option("--plugin-load-add=semisync_source.so;semisync_replica.so"),
+            _ => self,
+        }
+    }
+}
+
+impl Sandbox {
+    /// From here on commits of the primary wait until a replica has them, so that its death loses nothing
+    /// that was acknowledged.
+    ///
+    /// # Errors
+    /// The servers are not [`Spec::semi_synchronous`], or replicas do not confirm.
+    pub fn replicate_safely(&self) -> Result<(), SandboxError> {
+        let (on_replica, on_primary, count) = match self.kind() {
+            Kind::Mysql => (
+                "SET GLOBAL rpl_semi_sync_replica_enabled = ON; STOP REPLICA IO_THREAD; START REPLICA IO_THREAD",
+                "SET GLOBAL rpl_semi_sync_source_timeout = 60000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
+                "SHOW STATUS LIKE 'Rpl_semi_sync_source_clients'",
+            ),
+            _ => (
+                "SET GLOBAL rpl_semi_sync_slave_enabled = ON; STOP SLAVE IO_THREAD; START SLAVE IO_THREAD",
+                "SET GLOBAL rpl_semi_sync_master_timeout = 60000, rpl_semi_sync_master_wait_point = AFTER_SYNC,
+                     rpl_semi_sync_master_enabled = ON",
+                "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'",
+            ),
+        };
+        let (primary, replicas) = (self.primary(), &self.nodes()[1..]);
+        primary.sql(on_primary)?;
+        for replica in replicas {
+            replica.sql(on_replica)?;
+        }
+        let all = format!("\t{}", replicas.len());
+        primary.wait_for("confirmation by the replicas", || {
+            Ok(primary.sql(count)?.trim().ends_with(&all))
+        })
+    }
+}
+
+impl Node {
+    /// Receives no more, and waits until all is applied that was received.
+    ///
+    /// # Errors
+    /// It does not answer, or is no replica.
+    pub fn apply_received(&self) -> Result<(), SandboxError> {
+        let statements = match self.kind() {
+            Kind::Mysql => {
+                "STOP REPLICA IO_THREAD;
+                 SELECT WAIT_FOR_EXECUTED_GTID_SET(received_transaction_set, 30)
+                     FROM performance_schema.replication_connection_status;"
+            }
+            _ => {
+                "STOP SLAVE IO_THREAD;
+                 SELECT MASTER_GTID_WAIT(@@gtid_slave_pos, 30);"
+            }
+        };
+        self.sql(statements).map(drop)
+    }
+
+    /// Makes a replica the primary.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn promote(&self) -> Result<(), SandboxError> {
+        let statements = match self.kind() {
+            Kind::Mysql => {
+                "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;"
+            }
+            _ => "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF;",
+        };
+        self.sql(statements).map(drop)
+    }
+
+    /// Makes it follow another server; `was_primary` has written itself before.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn follow(&self, primary: &Self, was_primary: bool) -> Result<(), SandboxError> {
+        let port = primary.port();
+        let statements = match self.kind() {
+            Kind::Mysql => format!(
+                "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = ON;
+                 CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{USER}',
+                     SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1;
+                 START REPLICA;"
+            ),
+            _ => {
+                let position = if was_primary { "SET GLOBAL gtid_slave_pos = @@gtid_binlog_pos;" } else { "" };
+                format!(
+                    "STOP SLAVE; {position} SET GLOBAL read_only = ON;
+                     CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
+                         MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos;
+                     START SLAVE;"
+                )
+            }
+        };
+        self.sql(&statements).map(drop)
+    }
+
+    /// How far its binary log is, as others can be asked for.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn position(&self) -> Result<String, SandboxError> {
+        let question = match self.kind() {
+            Kind::Mysql => "SELECT @@gtid_executed",
+            _ => "SELECT @@gtid_binlog_pos",
+        };
+        Ok(self.sql(question)?.trim().replace("\\n", ""))
+    }
+
+    /// Whether it has all of a position.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn has(&self, position: &str) -> Result<bool, SandboxError> {
+        let question = match self.kind() {
+            Kind::Mysql => format!("SELECT GTID_SUBSET('{position}', @@gtid_executed)"),
+            _ => format!("SELECT MASTER_GTID_WAIT('{position}', 0) = 0"),
+        };
+        Ok(self.sql(&question)?.trim() == "1")
+    }
+}
