@@ -47,8 +47,8 @@ pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
     Monitor, OnDown, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
-    ReadConsistency as Consistency, Reuse, Role, Rule, Server, ServerCompression, Srv, StatementClass,
-    TlsMode, TlsVersion, Topology, TransactionReads, User, Verify,
+    ReadConsistency as Consistency, Rebalance, RebalancePolicy, Reuse, Role, Rule, Server, ServerCompression,
+    Srv, StatementClass, TlsMode, TlsVersion, Topology, TransactionReads, User, Verify,
 };
 pub use secret::Secret;
 pub use stored::{is_native_hash, sha2_hash};

@@ -100,6 +100,9 @@ section! {
         /// `session`.
         pub balance: Balance = default(Balance::LeastConnections), NewSessions;
 
+        /// How the load of sessions that are there already is evened out.
+        pub rebalance: Rebalance = default(Rebalance::default()), Live;
+
         /// Time to establish a connection to a server, before the next server is tried.
         pub connect_timeout: Duration = default(secs(3)) in ms(1)..=minutes(10), NewSessions;
 
@@ -161,6 +164,16 @@ section! {
 
         /// Encryption of server links. The files are read again when they change.
         pub tls: ClusterTls = default(ClusterTls::default()), Live;
+    }
+
+    /// Sessions go to other servers while they live, so that the load evens out after a server has come back
+    /// or was added: those of mode `session` whose listener has `moves = true`.
+    pub struct Rebalance {
+        /// What they move for.
+        pub policy: RebalancePolicy = default(RebalancePolicy::Off), Live;
+
+        /// Time in which all of a difference between servers moves, one session after the other.
+        pub within: Duration = default(secs(120)) in secs(1)..=hours(24), Live;
     }
 
     /// Servers that DNS names.
@@ -247,6 +260,17 @@ choice! {
         RandomTwo = "random-two",
     }
 
+    /// What sessions move for.
+    pub enum RebalancePolicy {
+        /// Nothing: they stay where they are.
+        Off = "off",
+        /// Servers with as many sessions as their weights say.
+        Connections = "connections",
+        /// The gateway's own zone first: new sessions go there as long as a server of it has room, others
+        /// come there one a second. Then as with `connections`, among its servers.
+        Location = "location",
+    }
+
     /// What happens to the sessions of a server that is down.
     pub enum OnDown {
         /// They end with an error packet.
@@ -303,6 +327,12 @@ impl Server {
             address,
             ..Self::stand_in()
         }
+    }
+}
+
+impl Default for Rebalance {
+    fn default() -> Self {
+        Self::stand_in()
     }
 }
 

@@ -18,7 +18,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
-pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Srv, Topology};
+pub use cluster::{
+    Balance, Cluster, OnDown, ReadBalance, Rebalance, RebalancePolicy, Role, Server, ServerCompression, Srv,
+    Topology,
+};
 pub use listener::{Listener, Mode, Protocol, ReadConsistency, TransactionReads};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};
