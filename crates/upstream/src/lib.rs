@@ -32,6 +32,7 @@ mod permit;
 mod pool;
 mod probe;
 mod queue;
+mod rebalance;
 mod resolver;
 mod server;
 mod server_profile;
@@ -56,6 +57,7 @@ pub use pool::{
     Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened, Pool,
     Travel,
 };
+pub use rebalance::{Balance, Left, ServerBalance, Ticket};
 pub use server::{Server, ServerId, ServerState, Status};
 pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};

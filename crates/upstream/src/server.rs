@@ -16,6 +16,7 @@ use crate::disconnect::Nobody;
 use crate::health::{Change, Health, Phase, Rules};
 use crate::metrics::{CheckSeries, LookSeries};
 use crate::pool::{Tracked, WaitQueue};
+use crate::rebalance::{Ticket, Tickets};
 use crate::server_profile::ServerProfile;
 use crate::topology::Place;
 
@@ -44,6 +45,8 @@ pub struct Server {
     backup: AtomicBool,
     /// The option `drain` names the server.
     draining: AtomicBool,
+    /// Sessions that may leave it so that the load evens out.
+    pub(crate) tickets: Tickets,
     place: ArcSwap<Place>,
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
@@ -157,6 +160,7 @@ impl Server {
             max_connections: AtomicU32::new(config.max_connections),
             backup: AtomicBool::new(config.backup),
             draining: AtomicBool::new(false),
+            tickets: Tickets::default(),
             place: ArcSwap::from_pointee(Place::of(config)),
             discovered: AtomicBool::new(false),
             by_dns: AtomicBool::new(false),
@@ -248,6 +252,19 @@ impl Server {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether some of its sessions are to go to another server so that the load evens out.
+    #[inline]
+    #[must_use]
+    pub fn has_tickets(&self) -> bool {
+        self.tickets.are_there()
+    }
+
+    /// The right of one of them to leave.
+    #[must_use]
+    pub fn take_ticket(&self) -> Option<Ticket> {
+        self.tickets.take()
     }
 
     /// Returns whether the value is another than before. Once a server drains, the pools close its
@@ -450,6 +467,7 @@ impl Server {
             since: SystemTime::now(),
         }));
         self.generation.fetch_add(1, Ordering::SeqCst);
+        self.tickets.withdraw();
         self.wait_queue.dismiss();
         self.check_now.notify_one();
         self.look_now.notify_one();

@@ -22,6 +22,7 @@ use crate::health::Rules;
 use crate::permit::Permit;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
+use crate::rebalance::Rebalance;
 use crate::server::{Availability, Server, ServerId, Status};
 use crate::server_profile::{self, ServerProfile};
 use crate::topology::Follow;
@@ -58,6 +59,7 @@ pub struct Cluster {
     pub(crate) pools: Pools,
     pub(crate) follow: Follow,
     pub(crate) accounts: Accounts,
+    pub(crate) rebalance: Rebalance,
     /// There is another `srv` option, or there may be.
     pub(crate) srv_changed: Notify,
 }
@@ -134,6 +136,7 @@ impl Cluster {
             pools: Pools::default(),
             follow,
             accounts: Accounts::default(),
+            rebalance: Rebalance::default(),
             srv_changed: Notify::new(),
         });
         cluster
@@ -375,11 +378,7 @@ impl Cluster {
             (Balancer::new(config.balance), config.slow_start)
         };
         let servers = self.servers.load();
-        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
-        let draw = Draw {
-            turn,
-            seed: self.seeds.hash_one(turn),
-        };
+        let draw = self.draw();
         loop {
             match choose(balancer, &servers, tried, slow_start, draw) {
                 Choice::Server(place) => {
@@ -392,6 +391,15 @@ impl Cluster {
                 Choice::AllFull => return Ok(None),
                 Choice::NoneAvailable => return Err(NoPermit),
             }
+        }
+    }
+
+    /// What makes the next choice differ from those before.
+    pub(crate) fn draw(&self) -> Draw {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        Draw {
+            turn,
+            seed: self.seeds.hash_one(turn),
         }
     }
 

@@ -1,0 +1,306 @@
+//! Sessions go to other servers of their cluster so that the load evens out: the figures come from the
+//! servers, [`routing::rebalance`] decides, and each server has tickets for those of its sessions that may
+//! leave.
+//!
+//! Nobody chooses which sessions these are. Whoever looks at its server between two commands, and is free to
+//! leave, takes a ticket. Those that nobody has taken by the next look are withdrawn.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use config::RebalancePolicy;
+use routing::rebalance::{Factor, Figures, Move, Phase, Policy, Rebalancer};
+
+use crate::cluster::Cluster;
+use crate::permit::Permit;
+use crate::server::{Availability, Server, ServerId, now};
+
+/// How often it is looked whether there is anything to do by now.
+const OFF: Duration = Duration::from_secs(1);
+
+/// The right of one session to leave its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// For this one.
+    pub to: ServerId,
+    /// Because of that.
+    pub factor: Factor,
+}
+
+/// Of a server: how many of its sessions may leave it, where to and why, in one word that they look at.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets(AtomicU64);
+
+impl Tickets {
+    const COUNT_BITS: u32 = 24;
+    const COUNT: u64 = (1 << Self::COUNT_BITS) - 1;
+
+    #[inline]
+    pub(crate) fn are_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    fn give(&self, of: &Move) {
+        let factor = Factor::ALL.iter().position(|factor| *factor == of.factor);
+        let factor = (factor.unwrap_or(0) as u64) << Self::COUNT_BITS;
+        let word = u64::from(of.to) << 32 | factor | u64::from(of.sessions).min(Self::COUNT);
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> Option<Ticket> {
+        let less = |word: u64| match word & Self::COUNT {
+            0 => None,
+            1 => Some(0),
+            _ => Some(word - 1),
+        };
+        let word = self
+            .0
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .ok()?;
+        let factor = word as u32 >> Self::COUNT_BITS;
+        Some(Ticket {
+            to: ServerId((word >> 32) as u32),
+            factor: *Factor::ALL.get(factor as usize)?,
+        })
+    }
+
+    /// Returns how many nobody has taken.
+    pub(crate) fn withdraw(&self) -> u32 {
+        (self.0.swap(0, Ordering::Relaxed) & Self::COUNT) as u32
+    }
+}
+
+/// What is kept of a cluster's balance between two looks.
+#[derive(Debug)]
+pub(crate) struct Rebalance(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    began: Instant,
+    rebalancer: Rebalancer,
+    /// What the last look has asked for.
+    asked: Vec<Move>,
+    /// Of servers, who has left them last.
+    left: HashMap<ServerId, Left>,
+}
+
+/// Who has left a server, for the sake of balance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// For which server the last one.
+    pub to: String,
+    /// Why.
+    pub factor: Factor,
+    /// How many, without a longer pause between them.
+    pub sessions: u32,
+    /// When the last one.
+    pub at: Instant,
+}
+
+/// How the sessions of a cluster are spread, for operators.
+#[derive(Clone, Debug)]
+pub struct Balance {
+    /// What they move for.
+    pub policy: RebalancePolicy,
+    /// Whether anything is under way.
+    pub phase: Phase,
+    /// Each server, in the order of the configuration.
+    pub servers: Vec<ServerBalance>,
+}
+
+/// How one server stands among the others.
+#[derive(Clone, Debug)]
+pub struct ServerBalance {
+    /// Its name.
+    pub name: String,
+    /// Permits taken: what the choice for new sessions goes by.
+    pub sessions: u32,
+    /// As many would be its share of all, by its weight as far as it has come in its slow start; 0 where it
+    /// takes none.
+    pub share: f64,
+    /// Why its share is smaller than its weight says, or there is none.
+    pub why: Option<&'static str>,
+    /// Who has left it last for the sake of balance.
+    pub left: Option<Left>,
+}
+
+impl Default for Rebalance {
+    fn default() -> Self {
+        Self(Mutex::new(State {
+            began: now(),
+            rebalancer: Rebalancer::default(),
+            asked: Vec::new(),
+            left: HashMap::new(),
+        }))
+    }
+}
+
+impl Rebalance {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cluster {
+    /// Looks at all servers, and gives them tickets for as many sessions as are to leave them. Returns which
+    /// servers have some and how many, and how long to wait for the next look. `zone`: the gateway's own.
+    pub fn even_out(&self, zone: Option<&str>) -> (Vec<(ServerId, u32)>, Duration) {
+        let config = self.config();
+        let policy = Policy {
+            policy: config.rebalance.policy,
+            within: config.rebalance.within,
+            balance: config.balance,
+        };
+        let servers = self.servers();
+        let mut state = self.rebalance.state();
+        let state = &mut *state;
+        let mut untaken = std::mem::take(&mut state.asked);
+        untaken.retain_mut(|of| {
+            let server = servers.iter().find(|server| server.id().0 == of.from);
+            of.sessions = server.map_or(0, |server| server.tickets.withdraw());
+            of.sessions > 0
+        });
+        state
+            .left
+            .retain(|id, _| servers.iter().any(|server| server.id() == *id));
+        let figures: Vec<_> = servers
+            .iter()
+            .map(|server| figures(server, zone, config.slow_start))
+            .collect();
+        let now = now().saturating_duration_since(state.began);
+        state.asked = state
+            .rebalancer
+            .look(now, &policy, &figures, &untaken, self.draw().seed);
+        for of in &state.asked {
+            if let Some(server) = servers.iter().find(|server| server.id().0 == of.from) {
+                server.tickets.give(of);
+            }
+        }
+        let asked = state.asked.iter().map(|of| (ServerId(of.from), of.sessions));
+        let pause = match policy.policy {
+            RebalancePolicy::Off => OFF,
+            _ => policy.pause(),
+        };
+        (asked.collect(), pause)
+    }
+
+    /// A permit for a session that leaves its server with a ticket for this one: `None` where that has no
+    /// room any more, or takes no sessions. Nobody waits in line for one.
+    #[must_use]
+    pub fn permit_on(self: &Arc<Self>, to: ServerId) -> Option<Permit> {
+        let servers = self.servers();
+        let server = servers.iter().find(|server| server.id() == to)?;
+        // Those who wait for any server at all come first.
+        let takes = takes_sessions(server) && server.weight() > 0 && self.queue().is_empty();
+        takes.then(|| Permit::take(self, server)).flatten()
+    }
+
+    /// A session has left this server with that ticket.
+    pub fn note_moved(&self, from: ServerId, ticket: Ticket) {
+        let to = self
+            .servers()
+            .iter()
+            .find(|server| server.id() == ticket.to)
+            .cloned();
+        let within = self.config().rebalance.within;
+        let mut state = self.rebalance.state();
+        let before = state
+            .left
+            .get(&from)
+            .filter(|left| left.factor == ticket.factor && now().saturating_duration_since(left.at) < within);
+        let left = Left {
+            to: to.map_or_else(String::new, |to| to.name().to_owned()),
+            factor: ticket.factor,
+            sessions: before.map_or(0, |left| left.sessions) + 1,
+            at: now(),
+        };
+        state.left.insert(from, left);
+    }
+
+    /// How its sessions are spread.
+    #[must_use]
+    pub fn balance(&self) -> Balance {
+        let config = self.config();
+        let servers = self.servers();
+        let candidate = |server: &Arc<Server>| server.candidate(takes_sessions(server), config.slow_start);
+        let candidates: Vec<_> = servers.iter().map(candidate).collect();
+        let shares = routing::rebalance::shares(&candidates);
+        let state = self.rebalance.state();
+        let of = |((server, candidate), share): ((&Arc<Server>, routing::Candidate), f64)| ServerBalance {
+            name: server.name().to_owned(),
+            sessions: candidate.sessions,
+            share,
+            why: why(server, &candidate, share),
+            left: state.left.get(&server.id()).cloned(),
+        };
+        Balance {
+            policy: config.rebalance.policy,
+            phase: state.rebalancer.phase(),
+            servers: servers.iter().zip(candidates).zip(shares).map(of).collect(),
+        }
+    }
+}
+
+fn figures(server: &Server, zone: Option<&str>, slow_start: Duration) -> Figures {
+    let mut candidate = server.candidate(takes_sessions(server), slow_start);
+    if server.is_at_its_limit() {
+        // The limit may be the server's own, which nobody has configured.
+        candidate.max_connections = candidate.sessions.max(1);
+    }
+    Figures {
+        id: server.id().0,
+        candidate,
+        is_near: zone.is_some() && server.place().zone.as_deref() == zone,
+    }
+}
+
+/// Whether it is known to be up, answers, and does not drain.
+fn takes_sessions(server: &Server) -> bool {
+    server.availability() == Availability::Yes && !server.is_silent() && !server.is_draining()
+}
+
+fn why(server: &Server, candidate: &routing::Candidate, share: f64) -> Option<&'static str> {
+    if server.is_draining() {
+        return Some("drains");
+    }
+    if !candidate.available {
+        return Some("is not up");
+    }
+    if candidate.weight == 0 {
+        return Some("weight 0");
+    }
+    if candidate.backup && share == 0.0 {
+        return Some("backup");
+    }
+    (candidate.warmth_permille < routing::WARM).then_some("slow start")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_leave_than_have_a_ticket() {
+        let tickets = Tickets::default();
+        assert!(!tickets.are_there());
+        assert_eq!(tickets.take(), None);
+        tickets.give(&Move {
+            from: 1,
+            to: u32::MAX,
+            sessions: 3,
+            factor: Factor::Connections,
+        });
+        let ticket = Ticket {
+            to: ServerId(u32::MAX),
+            factor: Factor::Connections,
+        };
+        assert_eq!(tickets.take(), Some(ticket));
+        assert_eq!(tickets.take(), Some(ticket));
+        assert!(tickets.are_there());
+        assert_eq!(tickets.withdraw(), 1);
+        assert!(!tickets.are_there());
+        assert_eq!(tickets.take(), None);
+    }
+}
