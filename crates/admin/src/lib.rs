@@ -11,6 +11,7 @@
 //! | `PUT` or `POST /log?level=debug` | changes what is logged |
 //! | `PUT` or `POST /reload` | reads the configuration again |
 //! | `GET /drains` | [`DrainStatus`] of servers that drain, as JSON |
+//! | `GET /balance` | [`BalanceStatus`] of each cluster, as JSON |
 //! | `PUT` or `POST /drain`, `/undrain`, `/kill` | acts on servers and sessions, taken on the socket alone |
 //!
 //! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from
@@ -25,7 +26,8 @@ mod routes;
 mod server;
 
 pub use gateway::{
-    CacheStatus, ClusterStatus, DrainStatus, Gateway, ListenerStatus, MappingStatus, PinStatus,
-    RefusedReload, ServerStatus, SessionStatus, Status, WorkerStatus,
+    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, Gateway, LastMovedStatus, ListenerStatus,
+    MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status,
+    WorkerStatus,
 };
 pub use server::{AdminError, bind, bind_socket, serve, serve_socket};

@@ -165,9 +165,10 @@ impl Cluster {
         state
             .left
             .retain(|id, _| servers.iter().any(|server| server.id() == *id));
+        servers.iter().for_each(|server| server.note_zone(zone));
         let figures: Vec<_> = servers
             .iter()
-            .map(|server| figures(server, zone, config.slow_start))
+            .map(|server| figures(server, config.slow_start))
             .collect();
         let now = now().saturating_duration_since(state.began);
         state.asked = state
@@ -243,7 +244,7 @@ impl Cluster {
     }
 }
 
-fn figures(server: &Server, zone: Option<&str>, slow_start: Duration) -> Figures {
+fn figures(server: &Server, slow_start: Duration) -> Figures {
     let mut candidate = server.candidate(takes_sessions(server), slow_start);
     if server.is_at_its_limit() {
         // The limit may be the server's own, which nobody has configured.
@@ -252,7 +253,7 @@ fn figures(server: &Server, zone: Option<&str>, slow_start: Duration) -> Figures
     Figures {
         id: server.id().0,
         candidate,
-        is_near: zone.is_some() && server.place().zone.as_deref() == zone,
+        is_near: server.is_near(),
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Server {
     /// Sessions that may leave it so that the load evens out.
     pub(crate) tickets: Tickets,
     place: ArcSwap<Place>,
+    /// It is in the gateway's own zone.
+    near: AtomicBool,
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
     by_dns: AtomicBool,
@@ -162,6 +164,7 @@ impl Server {
             draining: AtomicBool::new(false),
             tickets: Tickets::default(),
             place: ArcSwap::from_pointee(Place::of(config)),
+            near: AtomicBool::new(false),
             discovered: AtomicBool::new(false),
             by_dns: AtomicBool::new(false),
             sessions: AtomicU32::new(0),
@@ -334,6 +337,17 @@ impl Server {
 
     pub(crate) fn set_by_dns(&self, by_dns: bool) {
         self.by_dns.store(by_dns, Ordering::Relaxed);
+    }
+
+    /// Whether it is known to be in the gateway's own zone.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near.load(Ordering::Relaxed)
+    }
+
+    /// The gateway is in this zone, as far as anybody has said.
+    pub(crate) fn note_zone(&self, zone: Option<&str>) {
+        let is_near = zone.is_some() && self.place().zone.as_deref() == zone;
+        self.near.store(is_near, Ordering::Relaxed);
     }
 
     /// What the configuration says of its place in the cluster.

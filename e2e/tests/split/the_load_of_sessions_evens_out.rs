@@ -11,17 +11,21 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::{self, where_am_i};
 
-/// A gateway's setup over the replicas, which evens out soon, and in which these servers drain.
-fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
-    let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
-    let replicas = [sandbox.node(1), sandbox.node(2)].map(|node| format!("{:?}", node.address()));
+/// A gateway's setup over these servers, which evens out soon.
+fn over(sandbox: &Sandbox, servers: &[&Node]) -> Setup {
+    let servers = servers.iter().map(|node| format!("{:?}", node.address()));
     Setup::of_addresses(sandbox.addresses())
         .top("log.level = \"info,dataplane=debug\"")
-        .servers(replicas)
+        .servers(servers)
         .listener("moves = true")
-        .cluster(&format!("drain = {names:?}"))
         .cluster("rebalance = { policy = \"connections\", within = \"2s\" }")
         .tables(&cluster::user(USER, PASSWORD))
+}
+
+/// The same over the replicas, of which these drain.
+fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
+    let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
+    over(sandbox, &[sandbox.node(1), sandbox.node(2)]).cluster(&format!("drain = {names:?}"))
 }
 
 /// Sessions of the gateway on this server.
@@ -116,4 +120,84 @@ async fn when_a_server_is_back() {
     }
     assert_eq!(moved(&gateway, "connections"), 6.0, "nobody goes to and fro");
     assert_eq!(gateway.metric("forebay_session_moves_failed_total", &[]), 0.0);
+}
+
+/// What is held on its server stays, and keeps nobody else there.
+#[tokio::test]
+async fn when_a_server_is_added() {
+    let sandbox = cluster::shared();
+    let [first, second] = [sandbox.node(1), sandbox.node(2)];
+    let with_socket = |servers: &[&Node]| over(sandbox, servers).admin("socket = \"admin.sock\"");
+    let mut gateway = with_socket(&[first]).start();
+    let mut held = Vec::new();
+    for number in 0..4 {
+        let mut session = client::connect(&gateway).await;
+        let lock = format!("DO GET_LOCK('evens{number}', 1)");
+        session.query_drop(lock).await.unwrap();
+        held.push(session);
+    }
+    let mut free = Vec::new();
+    for _ in 0..4 {
+        free.push(client::connect(&gateway).await);
+    }
+    assert!(gateway.reload(with_socket(&[first, second])).await);
+    eventually("those have moved that can", async || {
+        (sessions_on(&gateway, first), sessions_on(&gateway, second)) == (4.0, 4.0)
+    })
+    .await;
+    for session in &mut held {
+        assert_eq!(where_am_i(session).await, first.port());
+    }
+    for session in &mut free {
+        assert_eq!(where_am_i(session).await, second.port());
+    }
+    let mut ctl = std::process::Command::new(e2e::program());
+    ctl.args(["ctl", "--socket"])
+        .arg(gateway.folder().join("admin.sock"));
+    let shown = ctl.args(["balance", "main"]).output().unwrap();
+    let shown = String::from_utf8([shown.stdout, shown.stderr].concat()).unwrap();
+    assert!(
+        shown.starts_with("main: ") && shown.contains("(policy connections)"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("4 to ") && shown.contains(" s ago (connections)"),
+        "{shown}"
+    );
+    let (status, page) = gateway.get("/balance");
+    assert!(status == 200 && page.contains("\"score\":1.0"), "{page}");
+}
+
+/// New sessions go to a server of the gateway's own zone, and others come back to it one a second.
+#[tokio::test]
+async fn when_the_own_zone_is_back() {
+    let sandbox = cluster::shared();
+    let [near, far] = [sandbox.node(1), sandbox.node(2)];
+    let setup = |drained: &[&Node]| {
+        let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
+        let zoned = [(near, "here"), (far, "there")]
+            .map(|(node, zone)| format!("{{ address = {:?}, zone = {zone:?} }}", node.address()));
+        Setup::of_addresses(sandbox.addresses())
+            .top("zone = \"here\"")
+            .servers(zoned)
+            .listener("moves = true")
+            .cluster(&format!("drain = {names:?}"))
+            .cluster("rebalance.policy = \"location\"")
+            .tables(&cluster::user(USER, PASSWORD))
+    };
+    let mut gateway = setup(&[]).start();
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        let mut session = client::connect(&gateway).await;
+        assert_eq!(where_am_i(&mut session).await, near.port());
+        sessions.push(session);
+    }
+    assert!(gateway.reload(setup(&[near])).await);
+    eventually("all have left", async || sessions_on(&gateway, far) == 4.0).await;
+    assert!(gateway.reload(setup(&[])).await);
+    eventually("all are back", async || sessions_on(&gateway, near) == 4.0).await;
+    assert_eq!(
+        (moved(&gateway, "drain"), moved(&gateway, "location")),
+        (4.0, 4.0)
+    );
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use config::TlsMode;
+use config::{RebalancePolicy, TlsMode};
 use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
@@ -373,14 +373,23 @@ impl Cluster {
 
     /// A permit on the best server that is not in `tried`: `Ok(None)` when all are full.
     pub(crate) fn try_permit(self: &Arc<Self>, tried: &[ServerId]) -> Result<Option<Permit>, NoPermit> {
-        let (balancer, slow_start) = {
+        let (balancer, slow_start, near_first) = {
             let config = self.config.load();
-            (Balancer::new(config.balance), config.slow_start)
+            let near_first = config.rebalance.policy == RebalancePolicy::Location;
+            (Balancer::new(config.balance), config.slow_start, near_first)
         };
+        let may = |server: &Server| !tried.contains(&server.id());
+        // A backup of the own zone comes after the others of all zones.
+        let is_near = |server: &Server| server.is_near() && !server.is_backup() && may(server);
         let servers = self.servers.load();
         let draw = self.draw();
         loop {
-            match choose(balancer, &servers, tried, slow_start, draw) {
+            let near = near_first.then(|| choose(balancer, &servers, is_near, slow_start, draw));
+            let choice = match near {
+                Some(choice @ Choice::Server(_)) => choice,
+                _ => choose(balancer, &servers, may, slow_start, draw),
+            };
+            match choice {
                 Choice::Server(place) => {
                     // Another worker may have been faster; then somebody has made progress, and the count is
                     // up to date.
@@ -484,11 +493,11 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Chooses among the servers that are up, or else among those that have not been checked yet.
+/// Chooses among the servers that `may` be chosen and are up, or else among those that have not been checked yet.
 fn choose(
     balancer: Balancer,
     servers: &[Arc<Server>],
-    tried: &[ServerId],
+    may: impl Fn(&Server) -> bool,
     slow_start: Duration,
     draw: Draw,
 ) -> Choice {
@@ -498,7 +507,7 @@ fn choose(
     for wanted in [Availability::Yes, Availability::Unknown] {
         candidates.clear();
         candidates.extend(servers.iter().zip(&seen).map(|(server, seen)| {
-            let available = *seen == wanted && !tried.contains(&server.id());
+            let available = *seen == wanted && may(server);
             server.candidate(available, slow_start)
         }));
         match balancer.choose(&candidates, draw) {
