@@ -171,9 +171,11 @@ impl Cluster {
             .map(|server| figures(server, config.slow_start))
             .collect();
         let now = now().saturating_duration_since(state.began);
+        let before = state.rebalancer.phase();
         state.asked = state
             .rebalancer
             .look(now, &policy, &figures, &untaken, self.draw().seed);
+        self.log_phase(before, state.rebalancer.phase());
         for of in &state.asked {
             if let Some(server) = servers.iter().find(|server| server.id().0 == of.from) {
                 server.tickets.give(of);
@@ -185,6 +187,20 @@ impl Cluster {
             _ => policy.pause(),
         };
         (asked.collect(), pause)
+    }
+
+    fn log_phase(&self, before: Phase, after: Phase) {
+        let cluster = self.name();
+        match (before, after) {
+            (before, after) if before == after => {}
+            (_, Phase::Moving) => tracing::info!(cluster, "sessions move so that the load evens out"),
+            (_, Phase::Stuck) => tracing::info!(
+                cluster,
+                "the load does not even out: the sessions that are left are held where they are"
+            ),
+            (Phase::Moving, _) => tracing::info!(cluster, "the load is even"),
+            _ => {}
+        }
     }
 
     /// A permit for a session that leaves its server with a ticket for this one: `None` where that has no

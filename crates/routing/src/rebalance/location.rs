@@ -4,16 +4,23 @@
 use std::time::Duration;
 
 use super::plan::{self, Plan};
-use super::{Factor, Figures};
+use super::{Factor, Figures, Move};
 use crate::WARM;
 
 /// Between two sessions.
 const PACE: Duration = Duration::from_secs(1);
 
+/// Where for so long nobody has taken what was asked for, those that are left are held where they are.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 #[derive(Debug, Default)]
 pub(super) struct Location {
     /// When the next session may move.
     next: Duration,
+    /// When the last one has moved, or there was none that should.
+    taken: Duration,
+    /// Servers of other zones give in turn: the sessions of some may be held there.
+    turn: usize,
     moving: bool,
 }
 
@@ -22,24 +29,34 @@ impl Location {
         self.moving
     }
 
-    pub(super) fn look(&mut self, now: Duration, plan: &mut Plan) {
-        let far = plan
-            .servers()
-            .filter(|(_, server)| !server.is_near && server.candidate.sessions > 0);
-        let Some(from) = plan::fullest(far) else {
-            self.moving = false;
-            return;
-        };
+    pub(super) fn look(&mut self, now: Duration, untaken: &[Move], plan: &mut Plan) {
+        let is_untaken = untaken.iter().any(|of| of.factor == Factor::Location);
+        if !is_untaken {
+            self.taken = now;
+        } else {
+            self.next = now;
+        }
         if now < self.next {
             return;
         }
+        let gives = |server: &Figures| !server.is_near && server.candidate.sessions > 0;
+        let far = plan
+            .servers()
+            .filter(|(_, server)| gives(server))
+            .map(|(at, _)| at);
+        let far: Vec<_> = far.collect();
+        let from = far.get(self.turn.checked_rem(far.len()).unwrap_or(0)).copied();
+        self.turn = self.turn.wrapping_add(1);
         let of_all = Share::of_the_own_zone(plan);
-        self.moving = plan.one(from, Factor::Location, |to| {
-            to.is_near && !to.candidate.backup && has_room(to) && of_all.admits(to)
+        let has_asked = from.is_some_and(|from| {
+            plan.one(from, Factor::Location, |to| {
+                to.is_near && !to.candidate.backup && has_room(to) && of_all.admits(to)
+            })
         });
-        if self.moving {
+        if has_asked {
             self.next = now + PACE;
         }
+        self.moving = has_asked && now.saturating_sub(self.taken) < PATIENCE;
     }
 }
 

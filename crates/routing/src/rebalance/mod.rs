@@ -151,7 +151,7 @@ impl Rebalancer {
                 self.connections.look(now, policy.within, untaken, &mut plan);
             }
             RebalancePolicy::Location => {
-                self.location.look(now, &mut plan);
+                self.location.look(now, untaken, &mut plan);
                 plan.keep_to_the_own_zone();
                 self.connections.look(now, policy.within, untaken, &mut plan);
             }

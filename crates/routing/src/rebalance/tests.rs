@@ -486,3 +486,26 @@ fn whatever_happens_it_ends_even_and_nobody_goes_to_and_fro() {
         }
     }
 }
+
+#[test]
+fn sessions_of_another_zone_that_are_held_keep_nobody_else_there() {
+    let by_location = policy(RebalancePolicy::Location);
+    let mut rebalancer = Rebalancer::default();
+    let mut servers = vec![figures(0, 10), figures(1, 40), figures(2, 20)];
+    servers[0].is_near = true;
+    let mut untaken = Vec::new();
+    let mut phases = Vec::new();
+    for second in 0..120 {
+        let moves = rebalancer.look(STEP * second, &by_location, &servers, &untaken, 0);
+        phases.push(rebalancer.phase());
+        // Nobody can leave the one with the most.
+        let (held, moved): (Vec<_>, Vec<_>) = moves.into_iter().partition(|of| of.from == 1);
+        untaken = held;
+        for of in moved {
+            server(&mut servers, of.from).candidate.sessions -= of.sessions;
+            server(&mut servers, of.to).candidate.sessions += of.sessions;
+        }
+    }
+    assert_eq!(sessions(&servers), [30, 40, 0]);
+    assert_eq!((phases[0], phases[119]), (Phase::Moving, Phase::Even));
+}
