@@ -184,8 +184,8 @@ pub struct BalanceStatus {
     pub cluster: String,
     /// What sessions move for: `off`, `connections` or `location`.
     pub policy: String,
-    /// `even`, `uneven` (it is seen whether that lasts), `moving`, or `stuck`: sessions should have moved, and
-    /// none could.
+    /// `even`, `uneven` (it is seen whether that lasts), `moving`, or `stuck`: sessions should have moved,
+    /// and none could.
     pub state: String,
     /// Its servers, in the order of the configuration.
     pub servers: Vec<ServerBalanceStatus>,

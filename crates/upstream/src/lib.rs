@@ -32,12 +32,12 @@ mod permit;
 mod pool;
 mod probe;
 mod queue;
-mod rebalance;
 mod resolver;
 mod server;
 mod server_profile;
 mod sharing;
 mod srv;
+mod tickets;
 mod topology;
 
 pub use mysql_wire::gtid::Flavor;
@@ -46,7 +46,7 @@ pub use accounts::{
     AccountSecret, DENIALS, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret,
 };
 pub use backoff::Backoff;
-pub use cluster::{Cluster, ServerChange, ServerEvent};
+pub use cluster::{Balance, Cluster, Left, ServerBalance, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use disconnect::{Nobody, disconnect, disconnect_tls};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
@@ -57,7 +57,6 @@ pub use pool::{
     Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened, Pool,
     Travel,
 };
-pub use rebalance::{Balance, Left, ServerBalance, Ticket};
-pub use server::{Server, ServerId, ServerState, Status};
+pub use server::{Server, ServerId, ServerState, Status, Ticket};
 pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::ServerAddress;
 use mysql_wire::gtid::GtidSet;
+use routing::rebalance::Factor;
 use tokio::sync::Notify;
 
 use crate::address::Addresses;
@@ -16,8 +17,8 @@ use crate::disconnect::Nobody;
 use crate::health::{Change, Health, Phase, Rules};
 use crate::metrics::{CheckSeries, LookSeries};
 use crate::pool::{Tracked, WaitQueue};
-use crate::rebalance::{Ticket, Tickets};
 use crate::server_profile::ServerProfile;
+use crate::tickets::Tickets;
 use crate::topology::Place;
 
 /// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed
@@ -82,6 +83,15 @@ pub struct Server {
     generation: AtomicU32,
     /// Grows with every suspicion: connections from before are tried before they are used.
     doubts: AtomicU32,
+}
+
+/// The right of one session to leave its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// For this one.
+    pub to: ServerId,
+    /// Because of that.
+    pub factor: Factor,
 }
 
 /// Whether a server may be chosen.
@@ -267,7 +277,11 @@ impl Server {
     /// The right of one of them to leave.
     #[must_use]
     pub fn take_ticket(&self) -> Option<Ticket> {
-        self.tickets.take()
+        let (to, factor) = self.tickets.take()?;
+        Some(Ticket {
+            to: ServerId(to),
+            factor,
+        })
     }
 
     /// Returns whether the value is another than before. Once a server drains, the pools close its

@@ -212,7 +212,8 @@ section! {
         /// What the server is for, where `topology` is `static`.
         pub role: Option<Role> = default(None), Live;
 
-        /// Where the server is: the gateway's own `zone` is preferred for reads.
+        /// Where the server is: the gateway's own `zone` is preferred for reads, and by
+        /// sessions with the policy `location` of `rebalance`.
         pub zone: Option<String> = default(None), Live;
     }
 }

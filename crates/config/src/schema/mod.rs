@@ -91,7 +91,8 @@ section! {
         /// statement decides.
         pub rules as "rule": Vec<Rule> = default(Vec::new()), Live;
 
-        /// The zone this gateway is in: servers of the same `zone` are preferred for reads.
+        /// The zone this gateway is in: servers of the same `zone` are preferred for reads, and by
+        /// sessions with the policy `location` of `rebalance`.
         pub zone: Option<String> = default(None), Live;
 
         /// Rows of chosen tables in memory, as new as they are on the primary.

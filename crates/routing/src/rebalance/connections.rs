@@ -1,8 +1,8 @@
 //! Connections: a server has more sessions for its weight than another, and for a while.
 //!
-//! It begins where the ratio of two servers is above [`RATIO_PERCENT`] and stays there, and goes on until they
-//! are even, but for no more sessions than were too many at its beginning: new ones that come meanwhile even
-//! it out as well. All of the difference moves in `within`, one session after the other.
+//! It begins where the ratio of two servers is above [`RATIO_PERCENT`] and stays there, and goes on until
+//! they are even, but for no more sessions than were too many at its beginning: new ones that come meanwhile
+//! even it out as well. All of the difference moves in `within`, one session after the other.
 
 use std::cmp::Ordering;
 use std::time::Duration;

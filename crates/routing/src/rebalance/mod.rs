@@ -1,14 +1,15 @@
-//! When live sessions go from one server to another so that the load evens out ([`Rebalancer`]): the time, the
-//! figures of all servers and what became of the last moves in, moves out.
+//! When live sessions go from one server to another so that the load evens out ([`Rebalancer`]): the time,
+//! the figures of all servers and what became of the last moves in, moves out.
 //!
 //! Pure, as the choice for a new session is: it is looked at servers again and again, and each look says how
 //! many sessions are to go from where to where until the next one. Which sessions these are is not its
 //! business, nor whether any can: what nobody has taken is given back with the next look.
 //!
-//! One file a factor, in the order of their weight: `location`, `connections`. A factor sees what those before
-//! it have asked for in the same look, and leaves alone what is theirs, so that no two of them undo one
-//! another. (That a server drains or is gone is no factor: its sessions leave it without a plan, since each of
-//! them has to. Factors of CPU and memory would come between the two, once there is a source of such figures.)
+//! One file a factor, in the order of their weight: `location`, `connections`. A factor sees what those
+//! before it have asked for in the same look, and leaves alone what is theirs, so that no two of them undo
+//! one another. (That a server drains or is gone is no factor: its sessions leave it without a plan, since
+//! each of them has to. Factors of CPU and memory would come before both, once there is a source of such
+//! figures.)
 
 mod connections;
 mod location;
@@ -24,8 +25,8 @@ use connections::Connections;
 use location::Location;
 use plan::Plan;
 
-/// A session that has been moved for the sake of balance stays where it is for this long, whatever the figures
-/// say: nobody goes to and fro.
+/// A session that has been moved for the sake of balance stays where it is for this long, whatever the
+/// figures say: nobody goes to and fro.
 pub const SESSION_RESTS: Duration = Duration::from_secs(3600);
 
 /// The same for one whose move came to nothing.

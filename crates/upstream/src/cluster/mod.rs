@@ -1,6 +1,7 @@
 //! A cluster: its servers, and everything about them that all workers share.
 
 mod members;
+mod rebalance;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +17,14 @@ use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
 
 use self::members::Drain;
+use self::rebalance::Rebalance;
+pub use self::rebalance::{Balance, Left, ServerBalance};
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
 use crate::permit::Permit;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
-use crate::rebalance::Rebalance;
 use crate::server::{Availability, Server, ServerId, Status};
 use crate::server_profile::{self, ServerProfile};
 use crate::topology::Follow;
@@ -59,7 +61,7 @@ pub struct Cluster {
     pub(crate) pools: Pools,
     pub(crate) follow: Follow,
     pub(crate) accounts: Accounts,
-    pub(crate) rebalance: Rebalance,
+    rebalance: Rebalance,
     /// There is another `srv` option, or there may be.
     pub(crate) srv_changed: Notify,
 }
@@ -493,7 +495,8 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Chooses among the servers that `may` be chosen and are up, or else among those that have not been checked yet.
+/// Chooses among the servers that `may` be chosen and are up, or else among those that have not been checked
+/// yet.
 fn choose(
     balancer: Balancer,
     servers: &[Arc<Server>],

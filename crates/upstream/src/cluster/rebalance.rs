@@ -6,71 +6,18 @@
 //! leave, takes a ticket. Those that nobody has taken by the next look are withdrawn.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::RebalancePolicy;
 use routing::rebalance::{Factor, Figures, Move, Phase, Policy, Rebalancer};
 
-use crate::cluster::Cluster;
+use super::Cluster;
 use crate::permit::Permit;
-use crate::server::{Availability, Server, ServerId, now};
+use crate::server::{Availability, Server, ServerId, Ticket, now};
 
 /// How often it is looked whether there is anything to do by now.
 const OFF: Duration = Duration::from_secs(1);
-
-/// The right of one session to leave its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// For this one.
-    pub to: ServerId,
-    /// Because of that.
-    pub factor: Factor,
-}
-
-/// Of a server: how many of its sessions may leave it, where to and why, in one word that they look at.
-#[derive(Debug, Default)]
-pub(crate) struct Tickets(AtomicU64);
-
-impl Tickets {
-    const COUNT_BITS: u32 = 24;
-    const COUNT: u64 = (1 << Self::COUNT_BITS) - 1;
-
-    #[inline]
-    pub(crate) fn are_there(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
-    }
-
-    fn give(&self, of: &Move) {
-        let factor = Factor::ALL.iter().position(|factor| *factor == of.factor);
-        let factor = (factor.unwrap_or(0) as u64) << Self::COUNT_BITS;
-        let word = u64::from(of.to) << 32 | factor | u64::from(of.sessions).min(Self::COUNT);
-        self.0.store(word, Ordering::Relaxed);
-    }
-
-    pub(crate) fn take(&self) -> Option<Ticket> {
-        let less = |word: u64| match word & Self::COUNT {
-            0 => None,
-            1 => Some(0),
-            _ => Some(word - 1),
-        };
-        let word = self
-            .0
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, less)
-            .ok()?;
-        let factor = word as u32 >> Self::COUNT_BITS;
-        Some(Ticket {
-            to: ServerId((word >> 32) as u32),
-            factor: *Factor::ALL.get(factor as usize)?,
-        })
-    }
-
-    /// Returns how many nobody has taken.
-    pub(crate) fn withdraw(&self) -> u32 {
-        (self.0.swap(0, Ordering::Relaxed) & Self::COUNT) as u32
-    }
-}
 
 /// What is kept of a cluster's balance between two looks.
 #[derive(Debug)]
@@ -292,32 +239,4 @@ fn why(server: &Server, candidate: &routing::Candidate, share: f64) -> Option<&'
         return Some("backup");
     }
     (candidate.warmth_permille < routing::WARM).then_some("slow start")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_more_leave_than_have_a_ticket() {
-        let tickets = Tickets::default();
-        assert!(!tickets.are_there());
-        assert_eq!(tickets.take(), None);
-        tickets.give(&Move {
-            from: 1,
-            to: u32::MAX,
-            sessions: 3,
-            factor: Factor::Connections,
-        });
-        let ticket = Ticket {
-            to: ServerId(u32::MAX),
-            factor: Factor::Connections,
-        };
-        assert_eq!(tickets.take(), Some(ticket));
-        assert_eq!(tickets.take(), Some(ticket));
-        assert!(tickets.are_there());
-        assert_eq!(tickets.withdraw(), 1);
-        assert!(!tickets.are_there());
-        assert_eq!(tickets.take(), None);
-    }
 }
