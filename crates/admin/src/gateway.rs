@@ -89,6 +89,9 @@ pub trait Gateway: Send + Sync + 'static {
         query_only: bool,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 
+    /// How the sessions of each cluster are spread over its servers.
+    fn balance(&self) -> Vec<BalanceStatus>;
+
     /// The rows in memory. `None` where no `[cache]` is configured.
     fn cache(&self) -> Option<CacheStatus>;
 
@@ -243,6 +246,51 @@ pub struct SwitchoverStep {
     pub what: String,
     /// Since its beginning.
     pub at_seconds: f64,
+}
+
+/// How the sessions of a cluster are spread over its servers. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct BalanceStatus {
+    /// The cluster.
+    pub cluster: String,
+    /// What sessions move for: `off`, `connections` or `location`.
+    pub policy: String,
+    /// `even`, `uneven` (it is seen whether that lasts), `moving`, or `stuck`: sessions should have moved,
+    /// and none could.
+    pub state: String,
+    /// Its servers, in the order of the configuration.
+    pub servers: Vec<ServerBalanceStatus>,
+}
+
+/// How one server stands among the others.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerBalanceStatus {
+    /// Its name.
+    pub server: String,
+    /// Connections to it: sessions of modes `tcp` and `session`, and those that the pools of mode `split`
+    /// have.
+    pub sessions: u64,
+    /// As many would be its share of all, by the weights.
+    pub share: f64,
+    /// `sessions` in relation to `share`: 1 is even. `None` where it is to have none.
+    pub score: Option<f64>,
+    /// Why it is to have none, or less than its weight says.
+    pub note: Option<String>,
+    /// Who has left it last so that the load evens out.
+    pub last_moved: Option<LastMovedStatus>,
+}
+
+/// Sessions that have left a server so that the load evens out.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastMovedStatus {
+    /// What has decided that: `connections` or `location`.
+    pub factor: String,
+    /// How many, without a longer pause between them.
+    pub sessions: u64,
+    /// Where the last one went.
+    pub to: String,
+    /// When that was.
+    pub seconds_ago: f64,
 }
 
 /// The rows in memory. Field names are a contract with scripts.

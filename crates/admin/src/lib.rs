@@ -13,6 +13,7 @@
 //! | `GET /drains` | [`DrainStatus`] of servers that drain, as JSON |
 //! | `GET /switchovers` | [`SwitchoverStatus`] of the last of each cluster, as JSON |
 //! | `PUT` or `POST /drain`, `/undrain`, `/pause`, `/resume`, `/switchover`, `/upgrade`, `/kill` | acts on servers and sessions, taken on the socket alone |
+//! | `GET /balance` | [`BalanceStatus`] of each cluster, as JSON |
 //!
 //! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from
 //! outside all the same: a page that an operator opens could have the browser send requests to that address.
@@ -26,8 +27,8 @@ mod routes;
 mod server;
 
 pub use gateway::{
-    CacheStatus, ClusterStatus, DrainStatus, Gateway, ListenerStatus, MappingStatus, PinStatus,
-    RefusedReload, ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep,
-    WorkerStatus,
+    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, Gateway, LastMovedStatus, ListenerStatus,
+    MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status,
+    SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
 };
 pub use server::{AdminError, bind, bind_socket, serve, serve_socket};

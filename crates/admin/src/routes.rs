@@ -16,7 +16,7 @@ use axum::{Extension, Router};
 use serde::Deserialize;
 use telemetry::{Format, Telemetry};
 
-use crate::{DrainStatus, Gateway, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus};
+use crate::{BalanceStatus, DrainStatus, Gateway, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus};
 
 const INDEX: &str = "\
 Forebay
@@ -33,6 +33,7 @@ PUT  /log?level=LEVEL   changes what is logged: a level for all parts, PART=LEVE
 PUT  /reload            reads the configuration again
 GET  /drains            servers that drain, and what holds their sessions, as JSON
 GET  /switchovers       the last switchover of each cluster, as JSON
+GET  /balance           how sessions are spread over the servers, and who has moved for that, as JSON; ?cluster=NAME only that one
 These are taken on the socket of [admin] alone: `forebay ctl`
 PUT  /drain?cluster=C&server=S[&end_after=SECONDS]   has all leave a server
 PUT  /undrain?cluster=C&server=S                     has it take sessions again
@@ -83,6 +84,7 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/reload", put(reload).post(reload))
         .route("/drains", get(drains))
         .route("/switchovers", get(switchovers))
+        .route("/balance", get(balance))
         .merge(acts())
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .method_not_allowed_fallback(another_method)
@@ -227,6 +229,28 @@ async fn change_log(State(sight): State<Sight>, query: Result<Query<LogQuery>, Q
 
 async fn drains(State(sight): State<Sight>) -> Json<Vec<DrainStatus>> {
     Json(sight.gateway.drains().await)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BalanceQuery {
+    cluster: Option<String>,
+}
+
+async fn balance(
+    State(sight): State<Sight>,
+    query: Result<Query<BalanceQuery>, QueryRejection>,
+) -> Result<Json<Vec<BalanceStatus>>, Refused> {
+    let wanted = understood(query)?.cluster;
+    let mut balance = sight.gateway.balance();
+    let Some(wanted) = wanted else {
+        return Ok(Json(balance));
+    };
+    balance.retain(|balance| balance.cluster == wanted);
+    match balance.is_empty() {
+        true => Err((StatusCode::NOT_FOUND, format!("there is no cluster {wanted}\n"))),
+        false => Ok(Json(balance)),
+    }
 }
 
 #[derive(Deserialize)]

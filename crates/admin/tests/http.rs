@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admin::{
-    CacheStatus, ClusterStatus, DrainStatus, Gateway, ListenerStatus, MappingStatus, PinStatus,
-    RefusedReload, ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep,
-    WorkerStatus,
+    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, Gateway, LastMovedStatus, ListenerStatus,
+    MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status,
+    SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
 };
 use telemetry::Telemetry;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -223,6 +223,28 @@ impl Gateway for Fake {
         let asked = format!("kill {id} {query_only}");
         self.done.lock().expect("no panic").push(asked);
         Box::pin(async { Ok(()) })
+    }
+
+    fn balance(&self) -> Vec<BalanceStatus> {
+        let of = |cluster: &str| BalanceStatus {
+            cluster: cluster.into(),
+            policy: "connections".into(),
+            state: "moving".into(),
+            servers: vec![ServerBalanceStatus {
+                server: "db1".into(),
+                sessions: 12,
+                share: 8.0,
+                score: Some(1.5),
+                note: None,
+                last_moved: Some(LastMovedStatus {
+                    factor: "connections".into(),
+                    sessions: 3,
+                    to: "db2".into(),
+                    seconds_ago: 0.5,
+                }),
+            }],
+        };
+        vec![of("main"), of("other")]
     }
 
     fn flush_cache(&self) -> bool {
@@ -502,6 +524,21 @@ async fn acts_are_taken_on_the_socket_alone() {
     let switchovers = server.ask("GET /switchovers", "").await;
     let expected = r#"[{"cluster":"main","from":"db1","to":"db2","state":"done","steps":[{"what":"db1 is read-only","at_seconds":0.5}],"warnings":[],"reason":"","paused_seconds":0.25}]"#;
     assert_eq!(switchovers.body, expected);
+    // Whoever only looks needs no right.
+    let balance = server.ask("GET /balance?cluster=main", "").await;
+    let expected = r#"[{"cluster":"main","policy":"connections","state":"moving","servers":[{"server":"db1","sessions":12,"share":8.0,"score":1.5,"note":null,"last_moved":{"factor":"connections","sessions":3,"to":"db2","seconds_ago":0.5}}]}]"#;
+    assert_eq!((balance.code, balance.body.as_str()), (200, expected));
+    let all = server.ask("GET /balance", "").await;
+    assert!(
+        all.body.contains("main") && all.body.contains("other"),
+        "{}",
+        all.body
+    );
+    let unknown = server.ask("GET /balance?cluster=none", "").await;
+    assert_eq!(
+        (unknown.code, unknown.body.as_str()),
+        (404, "there is no cluster none\n")
+    );
 
     let folder = std::env::temp_dir().join(format!("forebay-admin-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

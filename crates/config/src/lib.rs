@@ -47,8 +47,9 @@ pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
     Monitor, OnDown, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
-    ReadConsistency as Consistency, ReplicationAccount, Reuse, Role, Rule, Server, ServerCompression, Srv,
-    StatementClass, Switchover, TlsMode, TlsVersion, Topology, TransactionReads, User, Verify,
+    ReadConsistency as Consistency, Rebalance, RebalancePolicy, ReplicationAccount, Reuse, Role, Rule,
+    Server, ServerCompression, Srv, StatementClass, Switchover, TlsMode, TlsVersion, Topology,
+    TransactionReads, User, Verify,
 };
 pub use secret::Secret;
 pub use stored::{is_native_hash, sha2_hash};

@@ -536,6 +536,8 @@ impl Drop for Aim {
 #[derive(Default)]
 pub(crate) struct Sessions {
     by_id: RefCell<HashMap<u32, Rc<Control>>>,
+    /// How many [`wake_some`](Self::wake_some) has woken so far.
+    woken: Cell<usize>,
 }
 
 impl Sessions {
@@ -592,6 +594,22 @@ impl Sessions {
         let by_id = self.by_id.borrow();
         let is_there = |control: &&Rc<Control>| control.server() == Some(server);
         by_id.values().filter(is_there).for_each(|control| control.wake());
+    }
+
+    /// Has that many of those on a server look whether they may leave it: others each time, since those that
+    /// were woken before may be held there.
+    pub(crate) fn wake_some(&self, server: ServerKey, count: u32) {
+        let by_id = self.by_id.borrow();
+        let there = || by_id.values().filter(|control| control.server() == Some(server));
+        let all = there().count();
+        if all == 0 {
+            return;
+        }
+        let count = all.min(count as usize);
+        let begin = self.woken.get() % all;
+        self.woken.set(self.woken.get().wrapping_add(count));
+        let next = there().chain(there()).skip(begin).take(count);
+        next.for_each(|control| control.wake());
     }
 
     pub(crate) fn check_idle(&self) {

@@ -47,6 +47,11 @@ pub(crate) enum Message {
     },
     /// A server drains: those on it are to look whether they can leave it.
     WakeOnServer(ServerKey),
+    /// Some of those on a server may leave it: that many of this worker are to look, others each time.
+    WakeSome {
+        server: ServerKey,
+        count: u32,
+    },
     RaiseAll(Signal),
     /// Comes before the first connection, if at all.
     Extend(Arc<dyn Extension>),

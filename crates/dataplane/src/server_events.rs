@@ -24,7 +24,7 @@ pub(crate) enum Follow {
 /// A cluster that is followed, and what follows it.
 struct Followed {
     cluster: Arc<Cluster>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
 }
 
 /// Follows every cluster that is named to it. Never returns while the gateway lives.
@@ -36,6 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut clusters: UnboundedReceiver<Fol
                 let tasks = [
                     spawn_local(Arc::clone(&cluster).run_checks()),
                     spawn_local(follow(Arc::clone(&shared), serial, Arc::clone(&cluster))),
+                    spawn_local(even_out(Arc::clone(&shared), serial, Arc::clone(&cluster))),
                 ];
                 followed.insert(serial, Followed { cluster, tasks });
             }
@@ -124,6 +125,23 @@ async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), serv
         }
         let pause = left.filter(|left| !left.is_zero()).unwrap_or(MOVE_PAUSE);
         tokio::time::sleep(pause.min(MOVE_PAUSE)).await;
+    }
+}
+
+/// Has sessions leave servers that have too many, as far as that is configured. Those that have something to
+/// say look by themselves; of the silent ones some are woken.
+async fn even_out(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
+    loop {
+        let zone = shared.zone.load_full();
+        let (leaving, pause) = cluster.even_out(zone.as_ref().map(|zone| zone.as_str()));
+        for (server, count) in leaving {
+            let server = ServerKey {
+                cluster: serial,
+                server,
+            };
+            shared.tell_all(|| Message::WakeSome { server, count });
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 

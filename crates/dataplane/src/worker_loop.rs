@@ -90,6 +90,7 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
             }
             Message::RaiseOnServer { server, signal } => worker.sessions.raise_on_server(server, signal),
             Message::WakeOnServer(server) => worker.sessions.wake_on_server(server),
+            Message::WakeSome { server, count } => worker.sessions.wake_some(server, count),
             Message::RaiseAll(signal) => {
                 worker.told_all.set(Some(signal));
                 worker.sessions.raise_all(signal);

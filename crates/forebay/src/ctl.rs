@@ -1,5 +1,7 @@
 //! `forebay ctl`: what an operator does to a running gateway, over the socket of `[admin]`.
 
+mod balance;
+
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -95,6 +97,11 @@ enum Act {
     /// Has a new process take over, with the program as it is on the disk now. Sessions stay with the old one
     /// until they end, for at most `upgrade_timeout`.
     Upgrade,
+    /// Shows how sessions are spread over the servers, and who has moved so that the load evens out.
+    Balance {
+        /// Only of this one.
+        cluster: Option<String>,
+    },
     /// Lists sessions.
     Sessions {
         /// Only those that something holds on their server.
@@ -200,6 +207,15 @@ fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
                 false => drains(&text)?
                     .iter()
                     .for_each(|drain| println!("{}", line(drain))),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Balance { cluster } => {
+            let cluster = cluster.map(|cluster| format!("?cluster={}", escaped(&cluster)));
+            let text = gateway.get(&format!("/balance{}", cluster.unwrap_or_default()))?;
+            match json {
+                true => print!("{text}"),
+                false => print!("{}", balance::table(&text)?),
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
-    CacheStatus, ClusterStatus, DrainStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload,
-    ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, WorkerStatus,
+    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, LastMovedStatus, ListenerStatus, MappingStatus,
+    PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status, SwitchoverOrder,
+    SwitchoverStatus, WorkerStatus,
 };
 use cache::Cache;
 use config::{Config, Reload};
@@ -514,6 +515,11 @@ impl admin::Gateway for Operator {
         Box::pin(self.gateway.kill(id, query_only))
     }
 
+    fn balance(&self) -> Vec<BalanceStatus> {
+        let clusters = self.gateway.clusters();
+        clusters.iter().map(|cluster| balance_status(cluster)).collect()
+    }
+
     fn cache(&self) -> Option<CacheStatus> {
         self.cache.as_deref().map(cache_status)
     }
@@ -559,6 +565,30 @@ fn drain_status(
         sessions: u64::from(server.sessions()),
         held_by,
         ends_in_seconds: ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64()),
+    }
+}
+
+fn balance_status(cluster: &Cluster) -> BalanceStatus {
+    let balance = cluster.balance();
+    let last_moved = |left: upstream::Left| LastMovedStatus {
+        factor: left.factor.label().to_owned(),
+        sessions: left.sessions.into(),
+        to: left.to,
+        seconds_ago: left.at.elapsed().as_secs_f64(),
+    };
+    let servers = balance.servers.into_iter().map(|server| ServerBalanceStatus {
+        server: server.name,
+        sessions: server.sessions.into(),
+        share: server.share,
+        score: (server.share > 0.0).then(|| f64::from(server.sessions) / server.share),
+        note: server.why.map(str::to_owned),
+        last_moved: server.left.map(last_moved),
+    });
+    BalanceStatus {
+        cluster: cluster.name().to_owned(),
+        policy: balance.policy.word().to_owned(),
+        state: balance.phase.label().to_owned(),
+        servers: servers.collect(),
     }
 }
 

@@ -7,6 +7,8 @@
 //! `least_outstanding`, `latency` decide between servers, `tier` (sessions) and `standing` (reads) say who
 //! takes part, `warmth` how much a server that has just come up may take.
 //!
+//! [`rebalance`] is how sessions that live go to other servers later, so that the load evens out.
+//!
 //! [`rules`] is what the configuration says about certain statements.
 //!
 //! Health is not judged here; a [`Candidate`] is `available` or not.
@@ -18,6 +20,7 @@ mod least_outstanding;
 mod load;
 mod random_two;
 mod reads;
+pub mod rebalance;
 mod round_robin;
 pub mod rules;
 mod standing;

@@ -38,6 +38,7 @@ mod server_profile;
 mod sharing;
 mod srv;
 pub mod switchover;
+mod tickets;
 mod topology;
 
 pub use mysql_wire::gtid::Flavor;
@@ -46,7 +47,7 @@ pub use accounts::{
     AccountSecret, DENIALS, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret,
 };
 pub use backoff::Backoff;
-pub use cluster::{Cluster, PausedStatement, ServerChange, ServerEvent};
+pub use cluster::{Balance, Cluster, Left, PausedStatement, ServerBalance, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use disconnect::{Nobody, disconnect, disconnect_tls};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
@@ -57,6 +58,6 @@ pub use pool::{
     Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened, Pool,
     Travel,
 };
-pub use server::{Server, ServerId, ServerState, Status};
+pub use server::{Server, ServerId, ServerState, Status, Ticket};
 pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};

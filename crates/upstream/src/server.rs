@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::ServerAddress;
 use mysql_wire::gtid::GtidSet;
+use routing::rebalance::Factor;
 use tokio::sync::Notify;
 
 use crate::address::Addresses;
@@ -17,6 +18,7 @@ use crate::health::{Change, Health, Phase, Rules};
 use crate::metrics::{CheckSeries, LookSeries};
 use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
+use crate::tickets::Tickets;
 use crate::topology::Place;
 
 /// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed
@@ -44,7 +46,11 @@ pub struct Server {
     backup: AtomicBool,
     /// The option `drain` names the server.
     draining: AtomicBool,
+    /// Sessions that may leave it so that the load evens out.
+    pub(crate) tickets: Tickets,
     place: ArcSwap<Place>,
+    /// It is in the gateway's own zone.
+    near: AtomicBool,
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
     by_dns: AtomicBool,
@@ -77,6 +83,15 @@ pub struct Server {
     generation: AtomicU32,
     /// Grows with every suspicion: connections from before are tried before they are used.
     doubts: AtomicU32,
+}
+
+/// The right of one session to leave its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// For this one.
+    pub to: ServerId,
+    /// Because of that.
+    pub factor: Factor,
 }
 
 /// Whether a server may be chosen.
@@ -157,7 +172,9 @@ impl Server {
             max_connections: AtomicU32::new(config.max_connections),
             backup: AtomicBool::new(config.backup),
             draining: AtomicBool::new(false),
+            tickets: Tickets::default(),
             place: ArcSwap::from_pointee(Place::of(config)),
+            near: AtomicBool::new(false),
             discovered: AtomicBool::new(false),
             by_dns: AtomicBool::new(false),
             sessions: AtomicU32::new(0),
@@ -250,6 +267,23 @@ impl Server {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Whether some of its sessions are to go to another server so that the load evens out.
+    #[inline]
+    #[must_use]
+    pub fn has_tickets(&self) -> bool {
+        self.tickets.are_there()
+    }
+
+    /// The right of one of them to leave.
+    #[must_use]
+    pub fn take_ticket(&self) -> Option<Ticket> {
+        let (to, factor) = self.tickets.take()?;
+        Some(Ticket {
+            to: ServerId(to),
+            factor,
+        })
+    }
+
     /// Returns whether the value is another than before. Once a server drains, the pools close its
     /// connections as sessions let go of them.
     pub(crate) fn set_draining(&self, draining: bool) -> bool {
@@ -317,6 +351,17 @@ impl Server {
 
     pub(crate) fn set_by_dns(&self, by_dns: bool) {
         self.by_dns.store(by_dns, Ordering::Relaxed);
+    }
+
+    /// Whether it is known to be in the gateway's own zone.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near.load(Ordering::Relaxed)
+    }
+
+    /// The gateway is in this zone, as far as anybody has said.
+    pub(crate) fn note_zone(&self, zone: Option<&str>) {
+        let is_near = zone.is_some() && self.place().zone.as_deref() == zone;
+        self.near.store(is_near, Ordering::Relaxed);
     }
 
     /// What the configuration says of its place in the cluster.
@@ -450,6 +495,7 @@ impl Server {
             since: SystemTime::now(),
         }));
         self.generation.fetch_add(1, Ordering::SeqCst);
+        self.tickets.withdraw();
         self.wait_queue.dismiss();
         self.check_now.notify_one();
         self.look_now.notify_one();

@@ -71,6 +71,7 @@ mod statements_are_prepared_together_with_their_execution;
 mod statements_are_read_in_their_charset;
 mod statements_may_be_long;
 mod statements_of_every_kind_are_as_on_one_server;
+mod the_load_of_sessions_evens_out;
 mod the_pool_finds_its_size;
 mod the_program_may_be_replaced;
 mod transactions_may_read_on_a_replica_first;

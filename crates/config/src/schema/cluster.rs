@@ -109,6 +109,9 @@ section! {
         /// `session`.
         pub balance: Balance = default(Balance::LeastConnections), NewSessions;
 
+        /// How the load of sessions that are there already is evened out.
+        pub rebalance: Rebalance = default(Rebalance::default()), Live;
+
         /// Time to establish a connection to a server, before the next server is tried.
         pub connect_timeout: Duration = default(secs(3)) in ms(1)..=minutes(10), NewSessions;
 
@@ -172,6 +175,16 @@ section! {
         pub tls: ClusterTls = default(ClusterTls::default()), Live;
     }
 
+    /// Sessions go to other servers while they live, so that the load evens out after a server has come back
+    /// or was added: those of mode `session` whose listener has `moves = true`.
+    pub struct Rebalance {
+        /// What they move for.
+        pub policy: RebalancePolicy = default(RebalancePolicy::Off), Live;
+
+        /// Time in which all of a difference between servers moves, one session after the other.
+        pub within: Duration = default(secs(120)) in secs(1)..=hours(24), Live;
+    }
+
     /// Servers that DNS names.
     pub struct Srv [short "name"] {
         /// Name of the SRV records, in full: `_mysql._tcp.db.example.com`. They are looked up every
@@ -208,7 +221,8 @@ section! {
         /// What the server is for, where `topology` is `static`.
         pub role: Option<Role> = default(None), Live;
 
-        /// Where the server is: the gateway's own `zone` is preferred for reads.
+        /// Where the server is: the gateway's own `zone` is preferred for reads, and by
+        /// sessions with the policy `location` of `rebalance`.
         pub zone: Option<String> = default(None), Live;
     }
 }
@@ -254,6 +268,17 @@ choice! {
         RoundRobin = "round-robin",
         /// Two at random, of which the one with fewer sessions.
         RandomTwo = "random-two",
+    }
+
+    /// What sessions move for.
+    pub enum RebalancePolicy {
+        /// Nothing: they stay where they are.
+        Off = "off",
+        /// Servers with as many sessions as their weights say.
+        Connections = "connections",
+        /// The gateway's own zone first: new sessions go there as long as a server of it has room, others
+        /// come there one a second. Then as with `connections`, among its servers.
+        Location = "location",
     }
 
     /// What happens to the sessions of a server that is down.
@@ -312,6 +337,12 @@ impl Server {
             address,
             ..Self::stand_in()
         }
+    }
+}
+
+impl Default for Rebalance {
+    fn default() -> Self {
+        Self::stand_in()
     }
 }
 

@@ -18,7 +18,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
-pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Srv, Topology};
+pub use cluster::{
+    Balance, Cluster, OnDown, ReadBalance, Rebalance, RebalancePolicy, Role, Server, ServerCompression, Srv,
+    Topology,
+};
 pub use listener::{Listener, Mode, Protocol, ReadConsistency, TransactionReads};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};
@@ -92,7 +95,8 @@ section! {
         /// statement decides.
         pub rules as "rule": Vec<Rule> = default(Vec::new()), Live;
 
-        /// The zone this gateway is in: servers of the same `zone` are preferred for reads.
+        /// The zone this gateway is in: servers of the same `zone` are preferred for reads, and by
+        /// sessions with the policy `location` of `rebalance`.
         pub zone: Option<String> = default(None), Live;
 
         /// Rows of chosen tables in memory, as new as they are on the primary.

@@ -1,8 +1,8 @@
-//! What is right and does nothing: options of mode `split` where no listener has it. Nobody must believe that
-//! a rule refuses statements which no listener looks at; but a file is good with it, since listeners come and
-//! go.
+//! What is right and does nothing: options of mode `split` where no listener has it, or of sessions that move
+//! where none does. Nobody must believe that a rule refuses statements which no listener looks at; but a file
+//! is good with it, since listeners come and go.
 
-use crate::schema::{Cluster, Config, Listener, Mode, Protocol, Rule};
+use crate::schema::{Cluster, Config, Listener, Mode, Protocol, RebalancePolicy, Rule};
 
 /// What is said of each rule, account and option that does nothing.
 #[must_use]
@@ -12,6 +12,7 @@ pub fn idle_worries(config: &Config) -> Vec<String> {
     worries.extend(users(config));
     for (name, cluster) in &config.clusters {
         worries.extend(options(name, cluster, config));
+        worries.extend(rebalance(name, cluster, config));
     }
     worries
 }
@@ -108,6 +109,35 @@ fn options(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
         format!(
             "cluster.{name}: {} {does} nothing, since no listener of this cluster has mode \"split\"",
             idle.join(", ")
+        )
+    })
+}
+
+/// Sessions even out that may move, and the own zone is one that is said.
+fn rebalance(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
+    let policy = cluster.rebalance.policy;
+    let mut moving = config
+        .listeners
+        .iter()
+        .filter(|listener| listener.moves && listener.cluster == name);
+    if policy == RebalancePolicy::Off {
+        return None;
+    }
+    if moving.next().is_none() {
+        return Some(format!(
+            "cluster.{name}: `rebalance` does nothing, since no listener of this cluster has `moves = true`"
+        ));
+    }
+    let is_known = |zone: &String| {
+        cluster
+            .servers
+            .iter()
+            .any(|server| server.zone.as_ref() == Some(zone))
+    };
+    let is_idle = policy == RebalancePolicy::Location && !config.zone.as_ref().is_some_and(is_known);
+    is_idle.then(|| {
+        format!(
+            "cluster.{name}: `rebalance` knows no server of the gateway's own zone: set `zone` of the gateway and of its servers"
         )
     })
 }

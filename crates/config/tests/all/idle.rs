@@ -106,3 +106,42 @@ fn what_somebody_looks_at_is_not_told() {
     let usual = "[cluster.main.pool]\nmin_idle = 0\n";
     told(&[listener("a", ""), CLUSTER.into(), usual.into()], expect![[""]]);
 }
+
+#[test]
+fn sessions_that_do_not_move_do_not_even_out() {
+    let by = |policy: &str| format!("rebalance.policy = \"{policy}\"\n");
+    let moves = || listener("a", "moves = true");
+    told(
+        &[listener("a", ""), CLUSTER.into(), by("connections")],
+        expect![[
+            r#"cluster.main: `rebalance` does nothing, since no listener of this cluster has `moves = true`"#
+        ]],
+    );
+    told(
+        &[moves(), USER.into(), CLUSTER.into(), by("connections")],
+        expect![[""]],
+    );
+    told(
+        &[
+            "zone = \"a\"\n".into(),
+            moves(),
+            USER.into(),
+            CLUSTER.into(),
+            by("location"),
+        ],
+        expect![[
+            r#"cluster.main: `rebalance` knows no server of the gateway's own zone: set `zone` of the gateway and of its servers"#
+        ]],
+    );
+    let zoned = "[cluster.main]\nservers = [{ address = \"db1\", zone = \"a\" }]\n";
+    told(
+        &[
+            "zone = \"a\"\n".into(),
+            moves(),
+            USER.into(),
+            zoned.into(),
+            by("location"),
+        ],
+        expect![[""]],
+    );
+}

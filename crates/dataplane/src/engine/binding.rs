@@ -31,6 +31,8 @@ struct Own {
 struct Moves {
     /// When it may be tried the next time, in the worker's milliseconds.
     next_try_ms: u64,
+    /// Before that it does not move for the sake of balance.
+    rests_until_ms: u64,
     /// Why it came to nothing the last time.
     failure: Option<Pin>,
     /// With what its client has logged in, where that is known.
@@ -96,6 +98,19 @@ impl Binding {
     pub(crate) fn may_try_to_move(&self, now_ms: u64) -> bool {
         let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
         moves.is_some_and(|moves| now_ms >= moves.next_try_ms) && !self.is_for_good
+    }
+
+    /// Whether it has moved for the sake of balance not long ago, or could not.
+    pub(crate) fn rests(&self, now_ms: u64) -> bool {
+        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
+        moves.is_none_or(|moves| now_ms < moves.rests_until_ms)
+    }
+
+    /// See [`rests`](Self::rests).
+    pub(crate) fn rests_until(&mut self, ms: u64) {
+        if let Some(moves) = self.moves() {
+            moves.rests_until_ms = ms;
+        }
     }
 
     /// It could not, and will not be tried before that.

@@ -105,13 +105,19 @@ impl ClientSession {
         !self.answer.status.contains(StatusFlags::IN_TRANS)
     }
 
-    /// Its server drains, and it is to go to another one now.
+    /// It is to go to another server now: its own drains, or has too many.
     #[inline]
     pub(crate) fn is_to_move(&self) -> bool {
         let leased = self.lease.as_ref().filter(|_| self.binding.is_own());
-        leased.is_some_and(|leased| leased.connection.server.is_draining())
+        leased.is_some_and(|leased| self.is_to_leave(&leased.connection.server))
             && self.may_move()
             && self.context.worker.moves.has_turn(&self.control)
+    }
+
+    #[inline]
+    fn is_to_leave(&self, server: &Server) -> bool {
+        let may_even_out = || !self.binding.rests(self.context.worker.now_ms());
+        server.is_draining() || server.has_tickets() && may_even_out()
     }
 
     /// It goes to another server in the place of coming to its end.

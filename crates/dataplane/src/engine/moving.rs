@@ -1,5 +1,5 @@
-//! A session of mode `session` goes to another server, because its own drains, and its client does not
-//! notice.
+//! A session of mode `session` goes to another server, because its own drains or has too many, and its client
+//! does not notice.
 //!
 //! That is done between two commands, while nothing holds the session where it is. A connection to the other
 //! server is opened for it as its account, and made what its own is; only then its own is closed. What fails
@@ -7,13 +7,14 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mysql_wire::Capabilities;
 use net::Peer;
+use routing::rebalance::{SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
 use session::{MovePlan, Pin, PinReason, UserVariables};
 use tracing::debug;
-use upstream::{Connection, Credential, ForSession, Key, LeaseError, Status};
+use upstream::{Connection, Credential, ForSession, Key, LeaseError, Status, Ticket};
 
 use crate::control::{MOVE_PAUSE, Signal, Waiting};
 use crate::engine::client_session::{ClientSession, Refused};
@@ -21,6 +22,7 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::leased::Left;
 use crate::engine::login::OWN_AFFAIR;
+use crate::engine::series::Moved;
 use crate::engine::{account_backoff, ask, last, lease, lookup, rebuild, wait_for_own_writes};
 use crate::error::SessionError;
 use crate::handshake::PASSED_ON;
@@ -73,21 +75,55 @@ impl Stays {
     }
 }
 
+/// Why a session goes to another server.
+#[derive(Clone, Copy)]
+enum Cause {
+    /// Its own takes no sessions any more.
+    ServerLeaves,
+    /// Its own has too many.
+    Balance(Ticket),
+}
+
+impl Cause {
+    /// `None` where there was one a moment ago: others have taken the last ticket.
+    fn of(session: &ClientSession) -> Option<Self> {
+        let server = &session.lease.as_ref()?.connection.server;
+        let is_raised = || session.control.due(session.is_free()).is_some();
+        if server.is_draining() || server.state().status == Status::Removed || is_raised() {
+            return Some(Self::ServerLeaves);
+        }
+        server.take_ticket().map(Self::Balance)
+    }
+
+    fn counted(self) -> Moved {
+        match self {
+            Self::ServerLeaves => Moved::Left,
+            Self::Balance(ticket) => Moved::For(ticket.factor),
+        }
+    }
+}
+
 /// The session goes to another server, or stays on its own for a while.
 pub(crate) async fn leave(session: &mut ClientSession) {
+    let Some(why) = Cause::of(session) else { return };
     let began = Instant::now();
     let worker = Rc::clone(&session.context.worker);
     let _turn = worker.moves.begin();
     let left = session.server_name().to_owned();
+    let left_id = session.lease.as_ref().map(|leased| leased.connection.server.id());
     let waited = session.control.wait_so_far();
-    let result = try_to_leave(session).await;
+    let result = try_to_leave(session, why).await;
     session.control.goes_on_waiting(waited);
     let (id, to) = (session.control.id, session.server_name().to_owned());
     match result {
         Ok(()) => {
-            session.series().moved.inc();
+            session.series().moved(why.counted());
             let worker = &session.context.worker;
             worker.metrics.move_seconds.record(began.elapsed());
+            if let (Cause::Balance(ticket), Some(left)) = (why, left_id) {
+                session.context.listener.cluster.note_moved(left, ticket);
+                rests(session, SESSION_RESTS);
+            }
             debug!(session = id, from = left, to, "session moved");
         }
         Err(Stays {
@@ -99,6 +135,9 @@ pub(crate) async fn leave(session: &mut ClientSession) {
                 lease::abandon(session);
             }
             session.series().move_failed(reason);
+            if let Cause::Balance(_) = why {
+                rests(session, SESSION_RESTS_AFTER_FAILURE);
+            }
             let now_ms = session.context.worker.now_ms();
             let failure = Pin {
                 reason,
@@ -118,6 +157,12 @@ pub(crate) async fn leave(session: &mut ClientSession) {
             );
         }
     }
+}
+
+/// For so long the session does not move for the sake of balance.
+fn rests(session: &mut ClientSession, pause: Duration) {
+    let now_ms = session.context.worker.now_ms();
+    session.binding.rests_until(now_ms + pause.as_millis() as u64);
 }
 
 /// Shows that the session will not leave its server, where that is known from the beginning.
@@ -144,7 +189,7 @@ fn credentials(session: &ClientSession) -> Vec<Credential> {
     credentials
 }
 
-async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
+async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), Stays> {
     let plan = match session.state.move_plan() {
         Ok(plan) => plan,
         Err(pins) => {
@@ -152,7 +197,7 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
             return Err(Stays::new(reason, reason.label()));
         }
     };
-    let mut connection = open_elsewhere(session).await?;
+    let mut connection = open_elsewhere(session, cause).await?;
     match make_ready(session, &plan, &mut connection).await {
         Ok(()) => {
             swap(session, connection);
@@ -191,7 +236,7 @@ async fn make_ready(
 }
 
 /// A connection for the session alone, to one of the other servers.
-async fn open_elsewhere(session: &ClientSession) -> Result<Connection<ConnectionState>, Stays> {
+async fn open_elsewhere(session: &ClientSession, cause: Cause) -> Result<Connection<ConnectionState>, Stays> {
     let Some(leased) = &session.lease else {
         return Err(Stays::new(PinReason::NoServer, "its connection is gone"));
     };
@@ -199,7 +244,11 @@ async fn open_elsewhere(session: &ClientSession) -> Result<Connection<Connection
     let cluster = Arc::clone(&session.context.listener.cluster);
     let mut last = Stays::new(PinReason::NoCredentials, "no password is known for its account");
     for credential in credentials(session) {
-        let Some(permit) = cluster.permit_beside(present) else {
+        let permit = match cause {
+            Cause::ServerLeaves => cluster.permit_beside(present),
+            Cause::Balance(ticket) => cluster.permit_on(ticket.to),
+        };
+        let Some(permit) = permit else {
             return Err(Stays::new(PinReason::NoServer, "no other server has room"));
         };
         let server = Arc::clone(permit.server());

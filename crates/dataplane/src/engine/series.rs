@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use routing::rebalance::Factor;
 use session::PinReason;
 use telemetry::{Counter, Gauge, Samples, catalog};
 
@@ -73,13 +74,21 @@ pub(crate) struct SplitSeries {
     pub(crate) pipelined: Counter,
     pipelines_left: [Counter; PIPELINES_LEFT.len()],
     prepared_apart: [Counter; PREPARED_APART.len()],
-    /// Sessions that went to another server.
-    pub(crate) moved: Counter,
+    moved: [Counter; MOVED.len()],
     moves_failed: Pins,
     ran: [Counter; 3],
     at_primary: [Counter; 4],
     on_replicas: [Counter; 2],
     pins: Pins,
+}
+
+/// Why a session went to another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// Its own drains, or is no longer in the cluster.
+    Left,
+    /// So that the load evens out.
+    For(Factor),
 }
 
 #[derive(Debug)]
@@ -112,6 +121,12 @@ pub(crate) const AT_PRIMARY: [(AtPrimary, &str); 4] = [
     (AtPrimary::AccountRefused, "account_refused"),
 ];
 
+const MOVED: [Moved; 3] = [
+    Moved::Left,
+    Moved::For(Factor::Location),
+    Moved::For(Factor::Connections),
+];
+
 const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnReplica::Moved, "moved")];
 
 const PIPELINES_LEFT: [&str; 6] = ["no_connection", "lost", "slow", "unclean", "long", "unprepared"];
@@ -124,6 +139,15 @@ const PREPARED_APART: [(Apart, &str); 6] = [
     (Apart::Command, "command"),
     (Apart::Refused, "refused"),
 ];
+
+impl Moved {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Left => "drain",
+            Self::For(factor) => factor.label(),
+        }
+    }
+}
 
 impl SplitSeries {
     /// A statement takes one more round trip until it is executed.
@@ -161,6 +185,13 @@ impl SplitSeries {
         self.pins.count(reason);
     }
 
+    /// A session went to another server.
+    pub(crate) fn moved(&self, cause: Moved) {
+        if let Some(place) = MOVED.iter().position(|known| *known == cause) {
+            self.moved[place].inc();
+        }
+    }
+
     /// A session could not leave its server for this reason.
     pub(crate) fn move_failed(&self, reason: PinReason) {
         self.moves_failed.count(reason);
@@ -170,7 +201,10 @@ impl SplitSeries {
         let of = &[cluster, listener];
         out.gauge(&catalog::SESSIONS_PINNED, of, self.pinned.get());
         out.counter(&catalog::READS_RETRIED, of, self.retried.get());
-        out.counter(&catalog::SESSIONS_MOVED, of, self.moved.get());
+        for (cause, count) in MOVED.iter().zip(&self.moved) {
+            let of = &[cluster, listener, cause.label()];
+            out.counter(&catalog::SESSIONS_MOVED, of, count.get());
+        }
         for (reason, count) in PinReason::ALL.iter().zip(&self.moves_failed.0) {
             // Sessions that are pinned are not tried.
             if reason.is_of_moves() {

@@ -2,6 +2,7 @@
 
 mod members;
 mod pause;
+mod rebalance;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use config::TlsMode;
+use config::{RebalancePolicy, TlsMode};
 use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
@@ -20,6 +21,8 @@ pub use self::pause::PausedStatement;
 
 use self::members::Drain;
 use self::pause::Pause;
+use self::rebalance::Rebalance;
+pub use self::rebalance::{Balance, Left, ServerBalance};
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
@@ -63,6 +66,7 @@ pub struct Cluster {
     pub(crate) pools: Pools,
     pub(crate) follow: Follow,
     pub(crate) accounts: Accounts,
+    rebalance: Rebalance,
     /// There is another `srv` option, or there may be.
     pub(crate) srv_changed: Notify,
 }
@@ -140,6 +144,7 @@ impl Cluster {
             pools: Pools::default(),
             follow,
             accounts: Accounts::default(),
+            rebalance: Rebalance::default(),
             srv_changed: Notify::new(),
         });
         cluster
@@ -376,18 +381,23 @@ impl Cluster {
 
     /// A permit on the best server that is not in `tried`: `Ok(None)` when all are full.
     pub(crate) fn try_permit(self: &Arc<Self>, tried: &[ServerId]) -> Result<Option<Permit>, NoPermit> {
-        let (balancer, slow_start) = {
+        let (balancer, slow_start, near_first) = {
             let config = self.config.load();
-            (Balancer::new(config.balance), config.slow_start)
+            let near_first = config.rebalance.policy == RebalancePolicy::Location;
+            (Balancer::new(config.balance), config.slow_start, near_first)
         };
+        let may = |server: &Server| !tried.contains(&server.id());
+        // A backup of the own zone comes after the others of all zones.
+        let is_near = |server: &Server| server.is_near() && !server.is_backup() && may(server);
         let servers = self.servers.load();
-        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
-        let draw = Draw {
-            turn,
-            seed: self.seeds.hash_one(turn),
-        };
+        let draw = self.draw();
         loop {
-            match choose(balancer, &servers, tried, slow_start, draw) {
+            let near = near_first.then(|| choose(balancer, &servers, is_near, slow_start, draw));
+            let choice = match near {
+                Some(choice @ Choice::Server(_)) => choice,
+                _ => choose(balancer, &servers, may, slow_start, draw),
+            };
+            match choice {
                 Choice::Server(place) => {
                     // Another worker may have been faster; then somebody has made progress, and the count is
                     // up to date.
@@ -398,6 +408,15 @@ impl Cluster {
                 Choice::AllFull => return Ok(None),
                 Choice::NoneAvailable => return Err(NoPermit),
             }
+        }
+    }
+
+    /// What makes the next choice differ from those before.
+    pub(crate) fn draw(&self) -> Draw {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        Draw {
+            turn,
+            seed: self.seeds.hash_one(turn),
         }
     }
 
@@ -482,11 +501,12 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Chooses among the servers that are up, or else among those that have not been checked yet.
+/// Chooses among the servers that `may` be chosen and are up, or else among those that have not been checked
+/// yet.
 fn choose(
     balancer: Balancer,
     servers: &[Arc<Server>],
-    tried: &[ServerId],
+    may: impl Fn(&Server) -> bool,
     slow_start: Duration,
     draw: Draw,
 ) -> Choice {
@@ -496,7 +516,7 @@ fn choose(
     for wanted in [Availability::Yes, Availability::Unknown] {
         candidates.clear();
         candidates.extend(servers.iter().zip(&seen).map(|(server, seen)| {
-            let available = *seen == wanted && !tried.contains(&server.id());
+            let available = *seen == wanted && may(server);
             server.candidate(available, slow_start)
         }));
         match balancer.choose(&candidates, draw) {
