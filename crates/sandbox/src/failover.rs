@@ -46,6 +46,31 @@ impl Sandbox {
     }
 }
 
+impl Sandbox {
+    /// Makes an account for `[cluster.NAME.switchover]`, with the privileges that the guide names.
+    ///
+    /// # Errors
+    /// The primary does not answer.
+    pub fn let_switch_over(&self, user: &str) -> Result<(), SandboxError> {
+        let grants = match self.kind() {
+            Kind::Mysql | Kind::GroupReplication => {
+                "GRANT SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, REPLICATION_SLAVE_ADMIN, GROUP_REPLICATION_ADMIN,
+                     REPLICATION SLAVE, REPLICATION CLIENT, RELOAD, EVENT ON *.*"
+            }
+            Kind::Mariadb | Kind::Galera => {
+                "GRANT READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICATION SLAVE, SLAVE MONITOR, RELOAD, EVENT
+                     ON *.*"
+            }
+        };
+        let statements = format!(
+            "CREATE USER {user}@'%' IDENTIFIED BY '{PASSWORD}';
+             {grants} TO {user}@'%';
+             GRANT SELECT ON performance_schema.* TO {user}@'%';"
+        );
+        self.primary().sql(&statements).map(drop)
+    }
+}
+
 impl Node {
     /// Receives no more, and waits until all is applied that was received.
     ///

@@ -18,19 +18,10 @@ fn setup(sandbox: &Sandbox) -> Setup {
 
 /// With an account of its own, which has the privileges that the guide names.
 fn with_switchover(sandbox: &Sandbox, setup: Setup, more: &str) -> Setup {
-    let grants = match kind() {
-        Kind::Mysql => {
-            "GRANT SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, REPLICATION_SLAVE_ADMIN, GROUP_REPLICATION_ADMIN,
-                 REPLICATION SLAVE, REPLICATION CLIENT, RELOAD, EVENT ON *.* TO switcher@'%';
-             GRANT SELECT ON performance_schema.* TO switcher@'%';"
-        }
-        _ => {
-            "GRANT READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICATION SLAVE, SLAVE MONITOR, RELOAD, EVENT
-                 ON *.* TO switcher@'%';"
-        }
-    };
-    let create = format!(r"CREATE USER switcher@'%' IDENTIFIED BY 'it''s \\';{grants}");
-    sandbox.primary().sql(&create).unwrap();
+    sandbox.let_switch_over("switcher").unwrap();
+    // A password in which quotes and backslashes mean themselves.
+    let change = r"ALTER USER switcher@'%' IDENTIFIED BY 'it''s \\'";
+    sandbox.primary().sql(change).unwrap();
     let account = r#"user = "switcher", password = "it's \\""#;
     setup
         .cluster(&format!("switchover = {{ {account}{more} }}"))

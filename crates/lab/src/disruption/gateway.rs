@@ -23,6 +23,8 @@ use crate::{
 
 /// How long the servers may take until the gateway uses all of them.
 const WHOLE_PATIENCE: Duration = Duration::from_secs(60);
+/// The account of switchovers.
+pub(super) const SWITCHER: &str = "switcher";
 /// Exit code of `forebay ctl drain`: sessions were left at the deadline.
 const LEFT: i32 = 2;
 
@@ -129,6 +131,22 @@ impl Gateway {
         Ok(())
     }
 
+    /// `forebay ctl switchover`. For how long statements have waited.
+    pub(super) fn switch_over(&self, to: &Node) -> anyhow::Result<Duration> {
+        let (code, said) = self.ctl(&["switchover", "main", "--to", &server_name(to)])?;
+        ensure!(
+            code == Some(0) && !said.contains("by hand"),
+            "forebay ctl switchover: {said}"
+        );
+        let paused = said.rsplit_once("have waited for ").and_then(|(_, seconds)| {
+            let seconds = seconds.split(' ').next()?.parse().ok()?;
+            Duration::try_from_secs_f64(seconds).ok()
+        });
+        paused.with_context(|| {
+            format!("forebay ctl switchover does not say how long statements waited: {said}")
+        })
+    }
+
     /// Its exit code, and what it says.
     fn ctl(&self, words: &[&str]) -> anyhow::Result<(Option<i32>, String)> {
         let mut command = Command::new(&self.program);
@@ -194,6 +212,7 @@ cluster = "main"
 [cluster.main]
 topology = "{topology}"
 monitor = {{ user = "{USER}", password = "{PASSWORD}" }}
+switchover = {{ user = "{SWITCHER}", password = "{PASSWORD}" }}
 servers = [
 {list}]
 

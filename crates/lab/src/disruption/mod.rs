@@ -61,6 +61,8 @@ pub enum Part {
     Galera,
     /// The members of a group are restarted, one after the other.
     GroupReplication,
+    /// Another server is made the primary, and the one before restarts; twice.
+    Switchover,
     /// Replicas are killed, one at a time.
     KillReplica,
     /// The primary is killed, and a replica promoted.
@@ -68,10 +70,11 @@ pub enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Replicas,
         Self::Galera,
         Self::GroupReplication,
+        Self::Switchover,
         Self::KillReplica,
         Self::KillPrimary,
     ];
@@ -89,6 +92,7 @@ impl Part {
             Self::Replicas => parts::replicas(kind, plan, progress, report),
             Self::Galera => parts::galera(if args.quick { 1 } else { 3 }, plan, progress, report),
             Self::GroupReplication => parts::group_replication(plan, progress, report),
+            Self::Switchover => parts::switchover(kind, plan, progress, report),
             Self::KillReplica => parts::kill_replica(kind, plan, progress, report),
             Self::KillPrimary => parts::kill_primary(kind, plan, progress, report),
         }

@@ -78,12 +78,29 @@ pub(super) fn group_replication(
     for member in [2, 1] {
         stage.restart(member)?;
     }
-    stage.say("db2 becomes the primary");
-    let uuid = stage.servers.node(1).sql("SELECT @@server_uuid")?;
-    let become_primary = format!("SELECT group_replication_set_as_primary('{}')", uuid.trim());
-    stage.servers.node(1).sql(&become_primary)?;
+    stage.switch_over(1)?;
     stage.restart(0)?;
     stage.conclude(1, report)
+}
+
+/// Rolling restart of all servers: another one is made the primary before the first one restarts.
+pub(super) fn switchover(
+    kind: Kind,
+    plan: &Plan,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> anyhow::Result<Sum> {
+    let all = Act {
+        mode: Mode::Split,
+        work: Work::ReadsAndWrites,
+        promise: Promise::NoErrors,
+    };
+    let mut stage = Stage::set(("switchover", three(kind)), &[all], plan, progress)?;
+    for to in [1, 2] {
+        stage.switch_over(to)?;
+        stage.restart_while_primary_is(to - 1, to)?;
+    }
+    stage.conclude(2, report)
 }
 
 /// Replicas die, one at a time, under a load that reads outside transactions.

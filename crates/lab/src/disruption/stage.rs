@@ -4,7 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use sandbox::{Kind, Node, Sandbox, Spec};
 
 use super::{
-    gateway::{Gateway, Mode, server_name},
+    gateway::{Gateway, Mode, SWITCHER, server_name},
     load::{Ended, Load, Traffic},
     script::{ITEMS, ROWS, Work},
     seen::Doing,
@@ -145,8 +145,25 @@ impl<'a> Stage<'a> {
             .set_message(format!("{name}: {what} ({answers} answers, {errors} errors)"));
     }
 
+    /// Makes another server the primary as an operator does.
+    pub(super) fn switch_over(&mut self, to: usize) -> anyhow::Result<()> {
+        let server = server_name(self.servers.node(to));
+        self.say(&format!("{server} becomes the primary"));
+        let paused = self.gateway.switch_over(self.servers.node(to))?;
+        self.took(
+            &format!("statements paused until {server} was the primary"),
+            paused,
+        );
+        self.wait_until_whole()
+    }
+
     /// Restarts a server as an operator does.
     pub(super) fn restart(&mut self, index: usize) -> anyhow::Result<()> {
+        self.restart_while_primary_is(index, 0)
+    }
+
+    /// The same where another server is the primary than the first.
+    pub(super) fn restart_while_primary_is(&mut self, index: usize, primary: usize) -> anyhow::Result<()> {
         let server = server_name(self.servers.node(index));
         self.say(&format!("{server} drains"));
         let left = self
@@ -158,9 +175,28 @@ impl<'a> Stage<'a> {
         node.stop()?;
         node.restart()?;
         self.say(&format!("{server} catches up"));
-        self.servers.sync()?;
+        self.catch_up(index, primary)?;
         self.gateway.undrain(self.servers.node(index))?;
         self.wait_until_whole()
+    }
+
+    /// Waits until a server that was restarted has what the primary has.
+    fn catch_up(&self, index: usize, primary: usize) -> anyhow::Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        if primary == 0 {
+            return Ok(self.servers.sync()?);
+        }
+        let position = self.servers.node(primary).position()?;
+        let began = Instant::now();
+        while !self.servers.node(index).has(&position)? {
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "{} does not catch up",
+                server_name(self.servers.node(index))
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Waits until the gateway uses all servers again.
@@ -343,6 +379,7 @@ fn look_at_counters(primary: &Node, ended: &mut Ended) -> anyhow::Result<()> {
 /// Makes the tables that the clients use, with the rows of each.
 fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
     ensure!(clients > 0, "no clients");
+    servers.let_switch_over(SWITCHER)?;
     servers.primary().sql("CREATE DATABASE sbtest")?;
     rig::fill_table(servers, "sbtest1", ROWS, rig::VALUE)?;
     let counters: Vec<_> = (0..clients).map(|client| format!("({client}, 0)")).collect();
