@@ -294,7 +294,17 @@ impl Cluster {
         let drained_by = self.drained_by(server);
         let drains = drained_by.is_some();
         let by = drained_by.as_ref().map(ToString::to_string).unwrap_or_default();
+        let is_another = server.drained_by().as_deref() != drained_by.as_ref();
         if !server.set_draining(drained_by) {
+            if is_another {
+                let (cluster, name) = (&self.name, server.name());
+                tracing::info!(
+                    cluster,
+                    server = name,
+                    drained_by = by,
+                    "server drains for another reason"
+                );
+            }
             return;
         }
         if drains {

@@ -57,7 +57,7 @@ fn decide(servers: &[Candidate], groups: &[BTreeSet<usize>], by_role: bool) -> V
         .filter(|at| servers[*at].standing.signal == Some(Signal::ReadOnly))
         .collect();
     let successors: Vec<usize> = all()
-        .filter(|at| takes(at) && takes_writes(at) && !heeded.contains(at))
+        .filter(|at| takes(at) && takes_writes(at) && servers[*at].standing.signal.is_none())
         .collect();
     // Sessions come to replicas as well: who is meant to write and who is not, nobody knows.
     let serves_replicas =
@@ -248,6 +248,7 @@ mod tests {
                 &["o", "wrb", "rb"],
                 &[0],
             ),
+            ("it has just begun to take writes again", &["ow", "b"], &[]),
             ("its successor is to be left itself", &["o", "w-b"], &[1]),
         ] {
             assert_eq!(heeded(words).0, expected, "{what}");
