@@ -157,7 +157,7 @@ pub struct ServerStatus {
     pub sessions: u64,
     /// The server is to be left by all; it is empty once `sessions` is 0.
     pub draining: bool,
-    /// What has it drain: `option`, `operator`, or why the server says so itself, such as `offline_mode = ON`.
+    /// What has it drain: `option`, `operator`, or why the server says so itself: `offline_mode = ON`.
     pub drained_by: Option<String>,
 }
 

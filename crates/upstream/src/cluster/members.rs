@@ -201,8 +201,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes back what operators have said where nobody would take sessions, of the cluster or of a group: the
-    /// configuration has other servers than at that time, or drains others itself.
+    /// Takes back what operators have said where nobody would take sessions, of the cluster or of a group:
+    /// the configuration has other servers than at that time, or drains others itself.
     fn leave_somebody(&self, servers: &[Arc<Server>]) {
         let config = self.config.load();
         let takes = |server: &Arc<Server>| {

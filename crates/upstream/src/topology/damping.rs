@@ -1,5 +1,5 @@
-//! Keeps a cluster that flaps from taking writes back and forth, and a server that says again and again that it
-//! is to be left from being taken back each time. Pure; the time is an argument.
+//! Keeps a cluster that flaps from taking writes back and forth, and a server that says again and again that
+//! it is to be left from being taken back each time. Pure; the time is an argument.
 //!
 //! A primary that is lost or replaced is taken at once: no failover is slowed down. Only a server that has
 //! become the primary several times within a minute must last before it is believed once more, and the next
