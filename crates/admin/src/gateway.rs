@@ -189,8 +189,10 @@ pub struct ServerStatus {
     pub lag_seconds: Option<f64>,
     /// Sessions that hold a connection to it.
     pub sessions: u64,
-    /// The option `drain` names the server, which is empty once `sessions` is 0.
+    /// The server is to be left by all; it is empty once `sessions` is 0.
     pub draining: bool,
+    /// What has it drain: `option`, `operator`, or why the server says so itself: `offline_mode = ON`.
+    pub drained_by: Option<String>,
 }
 
 /// A server that drains. Field names are a contract with scripts.
@@ -200,6 +202,8 @@ pub struct DrainStatus {
     pub cluster: String,
     /// Its name.
     pub server: String,
+    /// `option`, `operator`, or why the server says so itself.
+    pub drained_by: String,
     /// Connections to it that sessions hold, or may come to hold: 0 once it is empty.
     pub sessions: u64,
     /// How many sessions each reason holds there. `moving`: none does.

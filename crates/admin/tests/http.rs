@@ -71,6 +71,7 @@ impl Gateway for Fake {
             lag_seconds: None,
             sessions: 0,
             draining: false,
+            drained_by: None,
         };
         let listener = ListenerStatus {
             name: "app".into(),
@@ -208,6 +209,7 @@ impl Gateway for Fake {
         let drain = DrainStatus {
             cluster: "main".into(),
             server: "db3".into(),
+            drained_by: "offline_mode = ON".into(),
             sessions: 2,
             held_by: [("transaction".to_owned(), 1)].into(),
             ends_in_seconds: None,
@@ -388,7 +390,7 @@ async fn status_is_json() {
         "clusters": [{"name": "main", "paused": false, "waiting": 2, "servers": [{
             "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
             "reason": "connection refused", "role": "unusable", "role_reason": "is down (connection refused)",
-            "lag_seconds": null, "sessions": 0, "draining": false
+            "lag_seconds": null, "sessions": 0, "draining": false, "drained_by": null
         }]}],
         "workers": [{"index": 0, "sessions": 7}],
     });
@@ -519,7 +521,7 @@ async fn acts_are_taken_on_the_socket_alone() {
     }
     assert!(server.done().is_empty());
     let drains = server.ask("GET /drains", "").await;
-    let expected = r#"[{"cluster":"main","server":"db3","sessions":2,"held_by":{"transaction":1},"ends_in_seconds":null}]"#;
+    let expected = r#"[{"cluster":"main","server":"db3","drained_by":"offline_mode = ON","sessions":2,"held_by":{"transaction":1},"ends_in_seconds":null}]"#;
     assert_eq!(drains.body, expected);
     let switchovers = server.ask("GET /switchovers", "").await;
     let expected = r#"[{"cluster":"main","from":"db1","to":"db2","state":"done","steps":[{"what":"db1 is read-only","at_seconds":0.5}],"warnings":[],"reason":"","paused_seconds":0.25}]"#;

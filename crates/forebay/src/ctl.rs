@@ -204,9 +204,10 @@ fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
             let text = gateway.get("/drains")?;
             match json {
                 true => print!("{text}"),
-                false => drains(&text)?
-                    .iter()
-                    .for_each(|drain| println!("{}", line(drain))),
+                false => drains(&text)?.iter().for_each(|drain| {
+                    let by = drain["drained_by"].as_str().unwrap_or_default();
+                    println!("{} (drained by: {by})", line(drain));
+                }),
             }
             Ok(ExitCode::SUCCESS)
         }

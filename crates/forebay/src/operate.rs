@@ -562,6 +562,7 @@ fn drain_status(
     DrainStatus {
         cluster: cluster.name().to_owned(),
         server: server.name().to_owned(),
+        drained_by: server.drained_by().map(|by| by.to_string()).unwrap_or_default(),
         sessions: u64::from(server.sessions()),
         held_by,
         ends_in_seconds: ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64()),
@@ -711,5 +712,6 @@ fn server_status(member: &Member) -> ServerStatus {
         lag_seconds: member.lag.map(|lag| lag.as_secs_f64()),
         sessions: u64::from(server.sessions()),
         draining: server.is_draining(),
+        drained_by: server.drained_by().map(|by| by.to_string()),
     }
 }

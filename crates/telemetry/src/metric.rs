@@ -81,7 +81,7 @@ metrics! {
     COMMAND_DURATION = Histogram "forebay_command_duration_seconds" ["cluster", "server"] "seconds": "Time from a command sent to a server to the end of its response.";
 
     SERVER_STATE = Gauge "forebay_server_state" ["cluster", "server", "state"] "servers": "1 for the state a server is in, 0 for the others.";
-    SERVER_DRAINING = Gauge "forebay_server_draining" ["cluster", "server"] "servers": "1 for a server that the option drain names, 0 for others.";
+    SERVER_DRAINING = Gauge "forebay_server_draining" ["cluster", "server"] "servers": "1 for a server that drains: by the option drain, by ctl drain, or since it says so itself; 0 for others.";
     SERVER_CONNECTS = Counter "forebay_server_connects_total" ["cluster", "server"] "connections": "Connections made to a server for sessions.";
     SERVER_CONNECT_FAILURES = Counter "forebay_server_connect_failures_total" ["cluster", "server"] "connections": "Attempts to connect to a server for a session that failed.";
     SERVER_CONNECT_DURATION = Histogram "forebay_server_connect_duration_seconds" ["cluster", "server"] "seconds": "Time to connect to a server for a session, up to its greeting.";

@@ -53,7 +53,10 @@ impl Cluster {
             while tasks.try_join_next().is_some() {}
             tokio::select! {
                 () = self.servers_changed.notified() => {}
-                () = self.follow.news.notified() => self.renew_topology(),
+                () = self.follow.news.notified() => {
+                    self.renew_topology();
+                    self.heed_signals();
+                }
             }
         }
     }

@@ -58,6 +58,6 @@ pub use pool::{
     Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened, Pool,
     Travel,
 };
-pub use server::{Server, ServerId, ServerState, Status, Ticket};
+pub use server::{DrainedBy, Server, ServerId, ServerState, Status, Ticket};
 pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};

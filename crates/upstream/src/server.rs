@@ -44,10 +44,13 @@ pub struct Server {
     weight: AtomicU32,
     max_connections: AtomicU32,
     backup: AtomicBool,
-    /// The option `drain` names the server.
+    /// It is a backup that takes the writes in place of another server: it comes before other backups.
+    stands_in: AtomicBool,
+    /// The short form of `drained_by`.
     draining: AtomicBool,
     /// Sessions that may leave it so that the load evens out.
     pub(crate) tickets: Tickets,
+    drained_by: ArcSwapOption<DrainedBy>,
     place: ArcSwap<Place>,
     /// It is in the gateway's own zone.
     near: AtomicBool,
@@ -119,6 +122,27 @@ pub struct ServerState {
     pub since: SystemTime,
 }
 
+/// What has a server drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DrainedBy {
+    /// The option `drain` names it.
+    Option,
+    /// An operator has said so: [`Cluster::drain`](crate::Cluster::drain).
+    Operator,
+    /// It says so itself, in these words: `offline_mode = ON`.
+    Server(Arc<str>),
+}
+
+impl fmt::Display for DrainedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Option => "option",
+            Self::Operator => "operator",
+            Self::Server(words) => words,
+        })
+    }
+}
+
 /// What the checks say of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
@@ -171,8 +195,10 @@ impl Server {
             weight: AtomicU32::new(config.weight),
             max_connections: AtomicU32::new(config.max_connections),
             backup: AtomicBool::new(config.backup),
+            stands_in: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             tickets: Tickets::default(),
+            drained_by: ArcSwapOption::empty(),
             place: ArcSwap::from_pointee(Place::of(config)),
             near: AtomicBool::new(false),
             discovered: AtomicBool::new(false),
@@ -257,11 +283,16 @@ impl Server {
     pub fn weight(&self) -> u32 {
         match self.is_draining() {
             true => 0,
-            false => self.weight.load(Ordering::Relaxed),
+            false => self.own_weight(),
         }
     }
 
-    /// Whether the option `drain` names the server: it gets no new sessions and no reads.
+    /// The same, whether it drains or not.
+    pub(crate) fn own_weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server is to be left: it gets no new sessions and no reads.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
@@ -284,9 +315,17 @@ impl Server {
         })
     }
 
-    /// Returns whether the value is another than before. Once a server drains, the pools close its
-    /// connections as sessions let go of them.
-    pub(crate) fn set_draining(&self, draining: bool) -> bool {
+    /// What has it drain; `None` where it does not.
+    #[must_use]
+    pub fn drained_by(&self) -> Option<Arc<DrainedBy>> {
+        self.drained_by.load_full()
+    }
+
+    /// Returns whether it drains and did not before, or the other way round. Once a server drains, the pools
+    /// close its connections as sessions let go of them.
+    pub(crate) fn set_draining(&self, drained_by: Option<DrainedBy>) -> bool {
+        let draining = drained_by.is_some();
+        self.drained_by.store(drained_by.map(Arc::new));
         let is_news = self.draining.swap(draining, Ordering::Relaxed) != draining;
         if is_news && draining {
             self.generation.fetch_add(1, Ordering::SeqCst);
@@ -325,7 +364,15 @@ impl Server {
     /// Whether it takes sessions only when no normal server is available.
     #[must_use]
     pub fn is_backup(&self) -> bool {
+        self.is_configured_backup() && !self.stands_in.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_configured_backup(&self) -> bool {
         self.backup.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stands_in(&self, stands_in: bool) {
+        self.stands_in.store(stands_in, Ordering::Relaxed);
     }
 
     /// What it said of itself last; `None` before its first greeting.

@@ -46,6 +46,11 @@ section! {
         /// The primary keeps the writes until another server takes them.
         pub drain: Vec<String> = default(Vec::new()), Live;
 
+        /// A server that says by itself that it is to be left drains as one that `drain` names, until it says
+        /// so no longer: `offline_mode`, the state of a member of a group or of a Galera node, a primary that
+        /// has become read-only. It needs `monitor`.
+        pub drain_on_signal: bool = default(true), Live;
+
         /// The account that asks the servers for their role, their lag and the other members. Health checks
         /// use it, too.
         pub monitor: Option<Monitor> = default(None), Live;

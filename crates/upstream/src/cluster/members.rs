@@ -9,7 +9,7 @@ use std::time::Instant;
 use config::ServerAddress;
 
 use super::{Cluster, ServerChange};
-use crate::server::{Availability, Server, ServerId, now};
+use crate::server::{Availability, DrainedBy, Server, ServerId, now};
 
 /// Of a server that drains because an operator has said so.
 pub(super) struct Drain {
@@ -148,13 +148,24 @@ impl Cluster {
             self.announce(server, ServerChange::Removed { deadline });
         }
         self.leave_somebody(&servers);
+        self.judge_signals(&servers);
+        self.settle_drains(&servers);
+    }
+
+    /// Has those servers drain that are to, and no others. Returns whether one takes sessions again.
+    pub(super) fn settle_drains(&self, servers: &[Arc<Server>]) -> bool {
+        let was_draining = |server: &&Arc<Server>| server.is_draining();
+        let comes_back =
+            (servers.iter().filter(was_draining)).any(|server| self.drained_by(server).is_none());
         // Who takes sessions again comes first: at no moment all of them drain.
-        let (draining, others): (Vec<_>, Vec<_>) =
-            servers.iter().partition(|server| self.drains(server.name()));
+        let (draining, others): (Vec<_>, Vec<_>) = servers
+            .iter()
+            .partition(|server| self.drained_by(server).is_some());
         others
             .into_iter()
             .chain(draining)
             .for_each(|server| self.drain_or_not(server));
+        comes_back
     }
 
     /// Has a server drain until [`undrain`](Self::undrain), whatever the option `drain` says. At the moment
@@ -177,7 +188,8 @@ impl Cluster {
         let config = self.config.load();
         let of_group = |group: &config::Group| {
             let mut others = group.servers.iter().filter(|other| *other != name);
-            group.servers.iter().any(|of_group| of_group == name) && others.all(|other| self.drains(other))
+            group.servers.iter().any(|of_group| of_group == name)
+                && others.all(|other| self.is_drained_by_hand(other))
         };
         if let Some((group, _)) = config.groups.iter().find(|(_, group)| of_group(group)) {
             return Err(format!(
@@ -194,9 +206,10 @@ impl Cluster {
     fn leave_somebody(&self, servers: &[Arc<Server>]) {
         let config = self.config.load();
         let takes = |server: &Arc<Server>| {
-            !self.drains(server.name()) && (server.is_draining() || server.weight() > 0)
+            !self.is_drained_by_hand(server.name()) && (server.is_draining() || server.weight() > 0)
         };
-        let group_drains = |group: &config::Group| group.servers.iter().all(|name| self.drains(name));
+        let group_drains =
+            |group: &config::Group| group.servers.iter().all(|name| self.is_drained_by_hand(name));
         let nobody_is_left = !servers.iter().any(takes) || config.groups.values().any(group_drains);
         let drained = self.drained_now().keys().cloned().collect::<Vec<_>>();
         if nobody_is_left && !servers.is_empty() && !drained.is_empty() {
@@ -212,20 +225,27 @@ impl Cluster {
     /// Has a server take sessions again, also one that is away at the moment.
     ///
     /// # Errors
-    /// In words for a person: there is no such server, or the option `drain` names it.
+    /// In words for a person: there is no such server, the option `drain` names it, or it says itself that it
+    /// is to be left.
     pub fn undrain(self: &Arc<Self>, name: &str) -> Result<(), String> {
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let was_drained = self.drained_now().remove(name).is_some();
-        match self.named(name) {
-            Ok(server) => self.drain_or_not(&server),
+        let server = match self.named(name) {
+            Ok(server) => server,
             Err(_) if was_drained => return Ok(()),
             Err(unknown) => return Err(unknown),
-        }
+        };
+        let servers = self.servers();
+        self.judge_signals(&servers);
+        self.settle_drains(&servers);
         drop(changing);
         self.serve_queue();
-        match self.config.load().drains(name) {
-            true => Err("the option `drain` of the configuration names it: take it out there".to_owned()),
-            false => Ok(()),
+        match server.drained_by().as_deref() {
+            Some(DrainedBy::Server(words)) => Err(format!(
+                "server {name} says itself that it is to be left ({words}): it takes sessions again once that is over"
+            )),
+            Some(_) => Err("the option `drain` of the configuration names it: take it out there".to_owned()),
+            None => Ok(()),
         }
     }
 
@@ -253,14 +273,38 @@ impl Cluster {
     }
 
     /// Whether the option `drain` or an operator says so.
-    fn drains(&self, name: &str) -> bool {
+    pub(super) fn is_drained_by_hand(&self, name: &str) -> bool {
         self.config.load().drains(name) || self.drained_now().contains_key(name)
+    }
+
+    /// What has the server drain, if it is to.
+    fn drained_by(&self, server: &Server) -> Option<DrainedBy> {
+        let name = server.name();
+        if self.config.load().drains(name) {
+            return Some(DrainedBy::Option);
+        }
+        if self.drained_now().contains_key(name) {
+            return Some(DrainedBy::Operator);
+        }
+        self.signal_of(server).map(DrainedBy::Server)
     }
 
     /// Has a server drain that is to, and no other.
     pub(super) fn drain_or_not(&self, server: &Server) {
-        let drains = self.drains(server.name());
-        if !server.set_draining(drains) {
+        let drained_by = self.drained_by(server);
+        let drains = drained_by.is_some();
+        let by = drained_by.as_ref().map(ToString::to_string).unwrap_or_default();
+        let is_another = server.drained_by().as_deref() != drained_by.as_ref();
+        if !server.set_draining(drained_by) {
+            if is_another {
+                let (cluster, name) = (&self.name, server.name());
+                tracing::info!(
+                    cluster,
+                    server = name,
+                    drained_by = by,
+                    "server drains for another reason"
+                );
+            }
             return;
         }
         if drains {
@@ -281,12 +325,14 @@ impl Cluster {
                 cluster,
                 server = name,
                 sessions,
+                drained_by = by,
                 "server drains: it gets no new sessions and no reads"
             ),
             (true, true) => tracing::warn!(
                 cluster,
                 server = name,
                 sessions,
+                drained_by = by,
                 "server drains and takes the writes: listeners of mode `split` leave it once another one does"
             ),
         }

@@ -3,6 +3,7 @@
 mod members;
 mod pause;
 mod rebalance;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,13 +24,14 @@ use self::members::Drain;
 use self::pause::Pause;
 use self::rebalance::Rebalance;
 pub use self::rebalance::{Balance, Left, ServerBalance};
+use self::signals::Signals;
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
 use crate::permit::Permit;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
-use crate::server::{Availability, Server, ServerId, Status};
+use crate::server::{Availability, DrainedBy, Server, ServerId, Status};
 use crate::server_profile::{self, ServerProfile};
 use crate::topology::Follow;
 
@@ -61,6 +63,7 @@ pub struct Cluster {
     changing: Mutex<()>,
     /// Servers that drain because an operator has said so, whatever the option `drain` says.
     drained: Mutex<BTreeMap<String, Drain>>,
+    signals: Mutex<Signals>,
     /// The list of servers has changed.
     pub(crate) servers_changed: Notify,
     pub(crate) pools: Pools,
@@ -92,7 +95,7 @@ pub struct ServerEvent {
 pub enum ServerChange {
     /// It takes sessions again, or for the first time.
     Up,
-    /// The option `drain` names it: its sessions should go to other servers, as far as they can.
+    /// It drains: its sessions should go to other servers, as far as they can.
     Draining,
     /// Its checks failed `fall` times in a row. What becomes of its sessions is the option `on_down`.
     Down {
@@ -140,6 +143,7 @@ impl Cluster {
             seeds: RandomState::new(),
             changing: Mutex::new(()),
             drained: Mutex::default(),
+            signals: Mutex::default(),
             servers_changed: Notify::new(),
             pools: Pools::default(),
             follow,
@@ -545,7 +549,11 @@ pub(crate) fn reason(server: &Server) -> ServerReason {
     let reason = match state.status {
         Status::Down => format!("is down ({})", state.reason),
         _ if state.suspect => format!("does not answer ({})", state.reason),
-        _ if server.is_draining() => "takes no new sessions (it is in `drain`)".to_owned(),
+        _ if server.is_draining() => match server.drained_by().as_deref() {
+            Some(DrainedBy::Server(words)) => format!("takes no new sessions ({words})"),
+            Some(DrainedBy::Operator) => "takes no new sessions (`ctl drain`)".to_owned(),
+            Some(DrainedBy::Option) | None => "takes no new sessions (it is in `drain`)".to_owned(),
+        },
         _ if server.weight() == 0 => "takes no new sessions (weight = 0)".to_owned(),
         status => format!("is {status}"),
     };

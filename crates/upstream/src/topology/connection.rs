@@ -22,6 +22,9 @@ use crate::server::Server;
 /// "Too many connections": alive, but full.
 const ER_CON_COUNT_ERROR: u16 = 1040;
 
+/// "The server is currently in offline mode."
+const ER_SERVER_OFFLINE_MODE: u16 = 3032;
+
 /// A connection of the account `monitor`.
 pub(crate) struct Connection {
     stream: Stream,
@@ -54,6 +57,8 @@ pub(crate) enum Meaning {
     NobodyThere,
     /// It is there and has no room for us.
     Full,
+    /// It is there, and in `offline_mode`: it serves those alone who may administer it.
+    Offline,
     /// It may be anything.
     Unknown,
 }
@@ -108,10 +113,15 @@ impl Connection {
             Ok(logged_in) => logged_in,
             Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Err(full()),
             Err(error) => {
-                return Err(Blind::new(format!(
-                    "login of the monitor's user {}: {error}",
-                    monitor.user
-                )));
+                let is_offline =
+                    matches!(&error, LoginError::Refused(error) if error.code == ER_SERVER_OFFLINE_MODE);
+                return Err(Blind {
+                    reason: format!("login of the monitor's user {}: {error}", monitor.user),
+                    meaning: match is_offline {
+                        true => Meaning::Offline,
+                        false => Meaning::Unknown,
+                    },
+                });
             }
         };
         Ok(Self {

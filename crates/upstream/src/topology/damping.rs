@@ -1,4 +1,5 @@
-//! Keeps a cluster that flaps from taking writes back and forth. Pure; the time is an argument.
+//! Keeps a cluster that flaps from taking writes back and forth, and a server that says again and again that
+//! it is to be left from being taken back each time. Pure; the time is an argument.
 //!
 //! A primary that is lost or replaced is taken at once: no failover is slowed down. Only a server that has
 //! become the primary several times within a minute must last before it is believed once more, and the next
@@ -24,7 +25,7 @@ const DOUBLINGS: usize = 3;
 /// Changes that are remembered at most.
 const CHANGES_MAX: usize = 64;
 
-/// Decides when a server that is found to be the primary is taken for it.
+/// Decides when a server that is found to be the primary, or to be well again, is taken for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Damper {
     taken: Option<ServerId>,

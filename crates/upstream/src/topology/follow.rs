@@ -11,6 +11,7 @@ use super::behind::{News, Said};
 use super::cluster_state::ClusterState;
 use super::connection::Blind;
 use super::look::Finding;
+use super::signal::Standing;
 use super::{Role, Topology};
 use crate::cluster::Cluster;
 use crate::server::{Server, ServerId, now};
@@ -80,6 +81,11 @@ impl Follow {
     pub(super) fn note(&self, server: &Server, begun: Instant, result: Result<Finding, Blind>) {
         self.state().note(server.id(), begun, result);
         self.news.notify_one();
+    }
+
+    /// What each of these servers says of whether it is to be left.
+    pub(crate) fn standings(&self, config: &config::Cluster, servers: &[Arc<Server>]) -> Vec<Standing> {
+        self.state().standings(config, servers, now())
     }
 
     /// It is worth looking more often than usual.

@@ -22,6 +22,7 @@ mod look;
 mod monitor;
 mod observation;
 mod rogue_writers;
+mod signal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub(crate) use follow::Follow;
 pub use inspect::{Inspection, LoginTrial, Variables};
 pub(crate) use monitor::watch;
 pub(crate) use observation::Place;
+pub(crate) use signal::{Signal, Standing};
 
 /// What a server is good for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

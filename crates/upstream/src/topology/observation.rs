@@ -102,6 +102,16 @@ pub(super) enum Facts {
     Galera(GaleraFacts),
 }
 
+impl Facts {
+    pub(super) fn is_writable(&self) -> bool {
+        match self {
+            Self::Replication(facts) => facts.writable,
+            Self::Group(facts) => facts.writable,
+            Self::Galera(facts) => facts.writable,
+        }
+    }
+}
+
 /// Which server it is, by what no two of a cluster have in common: `server_uuid` of MySQL, `server_id` of
 /// MariaDB.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,6 +189,28 @@ pub(super) struct GroupFacts {
     pub(super) view: Vec<GroupMember>,
 }
 
+impl GroupFacts {
+    /// The server itself, as it sees itself.
+    pub(super) fn own(&self) -> Option<&GroupMember> {
+        self.view.iter().find(|member| member.uuid == self.uuid)
+    }
+
+    pub(super) fn reachable(&self) -> impl Iterator<Item = &GroupMember> {
+        self.view.iter().filter(|member| member.is_reachable())
+    }
+
+    /// It reaches more than half of the group.
+    pub(super) fn has_majority(&self) -> bool {
+        self.reachable().count() * 2 > self.view.len()
+    }
+}
+
+impl GroupMember {
+    pub(super) fn is_reachable(&self) -> bool {
+        matches!(self.state, MemberState::Online | MemberState::Recovering)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupMember {
     pub(super) uuid: String,
@@ -225,6 +257,8 @@ pub(super) struct GaleraFacts {
     /// `wsrep_cluster_status` is `Primary`: it is in the majority.
     pub(super) in_primary_component: bool,
     pub(super) state: NodeState,
+    /// `wsrep_desync`: its operator has taken it out of flow control.
+    pub(super) desynced: bool,
     /// `read_only`.
     pub(super) writable: bool,
     /// What the operator has closed it with: `wsrep_reject_queries`, `pxc_maint_mode`.

@@ -16,6 +16,7 @@ use super::observation::{
     Address, Facts, HostIdentity, Identity, Observation, Receiving, Source, Visibility,
 };
 use super::rogue_writers::RogueWriters;
+use super::signal::{Hearing, Standing};
 use super::{Member, Role, Topology, flavor};
 use crate::server::{Server, ServerId, Status};
 
@@ -63,6 +64,8 @@ struct Seen {
     /// Since the last look that succeeded.
     failures: u32,
     blind: Option<Blind>,
+    /// Whether it says itself that it is to be left.
+    hearing: Hearing,
 }
 
 /// Who a server is and whom it names, as of its last look.
@@ -85,6 +88,7 @@ impl ClusterState {
         match result {
             Ok(finding) => {
                 seen.lag.read(finding.lag, begun);
+                seen.hearing.note(&finding.facts, finding.offline);
                 seen.at = Some(begun);
                 seen.facts = Some(finding.facts);
                 seen.waiting = finding.waiting;
@@ -94,6 +98,9 @@ impl ClusterState {
             }
             Err(blind) => {
                 seen.failures = seen.failures.saturating_add(1);
+                if blind.meaning == Meaning::Offline {
+                    seen.hearing.note_offline();
+                }
                 seen.blind = Some(blind);
             }
         }
@@ -156,6 +163,24 @@ impl ClusterState {
             }
         };
         servers.iter().map(report).collect()
+    }
+
+    /// What each server says of whether it is to be left.
+    pub(super) fn standings(
+        &mut self,
+        config: &config::Cluster,
+        servers: &[Arc<Server>],
+        now: Instant,
+    ) -> Vec<Standing> {
+        let damping = config
+            .monitor
+            .as_ref()
+            .map_or(Duration::ZERO, |monitor| monitor.damping);
+        let standing = |server: &Arc<Server>| match self.seen.get_mut(&server.id()) {
+            Some(seen) => seen.hearing.standing(server.id(), damping, now),
+            None => Standing::default(),
+        };
+        servers.iter().map(standing).collect()
     }
 
     /// The topology as it is now, of generation 0.

@@ -49,6 +49,7 @@ impl World {
                 writable,
                 sources: Vec::new(),
             }),
+            offline: false,
             lag: Reading::Nothing,
             waiting: None,
             applied: None,

@@ -9,7 +9,7 @@
 //! as it is there, and the others take reads; or more than one, as `max_writers` says.
 
 use super::{Claim, Judged, Past, Verdict, facts, names};
-use crate::topology::observation::{Facts, GroupFacts, GroupMember, MemberState, Observation};
+use crate::topology::observation::{Facts, GroupFacts, MemberState, Observation};
 
 pub(super) fn decide(servers: &[Observation], past: Past) -> Verdict {
     let group = Group::new(servers, past.disputed);
@@ -61,7 +61,7 @@ impl<'a> Group<'a> {
 
     /// By its own words, and by a majority.
     fn is_candidate(&self, at: usize) -> bool {
-        let own = |facts: &GroupFacts| own(facts).is_some_and(|own| own.is_primary) && facts.writable;
+        let own = |facts: &GroupFacts| facts.own().is_some_and(|own| own.is_primary) && facts.writable;
         self.counts[at] && self.facts[at].is_some_and(own) && !self.is_denied(at)
     }
 
@@ -132,14 +132,14 @@ impl<'a> Group<'a> {
         let Some(facts) = self.facts[at] else {
             return Judged::unusable("has said nothing of its group");
         };
-        let Some(own) = own(facts) else {
+        let Some(own) = facts.own() else {
             return Judged::unusable("is no member of a group");
         };
         if own.state != MemberState::Online {
             return Judged::unusable(format!("is {} in its group", own.state.word()));
         }
         if !self.counts[at] {
-            let reachable = reachable(facts).count();
+            let reachable = facts.reachable().count();
             return Judged::unusable(format!(
                 "reaches {reachable} of {} members: no majority",
                 facts.view.len()
@@ -149,7 +149,7 @@ impl<'a> Group<'a> {
             !view
                 .view
                 .iter()
-                .any(|member| member.uuid == facts.uuid && is_reachable(member))
+                .any(|member| member.uuid == facts.uuid && member.is_reachable())
         };
         match primary {
             Some(primary) if primary == at && facts.single_primary => {
@@ -179,20 +179,7 @@ impl<'a> Group<'a> {
     }
 }
 
-fn own(facts: &GroupFacts) -> Option<&GroupMember> {
-    facts.view.iter().find(|member| member.uuid == facts.uuid)
-}
-
 /// Whether the view is that of a member online in the majority.
 fn view_counts(facts: &GroupFacts) -> bool {
-    own(facts).is_some_and(|own| own.state == MemberState::Online)
-        && reachable(facts).count() * 2 > facts.view.len()
-}
-
-fn reachable(facts: &GroupFacts) -> impl Iterator<Item = &GroupMember> {
-    facts.view.iter().filter(|member| is_reachable(member))
-}
-
-fn is_reachable(member: &GroupMember) -> bool {
-    matches!(member.state, MemberState::Online | MemberState::Recovering)
+    facts.own().is_some_and(|own| own.state == MemberState::Online) && facts.has_majority()
 }

@@ -13,7 +13,7 @@ const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 
     'wsrep_local_state', 'wsrep_local_index', 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id', \
     'wsrep_cluster_size', 'wsrep_gcomm_uuid', 'wsrep_local_recv_queue', 'wsrep_last_committed', 'wsrep_incoming_addresses')";
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', \
-    'wsrep_reject_queries', 'wsrep_gtid_mode', 'pxc_maint_mode')";
+    'offline_mode', 'wsrep_desync', 'wsrep_reject_queries', 'wsrep_gtid_mode', 'pxc_maint_mode')";
 
 pub(super) async fn look(connection: &mut Connection) -> Result<Finding, QueryError> {
     let status = connection.query(STATUS).await?;
@@ -54,6 +54,7 @@ fn understand(status: &Rows, variables: &Rows) -> Finding {
         .value_of("wsrep_gcomm_uuid")
         .filter(|uuid| uuid.bytes().any(|byte| !matches!(byte, b'0' | b'-')));
     Finding {
+        offline: is_on(variables, "offline_mode"),
         waiting: number("wsrep_local_recv_queue"),
         lag: match (number("wsrep_last_committed"), number("wsrep_local_recv_queue")) {
             (Some(applied), Some(waiting)) => Reading::Backlog { applied, waiting },
@@ -67,6 +68,7 @@ fn understand(status: &Rows, variables: &Rows) -> Finding {
             ready: is_on(status, "wsrep_ready"),
             in_primary_component: status.value_of("wsrep_cluster_status").as_deref() == Some("Primary"),
             state: small("wsrep_local_state").map_or(NodeState::Other, NodeState::of),
+            desynced: is_on(variables, "wsrep_desync"),
             writable: !is_on(variables, "read_only") && !is_on(variables, "super_read_only"),
             closed,
             index: small("wsrep_local_index").unwrap_or(u32::MAX),

@@ -7,7 +7,8 @@ use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, GroupFacts, GroupMember, Identity, MemberState};
 
 const OWN: &str = "SELECT @@global.server_uuid AS uuid, @@global.read_only AS read_only, \
-    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
+    @@global.super_read_only AS super_read_only, @@global.offline_mode AS offline_mode, \
+    @@global.gtid_executed AS applied, ";
 const MEMBERS: &str = "SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE \
     FROM performance_schema.replication_group_members";
 const STATS: &str = "SELECT COUNT_TRANSACTIONS_IN_QUEUE + COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE AS waiting, \
@@ -65,6 +66,7 @@ fn understand(own: &Rows, members: &Rows, stats: &Rows, mode: &Rows) -> Finding 
     let view: Vec<GroupMember> = view.collect();
     let primaries = view.iter().filter(|member| member.is_primary).count();
     Finding {
+        offline: own.and_then(|row| row.is_on(&["offline_mode"])) == Some(true),
         lag: lag.unwrap_or(Reading::Nothing),
         waiting,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),

@@ -18,6 +18,8 @@ const AHEAD_MAX_US: i64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) facts: Facts,
+    /// `offline_mode`: it serves those alone who may administer it.
+    pub(super) offline: bool,
     pub(super) lag: Reading,
     /// Transactions that it has received and not yet applied, where it counts them.
     pub(super) waiting: Option<u64>,

@@ -11,7 +11,8 @@ use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, Identity, Receiving, ReplicationFacts, Source};
 
 const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
-    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
+    @@global.super_read_only AS super_read_only, @@global.offline_mode AS offline_mode, \
+    @@global.gtid_executed AS applied, ";
 /// The start tells a copy of a machine from the original, which may have everything else in common, its
 /// `server_id` too.
 const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only AS read_only, \
@@ -99,6 +100,7 @@ fn understand(
         is_present: source.receiving == Receiving::Yes,
     }));
     Finding {
+        offline: is_on("offline_mode"),
         lag: lag(&sources, status, heartbeat),
         waiting: None,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),

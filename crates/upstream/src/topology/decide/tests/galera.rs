@@ -23,6 +23,7 @@ pub(super) fn observe(at: usize, text: &str) -> Observation {
             ready: !says("x"),
             in_primary_component: !says("n"),
             state: NodeState::of(words.iter().find_map(|word| word.parse().ok()).unwrap_or(0)),
+            desynced: false,
             writable: !says("o"),
             closed: says("c").then(|| "wsrep_reject_queries = ALL".to_owned()),
             index: u32::try_from(at).unwrap(),
