@@ -15,6 +15,9 @@ use crate::error::SessionError;
 /// Servers that may refuse one write because they take none, before that is its answer.
 const REFUSALS_MAX: u8 = 4;
 
+/// The longest command that is kept.
+const LONGEST: usize = 16 * 1024;
+
 /// A file of the client's has been read once it is sent.
 const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 
@@ -96,7 +99,6 @@ fn take_up(session: &mut ClientSession, command: &[u8]) -> bool {
 /// before it answers: one that leaves nothing behind. A write, where the server refuses it because it takes
 /// none: a single statement. Neither is sent again in a transaction, nor kept where it is long.
 pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead, facts: &Facts) {
-    const LONGEST: usize = 16 * 1024;
     let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
     let is_write = facts.statements == 1
         && matches!(facts.class, Class::Write | Class::Ddl)
@@ -119,6 +121,14 @@ pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
         .of_split
         .asks_primary
         .set(session.statement.copy.is_some());
+}
+
+/// Keeps a statement that is prepared: nothing is executed, so that another server can do it instead of one
+/// that is lost.
+pub(crate) fn keep_to_prepare_again(session: &mut ClientSession, head: CommandHead) {
+    if session.lease.is_none() && head.payload_len <= LONGEST {
+        keep_command(session, head, true);
+    }
 }
 
 fn keep_command(session: &mut ClientSession, head: CommandHead, leaves_nothing: bool) {

@@ -17,7 +17,7 @@ use crate::engine::prepared::known::{NOT_KEPT, OF_THE_LAST, forget_figures};
 use crate::engine::prepared::{Renaming, close_packets};
 use crate::engine::prepared::{limit, reprepare};
 use crate::engine::target::Target;
-use crate::engine::{choose, command, last, lease, pipelined_setup};
+use crate::engine::{again, choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
@@ -83,6 +83,7 @@ pub(crate) async fn prepare_as_it_is(
         Ok(id) => id,
         Err(full) => return Ok(Next::refuse(SessionError::TooManyStatements(full.limit))),
     };
+    again::keep_to_prepare_again(session, head);
     let unread = match lease_to_prepare(session, head, &wanted.facts, wanted.digest).await {
         Ok(unread) => unread,
         Err(refused) => {

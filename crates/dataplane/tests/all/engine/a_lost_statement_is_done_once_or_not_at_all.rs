@@ -29,6 +29,25 @@ async fn a_read_goes_to_another_server_once() {
 }
 
 #[tokio::test]
+async fn a_read_that_is_prepared_goes_to_another_server() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let read = "SELECT 'LOST ONCE'";
+    session.prepare(read).await;
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.resent), (End::Relayed, 1));
+    assert_eq!(stage.sent(read).len(), 2);
+    // What a session holds goes with its connection.
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut holds = stage.connect().await;
+    holds.query("BEGIN").await.unwrap();
+    stage.next_end().await;
+    holds.send(Command::STMT_PREPARE, read.as_bytes()).await;
+    assert!(holds.answer().await.is_err());
+    assert_eq!(stage.sent(read).len(), 1);
+}
+
+#[tokio::test]
 async fn a_read_that_leaves_something_does_not() {
     let mut stage = Stage::set(Setup::default()).await;
     for read in [
