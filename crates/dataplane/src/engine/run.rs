@@ -63,8 +63,8 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
     session.context.worker.metrics.commands[usize::from(head.command.0)].inc();
     let command = head.command;
     async move {
-        let mut next = match paused::waits(session, command) {
-            true => Box::pin(paused::wait(session)).await?,
+        let mut next = match paused::waits(session, head) {
+            true => Box::pin(paused::wait(session, command)).await?,
             false => Next::Begin,
         };
         if matches!(next, Next::Begin) {
