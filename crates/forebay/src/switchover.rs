@@ -60,6 +60,12 @@ impl Switchovers {
         of_cluster.is_some_and(|report| report.told().state == State::Running)
     }
 
+    /// Of any cluster.
+    pub(crate) fn are_under_way(&self) -> bool {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.values().any(|report| report.told().state == State::Running)
+    }
+
     pub(crate) fn status(&self) -> Vec<SwitchoverStatus> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.values().map(|report| status(report)).collect()
@@ -81,13 +87,16 @@ pub(crate) fn not_paused(cluster: &Cluster, listeners: &[config::Listener]) -> V
     listeners.iter().filter(is_plain).map(told).collect()
 }
 
+/// What has to come to its end before a server is left.
+const HELD: [&str; 2] = ["transaction", "table-locks"];
+
 /// In a transaction, or in a statement, on this server or about to be.
 fn is_busy(session: &SessionStatus, server: &Server) -> bool {
     let is_there = session.server.as_deref() == Some(server.name());
     match session.waits_for {
         "server" | "position" => is_there,
         "seat" => is_there || session.server.is_none(),
-        "client" => is_there && session.pins.iter().any(|pin| pin.reason == "transaction"),
+        "client" => is_there && session.pins.iter().any(|pin| HELD.contains(&pin.reason)),
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! The account of a switchover, on one server.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql_wire::gtid::Flavor;
 use tokio::time::timeout;
@@ -12,6 +12,9 @@ use crate::direct::Direct;
 use crate::login::Account;
 use crate::server::Server;
 
+/// So that two gateways do not switch at the same time.
+const LOCK: &str = "SELECT GET_LOCK('forebay.switchover', 0)";
+
 /// A connection of its own. Every statement has a limit of time.
 pub(super) struct Client {
     cluster: Arc<Cluster>,
@@ -19,6 +22,10 @@ pub(super) struct Client {
     config: config::Switchover,
     /// `None` once a statement was given up on it.
     direct: Option<Direct>,
+    /// It has the lock, which goes with its connection.
+    is_locked: bool,
+    /// When all has to be done, whatever each step may take.
+    pub(super) until: Option<Instant>,
     pub(super) flavor: Flavor,
 }
 
@@ -35,11 +42,51 @@ impl Client {
             config: config.clone(),
             flavor: direct.flavor,
             direct: Some(direct),
+            is_locked: false,
+            until: None,
         })
     }
 
     pub(super) fn name(&self) -> &str {
         self.server.name()
+    }
+
+    /// How long the next step may take.
+    pub(super) fn left(&self) -> Duration {
+        let limit = self.config.step_timeout;
+        let left = self
+            .until
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        left.map_or(limit, |left| left.min(limit))
+    }
+
+    /// Keeps others from switching over with this server.
+    ///
+    /// # Errors
+    /// Somebody does.
+    pub(super) async fn lock(&mut self) -> Result<(), String> {
+        self.take_lock().await?;
+        self.is_locked = true;
+        Ok(())
+    }
+
+    async fn take_lock(&mut self) -> Result<(), String> {
+        let name = self.server.name().to_owned();
+        let limit = self.config.step_timeout;
+        let Some(direct) = &mut self.direct else {
+            return Err(format!("server {name} is not reached"));
+        };
+        let asked = rows(&mut direct.stream, direct.capabilities, LOCK, Bounds::USUAL);
+        let rows = timeout(limit, asked)
+            .await
+            .map_err(|_| format!("server {name}: no answer within step_timeout"))?
+            .map_err(|error| format!("server {name}: {error}"))?;
+        match rows.texts().next().as_deref() {
+            Some("1") => Ok(()),
+            _ => Err(format!(
+                "another switchover is under way: somebody has the lock forebay.switchover on {name}"
+            )),
+        }
     }
 
     /// The statement's rows.
@@ -69,13 +116,20 @@ impl Client {
         let name = self.server.name().to_owned();
         if self.direct.is_none() {
             self.direct = Some(log_in(&self.cluster, &self.server, &self.config).await?);
+            if self.is_locked
+                && let Err(error) = self.take_lock().await
+            {
+                self.direct = None;
+                return Err(error);
+            }
         }
+        let limit = self.left();
         let Some(direct) = &mut self.direct else {
             return Err(format!("server {name} is not reached"));
         };
         let (stream, capabilities) = (&mut direct.stream, direct.capabilities);
         let asked = rows(stream, capabilities, statement, Bounds::USUAL);
-        match timeout(self.config.step_timeout, asked).await {
+        match timeout(limit, asked).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
                 if !error.is_refusal() {
@@ -84,10 +138,9 @@ impl Client {
                 Err(format!("server {name}: {what}: {error}"))
             }
             Err(_) => {
-                let limit = self.config.step_timeout;
                 let given_up = self.give_up().await;
                 Err(format!(
-                    "server {name}: {what}: not done within step_timeout ({limit:?}){given_up}"
+                    "server {name}: {what}: not done within {limit:?}{given_up}"
                 ))
             }
         }

@@ -28,10 +28,20 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
         return Ok(());
     }
     let paused = switchover.pause().await.map_err(Failure::Undone)?;
-    member
-        .run(&format!("SELECT group_replication_set_as_primary('{uuid}')"))
-        .await
-        .map_err(Failure::Undone)?;
+    let become_primary = format!("SELECT group_replication_set_as_primary('{uuid}')");
+    if let Err(error) = member.run(&become_primary).await {
+        // A group that has begun goes on with it.
+        let state = member.rows(STATE).await;
+        let is_primary = state.is_ok_and(|state| {
+            let role = state.first().and_then(|row| row.text(&["role"]));
+            role.as_deref() == Some("PRIMARY")
+        });
+        if !is_primary {
+            return Err(Failure::Failed(format!(
+                "{error}; the group may still change its primary later: performance_schema.replication_group_members tells"
+            )));
+        }
+    }
     switchover
         .report
         .step(format!("the group has made {name} its primary"));

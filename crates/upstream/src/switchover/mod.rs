@@ -48,6 +48,12 @@ enum Failure {
     Failed(String),
 }
 
+impl Drop for Switchover {
+    fn drop(&mut self) {
+        self.report.is_left();
+    }
+}
+
 impl Switchover {
     /// From the present primary to the server of this name.
     ///
@@ -69,6 +75,9 @@ impl Switchover {
             .ok_or("there is no primary that could be switched from")?;
         if old.server.id() == new.id() {
             return Err(format!("server {to} is the primary already"));
+        }
+        if new.is_draining() {
+            return Err(format!("server {to} drains: say undrain first"));
         }
         let report = Report::new(name, old.server.name(), to);
         Ok(Self {
@@ -115,11 +124,14 @@ impl Switchover {
             of: self,
             is_ours: self.cluster.pause(),
             began,
+            until: began + self.cluster.config().pause_timeout,
         };
         self.report.step("statements wait".to_owned());
-        let until = began + self.config.transactions_wait;
+        let until = (began + self.config.transactions_wait).min(pause.until);
+        let mut look_again = LOOK_EVERY;
         loop {
-            let left = (self.under_way)(&self.old).await;
+            let left = tokio::time::timeout_at(pause.until.into(), (self.under_way)(&self.old)).await;
+            let left = left.unwrap_or(usize::MAX);
             if left == 0 {
                 return Ok(pause);
             }
@@ -131,7 +143,8 @@ impl Switchover {
                     self.config.transactions_wait
                 ));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(look_again).await;
+            look_again = (2 * look_again).min(10 * LOOK_EVERY);
         }
     }
 
@@ -165,6 +178,8 @@ struct Pause<'s> {
     /// Nobody else had them wait before.
     is_ours: bool,
     began: Instant,
+    /// Statements are refused that have waited until then.
+    until: Instant,
 }
 
 impl Drop for Pause<'_> {

@@ -16,9 +16,6 @@ use crate::conversation::Row;
 /// So often it is looked whether the old primary is still, and waited for what it has written meanwhile.
 const ROUNDS: u32 = 3;
 
-/// Taken on both servers, so that two gateways do not switch at the same time.
-const LOCK: &str = "SELECT GET_LOCK('forebay.switchover', 0)";
-
 /// The servers that take part.
 struct Parts {
     old: Client,
@@ -29,15 +26,29 @@ struct Parts {
     address: (String, u16),
     /// Replicas use TLS.
     tls: bool,
+    /// The old primary was told to be read-only.
+    is_demoted: bool,
+    /// The new one was told to replicate no more.
+    is_stopped: bool,
+    /// What the old one had when the new one had all of it.
+    handed_over: String,
 }
 
 pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(), Failure> {
     let mut parts = check(switchover).await.map_err(Failure::Refused)?;
     if check_only {
-        return parts.close().await;
+        parts.close().await;
+        return Ok(());
     }
     let paused = switchover.pause().await.map_err(Failure::Undone)?;
-    if let Err(reason) = parts.hand_over(switchover).await {
+    parts.hurry(Some(paused.until));
+    let handed_over = match parts.hand_over(switchover).await {
+        // As long as it still knows whom it followed it can go on with that.
+        Ok(()) => parts.new.run(forget(parts.new.flavor)).await,
+        failed => failed,
+    };
+    parts.hurry(None);
+    if let Err(reason) = handed_over {
         let failure = parts.take_back(switchover, reason).await;
         drop(paused);
         return Err(failure);
@@ -50,7 +61,7 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
     drop(paused);
     promoted.map_err(Failure::Failed)?;
     parts.follow(switchover).await;
-    parts.close().await?;
+    parts.close().await;
     followed.map_err(Failure::Failed)
 }
 
@@ -58,17 +69,17 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
 async fn check(switchover: &Switchover) -> Result<Parts, String> {
     let mut old = switchover.client(&switchover.old).await?;
     let mut new = switchover.client(&switchover.new).await?;
-    for client in [&mut old, &mut new] {
-        if client.value(LOCK).await? != "1" {
-            return Err(format!(
-                "another switchover is under way: somebody has the lock forebay.switchover on {}",
-                client.name()
-            ));
-        }
-    }
+    // So that two gateways do not switch at the same time.
+    old.lock().await?;
+    new.lock().await?;
+    is_primary(&mut old).await?;
     let source = source(&mut new).await?;
     let source = source.ok_or_else(|| format!("{} replicates from nobody", new.name()))?;
     source.may_take_over(&new)?;
+    let identity = old.value(identity(old.flavor)).await?;
+    if source.identity.as_deref() != Some(identity.as_str()) {
+        return Err(format!("{} does not replicate from {}", new.name(), old.name()));
+    }
     may_change(&mut old, &mut new).await?;
     may_have_replicas(&mut new).await?;
     has_nothing_of_its_own(&mut old, &mut new).await?;
@@ -78,7 +89,7 @@ async fn check(switchover: &Switchover) -> Result<Parts, String> {
     tell_of_events(switchover, &mut old).await;
     // What takes long is done while statements go on.
     let position = position(&mut old).await?;
-    catch_up(switchover, &mut new, &position).await?;
+    catch_up(&mut new, &position).await?;
     let tls = source.tls;
     switchover.report.step(format!("{} can take over", new.name()));
     Ok(Parts {
@@ -87,30 +98,48 @@ async fn check(switchover: &Switchover) -> Result<Parts, String> {
         others,
         address,
         tls,
+        is_demoted: false,
+        is_stopped: false,
+        handed_over: String::new(),
     })
 }
 
 impl Parts {
+    /// Until it is lifted each step has to be done by then: statements wait.
+    fn hurry(&mut self, until: Option<Instant>) {
+        (self.old.until, self.new.until) = (until, until);
+    }
+
     /// The old primary takes no more writes, and the new one has all that there are.
     async fn hand_over(&mut self, switchover: &Switchover) -> Result<(), String> {
         let (old, new) = (&mut self.old, &mut self.new);
-        let wait = seconds(switchover.config.step_timeout / 2);
+        // Somebody may have switched since the check.
+        is_primary(old).await?;
+        let wait = seconds(old.left() / 2);
         old.run(&format!("SET SESSION lock_wait_timeout = {wait}"))
             .await?;
+        self.is_demoted = true;
         old.run(read_only(old.flavor)).await?;
         let name = old.name().to_owned();
         switchover.report.step(format!("{name} is read-only"));
         let mut last = position(old).await?;
         for _ in 0..ROUNDS {
-            catch_up(switchover, new, &last).await?;
+            catch_up(new, &last).await?;
             let now = position(old).await?;
-            if now == last {
-                switchover
-                    .report
-                    .step(format!("{} has all that {name} has", new.name()));
-                return new.run(stop(new.flavor)).await;
+            if now != last {
+                last = now;
+                continue;
             }
-            last = now;
+            switchover
+                .report
+                .step(format!("{} has all that {name} has", new.name()));
+            self.is_stopped = true;
+            new.run(stop(new.flavor)).await?;
+            if position(old).await? == last {
+                self.handed_over = last;
+                return Ok(());
+            }
+            break;
         }
         Err(format!(
             "somebody writes to {name} although it is read-only: an account with READ_ONLY ADMIN, CONNECTION_ADMIN or SUPER, \
@@ -120,22 +149,21 @@ impl Parts {
 
     /// Puts back what [`hand_over`](Self::hand_over) has changed.
     async fn take_back(&mut self, switchover: &Switchover, reason: String) -> Failure {
-        let (old, new) = (&mut self.old, &mut self.new);
         let mut failed = Vec::new();
-        // It follows already where it was not stopped.
-        if let Err(error) = new.run(start(new.flavor)).await {
+        if self.is_stopped
+            && let Err(error) = self.new.run(start(self.new.flavor)).await
+        {
             failed.push(error);
         }
-        for statement in writable(old.flavor) {
-            if let Err(error) = old.run(statement).await {
-                failed.push(error);
-            }
+        if self.is_demoted
+            && let Err(error) = take_writes(&mut self.old).await
+        {
+            failed.push(error);
         }
         match failed.is_empty() {
             true => {
-                switchover
-                    .report
-                    .step(format!("{} takes writes again", old.name()));
+                let name = self.old.name();
+                switchover.report.step(format!("{name} takes writes, as before"));
                 Failure::Undone(reason)
             }
             false => Failure::Failed(format!(
@@ -147,27 +175,20 @@ impl Parts {
 
     /// The new primary takes writes.
     async fn promote(&mut self, switchover: &Switchover) -> Result<(), String> {
-        let new = &mut self.new;
-        new.run(forget(new.flavor)).await?;
-        for statement in writable(new.flavor) {
-            new.run(statement).await?;
-        }
-        switchover.report.step(format!("{} takes writes", new.name()));
+        take_writes(&mut self.new).await?;
+        switchover
+            .report
+            .step(format!("{} takes writes", self.new.name()));
         Ok(())
     }
 
     /// The others follow the new primary, the old one included. That one does not is told, and hinders
     /// nobody.
     async fn follow(&mut self, switchover: &Switchover) {
-        let Self { old, others, .. } = self;
         let account = switchover.config.replication.as_ref();
         let user = account.map_or(&switchover.config.user, |account| &account.user);
-        let password = match account {
-            Some(account) => &account.password,
-            None => &switchover.config.password,
-        };
-        let password = password.as_ref().map_or("", |password| password.reveal());
-        for other in others {
+        let password = password(&switchover.config);
+        for other in &mut self.others {
             let change = change(other.flavor, &self.address, None, self.tls);
             let stopped = other.run(stop(other.flavor)).await;
             let result = match stopped {
@@ -176,27 +197,76 @@ impl Parts {
             };
             tell(switchover, other, result);
         }
+        let old = &mut self.old;
         let change = change(old.flavor, &self.address, Some((user, password)), self.tls);
-        let result = match old.flavor {
-            // It has written what it follows from here on.
-            Flavor::MariaDb => {
-                old.run("SET GLOBAL gtid_slave_pos = @@GLOBAL.gtid_binlog_pos")
-                    .await
-            }
-            Flavor::MySql => Ok(()),
-        };
-        let result = match result {
+        let result = match has_no_more(old, &self.handed_over).await {
             Ok(()) => follow_now(switchover, old, &change).await,
             failed => failed,
         };
         tell(switchover, old, result);
     }
 
-    async fn close(self) -> Result<(), Failure> {
+    async fn close(self) {
         for client in [self.old, self.new].into_iter().chain(self.others) {
             client.close().await;
         }
-        Ok(())
+    }
+}
+
+/// The password by which the old primary is to replicate.
+fn password(config: &config::Switchover) -> &str {
+    let password = match &config.replication {
+        Some(account) => &account.password,
+        None => &config.password,
+    };
+    password.as_ref().map_or("", |password| password.reveal())
+}
+
+/// Whether a server takes writes and follows nobody: what the gateway knows may be a look old.
+async fn is_primary(old: &mut Client) -> Result<(), String> {
+    let is_read_only = old.value("SELECT @@GLOBAL.read_only").await? != "0";
+    if is_read_only || source(old).await?.is_some() {
+        return Err(format!(
+            "{} is not the primary any more: it is read-only, or replicates itself",
+            old.name()
+        ));
+    }
+    Ok(())
+}
+
+/// Makes a server take writes, and looks whether it does.
+async fn take_writes(client: &mut Client) -> Result<(), String> {
+    for statement in writable(client.flavor) {
+        client.run(statement).await?;
+    }
+    match client.value("SELECT @@GLOBAL.read_only").await?.as_str() {
+        "0" => Ok(()),
+        _ => Err(format!("{} is still read-only", client.name())),
+    }
+}
+
+/// Whether the old primary has what the new one has, and nothing else. It follows from there on.
+async fn has_no_more(old: &mut Client, handed_over: &str) -> Result<(), String> {
+    let has = position(old).await?;
+    if has != handed_over {
+        return Err(format!(
+            "somebody has written there past read_only, which {has} has and {handed_over} has not: those transactions are on no \
+             other server"
+        ));
+    }
+    match old.flavor {
+        Flavor::MariaDb => {
+            old.run("SET GLOBAL gtid_slave_pos = @@GLOBAL.gtid_binlog_pos")
+                .await
+        }
+        Flavor::MySql => Ok(()),
+    }
+}
+
+fn identity(flavor: Flavor) -> &'static str {
+    match flavor {
+        Flavor::MySql => "SELECT @@GLOBAL.server_uuid",
+        Flavor::MariaDb => "SELECT @@GLOBAL.server_id",
     }
 }
 
@@ -204,6 +274,8 @@ impl Parts {
 struct Source {
     host: String,
     port: String,
+    /// Of the server, as `identity` asks for it.
+    identity: Option<String>,
     runs: bool,
     by_gtid: bool,
     filters: bool,
@@ -223,6 +295,9 @@ impl Source {
             "Replicate_Wild_Do_Table",
             "Replicate_Wild_Ignore_Table",
             "Replicate_Rewrite_DB",
+            "Replicate_Do_Domain_Ids",
+            "Replicate_Ignore_Domain_Ids",
+            "Replicate_Ignore_Server_Ids",
         ];
         let by_gtid = match row.text(&["Using_Gtid"]) {
             Some(using) => using != "No",
@@ -231,6 +306,7 @@ impl Source {
         Some(Self {
             host: row.text(&["Source_Host", "Master_Host"])?,
             port: row.text(&["Source_Port", "Master_Port"])?,
+            identity: row.text(&["Source_UUID", "Master_UUID", "Master_Server_Id"]),
             runs: is_on(&["Replica_IO_Running", "Slave_IO_Running"])
                 && is_on(&["Replica_SQL_Running", "Slave_SQL_Running"]),
             by_gtid,
@@ -293,15 +369,16 @@ async fn may_have_replicas(new: &mut Client) -> Result<(), String> {
 /// Transactions that only the new primary has would reach the others, or break their replication.
 async fn has_nothing_of_its_own(old: &mut Client, new: &mut Client) -> Result<(), String> {
     // What the old one has written since is more.
-    let its = position(new).await?;
     let errant = match new.flavor {
         Flavor::MySql => {
+            let its = position(new).await?;
             let statement = format!("SELECT GTID_SUBTRACT('{its}', @@GLOBAL.gtid_executed)");
             old.value(&statement).await?
         }
         Flavor::MariaDb => {
-            let known = position(old).await?;
-            ahead(&its, &known).join(",")
+            const STATE: &str = "SELECT @@GLOBAL.gtid_binlog_state";
+            let its = new.value(STATE).await?;
+            ahead(&its, &old.value(STATE).await?).join(",")
         }
     };
     match errant.is_empty() {
@@ -314,21 +391,20 @@ async fn has_nothing_of_its_own(old: &mut Client, new: &mut Client) -> Result<()
     }
 }
 
-/// Of positions as MariaDB writes them, those of domains in which `own` is further.
+/// Of transactions as MariaDB writes them, the last of each server in each domain, those that `known` lacks.
 fn ahead<'p>(own: &'p str, known: &str) -> Vec<&'p str> {
-    fn parts(position: &str) -> impl Iterator<Item = (&str, &str, u64)> {
-        position.split(',').filter_map(|part| {
-            let (domain, rest) = part.split_once('-')?;
-            let (_, sequence) = rest.split_once('-')?;
-            Some((part, domain, sequence.parse().ok()?))
+    fn parts(state: &str) -> impl Iterator<Item = (&str, &str, u64)> {
+        state.split(',').filter_map(|part| {
+            let (of, sequence) = part.rsplit_once('-')?;
+            Some((part, of, sequence.parse().ok()?))
         })
     }
-    let known_of = |domain: &str| {
-        let of = parts(known).find(|(_, of, _)| *of == domain);
-        of.map_or(0, |(_, _, sequence)| sequence)
+    let known_of = |of: &str| {
+        let known = parts(known).find(|(_, known, _)| *known == of);
+        known.map_or(0, |(_, _, sequence)| sequence)
     };
     parts(own)
-        .filter(|(_, domain, sequence)| *sequence > known_of(domain))
+        .filter(|(_, of, sequence)| *sequence > known_of(of))
         .map(|(part, _, _)| part)
         .collect()
 }
@@ -386,6 +462,13 @@ async fn others(switchover: &Switchover, of: &Source) -> Vec<Client> {
 
 /// Whether the account lets in by which the old primary is to replicate.
 async fn replicates(switchover: &Switchover) -> Result<(), String> {
+    // MySQL keeps no longer ones.
+    const LONGEST: usize = 32;
+    if password(&switchover.config).len() > LONGEST {
+        return Err(format!(
+            "the password for replication is longer than {LONGEST} bytes"
+        ));
+    }
     let Some(account) = &switchover.config.replication else {
         return Ok(());
     };
@@ -410,7 +493,8 @@ async fn tell_of_events(switchover: &Switchover, old: &mut Client) {
     if events.is_ok_and(|count| !matches!(count.as_str(), "" | "0")) {
         let (old, new) = (switchover.old.name(), switchover.new.name());
         switchover.report.warn(format!(
-            "{old} has events that are enabled: on {new} they are not (ALTER EVENT … ENABLE)"
+            "{old} has events that are enabled: disable them there, where those of privileged accounts write past read_only, and \
+             enable them on {new}"
         ));
     }
 }
@@ -425,9 +509,9 @@ async fn position(client: &mut Client) -> Result<String, String> {
 }
 
 /// Waits until a replica has executed that.
-async fn catch_up(switchover: &Switchover, replica: &mut Client, position: &str) -> Result<(), String> {
+async fn catch_up(replica: &mut Client, position: &str) -> Result<(), String> {
     // The servers count whole seconds, and the connection has the same limit.
-    let limit = seconds(switchover.config.step_timeout).saturating_sub(1).max(1);
+    let limit = seconds(replica.left()).saturating_sub(1).max(1);
     let statement = match replica.flavor {
         Flavor::MySql => format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', {limit})"),
         Flavor::MariaDb => format!("SELECT MASTER_GTID_WAIT('{position}', {limit})"),
@@ -445,11 +529,17 @@ async fn follow_now(switchover: &Switchover, client: &mut Client, change: &str) 
     client.run_secret(change, "CHANGE of its source").await?;
     client.run(start(client.flavor)).await?;
     let until = Instant::now() + switchover.config.step_timeout;
-    while !source(client).await?.is_some_and(|source| source.runs) {
-        if Instant::now() >= until {
-            return Err("its replication does not run: its SHOW REPLICA STATUS tells why".to_owned());
+    // What it cannot apply it says a moment after it has begun.
+    let mut looks_well = 0;
+    while looks_well < 5 {
+        match source(client).await?.is_some_and(|source| source.runs) {
+            true => looks_well += 1,
+            false if Instant::now() >= until => {
+                return Err("its replication does not run: its SHOW REPLICA STATUS tells why".to_owned());
+            }
+            false => looks_well = 0,
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(5 * LOOK_EVERY).await;
     }
     Ok(())
 }
@@ -551,9 +641,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transactions_of_ones_own_are_found_by_domain() {
+    fn transactions_of_ones_own_are_found() {
         assert_eq!(ahead("0-1-5,1-2-7", "0-1-5,1-2-9"), [""; 0]);
-        assert_eq!(ahead("0-2-6,1-2-7", "0-1-5,1-2-9"), ["0-2-6"]);
+        assert_eq!(
+            ahead("0-1-5,0-2-3", "0-1-105"),
+            ["0-2-3"],
+            "of a server of its own"
+        );
         assert_eq!(ahead("0-1-5,3-3-1", "0-1-9"), ["3-3-1"], "a domain of its own");
         assert_eq!(ahead("", "0-1-9"), [""; 0]);
     }

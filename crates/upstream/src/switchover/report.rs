@@ -127,6 +127,14 @@ impl Report {
         (told.state, told.reason) = (state, reason);
     }
 
+    /// It was dropped before its end.
+    pub(super) fn is_left(&self) {
+        if self.lock().state == State::Running {
+            let cause = "it has come to no end: look at both servers (read_only, replication), and put right by hand what is not";
+            self.end(Err(Failure::Failed(cause.to_owned())));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
