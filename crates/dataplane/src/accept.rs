@@ -11,7 +11,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use config::BindAddress;
-use net::{Accepted, Listener, NetError, Peer, limits};
+use net::{Accepted, Listener, NetError, Peer, handover, limits};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinHandle, spawn_local};
@@ -24,6 +24,9 @@ use crate::message::Message;
 /// How long to wait before the next try when the process has run out of file descriptors or the kernel of
 /// memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Between two looks whether the process before this one has left the connections to it.
+const HANDOVER_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the acceptor is told.
 pub(crate) enum AcceptorMessage {
@@ -129,6 +132,9 @@ fn bind(listener: &config::Listener, bound: &mut HashMap<BindAddress, Listener>)
 
 async fn accept(shared: Arc<Shared>, listener: Rc<Listener>, state: Rc<RefCell<Arc<ListenerState>>>) {
     let name = state.borrow().config.name.clone();
+    while handover::is_waited_for() {
+        tokio::time::sleep(HANDOVER_PAUSE).await;
+    }
     loop {
         match listener.accept().await {
             Ok(accepted) => admit(&shared, accepted, &state.borrow()),

@@ -43,7 +43,7 @@ pub(crate) struct Operator {
     log: LogHandle,
     certificates: Arc<Certificates>,
     switchovers: Switchovers,
-    pub(crate) upgrades: Upgrades,
+    pub(crate) upgrades: Arc<Upgrades>,
     started: Instant,
     is_leaving: AtomicBool,
     /// When the configuration that is in force was taken up.
@@ -79,7 +79,7 @@ impl Operator {
             log,
             certificates: Arc::default(),
             switchovers: Switchovers::default(),
-            upgrades: Upgrades::default(),
+            upgrades: Arc::default(),
             started: Instant::now(),
             is_leaving: AtomicBool::new(false),
             taken: Mutex::new(Instant::now()),
@@ -137,6 +137,10 @@ impl Operator {
         program: &'static Program,
         of_admin: std::io::Result<Vec<(String, OwnedFd)>>,
     ) -> bool {
+        if let Some(why) = self.no_upgrade_now() {
+            self.upgrades.fail(why);
+            return false;
+        }
         let sockets = self.gateway.listening_sockets().and_then(|mut sockets| {
             sockets.extend(of_admin?);
             Ok(sockets)
@@ -144,9 +148,31 @@ impl Operator {
         match sockets {
             Ok(sockets) => self.upgrades.upgrade(program, sockets).await,
             Err(error) => {
-                error!(%error, "no upgrade: the listeners cannot be handed over");
+                self.upgrades
+                    .fail(format!("the listeners cannot be handed over: {error}"));
                 false
             }
+        }
+    }
+
+    /// What has to come to its end in this process.
+    fn no_upgrade_now(&self) -> Option<String> {
+        if std::process::id() == 1 {
+            return Some("process 1 of a container cannot be replaced: start another container".to_owned());
+        }
+        if self.switchovers.are_under_way() {
+            return Some("a switchover is under way".to_owned());
+        }
+        let clusters = self.gateway.clusters();
+        let paused = clusters.iter().find(|cluster| cluster.is_paused())?;
+        Some(format!("cluster {} is paused: say resume first", paused.name()))
+    }
+
+    /// Waits for switchovers, which have limits of their own: one that is left in the middle may leave no
+    /// server that takes writes.
+    pub(crate) async fn end_switchovers(&self) {
+        while self.switchovers.are_under_way() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -456,6 +482,9 @@ impl admin::Gateway for Operator {
         let cluster = self.cluster_by(cluster)?;
         for words in not_paused(&cluster, &self.config().listeners) {
             warn!(cluster = cluster.name(), "{words}");
+        }
+        if self.switchovers.is_under_way(&cluster) {
+            return Err("a switchover is under way, which has statements wait by itself".to_owned());
         }
         cluster.pause();
         Ok(())

@@ -83,11 +83,14 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         );
         let following = Arc::clone(&gateway);
         spawn_local(async move { following.run().await });
+        spawn_local(watch(Arc::clone(&operator)));
+        let takes_over = predecessor.is_some();
+        if takes_over {
+            until_ready(&operator).await;
+        }
         let admin = admin
             .map(|sockets| sockets.serve(&telemetry, &operator))
             .transpose()?;
-        spawn_local(watch(Arc::clone(&operator)));
-        let takes_over = predecessor.is_some();
         if let Some(predecessor) = predecessor
             && let Err(error) = predecessor.ready()
         {
@@ -215,6 +218,21 @@ impl Signals {
     }
 }
 
+/// Waits until sessions can be served, so that clients come to the process before this one until then. Where
+/// that one could serve none, either, it does not last for ever.
+async fn until_ready(operator: &Operator) {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const LOOK_EVERY: Duration = Duration::from_millis(20);
+    let is_ready = async {
+        while admin::Gateway::ready(operator).is_err() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, is_ready).await.is_err() {
+        warn!("takes over although it is not ready: /readyz says why");
+    }
+}
+
 /// Waits until somebody wants the program to be replaced.
 async fn upgrading(upgrade: &mut Signal, operator: &Operator) {
     tokio::select! {
@@ -260,6 +278,8 @@ async fn wait_for_sessions(operator: &Operator, signals: &mut Signals) {
     tokio::select! {
         _ = operator.gateway.wait_until_empty(limit) => {}
         () = signals.ending(operator) => {}
+        // A service manager starts it again once no process is left.
+        () = operator.upgrades.successor_ended() => {}
     }
 }
 
@@ -305,6 +325,7 @@ async fn shut_down(operator: &Operator, signals: &mut Signals) {
         seconds = began.elapsed().as_secs_f64(),
         "stopping"
     );
+    operator.end_switchovers().await;
     gateway.stop_now();
     gateway.wait_until_empty(Duration::from_secs(2)).await;
     gateway.join();

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -73,6 +73,8 @@ pub(crate) struct Upgrades {
     wanted: Notify,
     /// Why the last one came to nothing.
     failed: Mutex<Option<String>>,
+    /// The process that has taken over has ended.
+    ended: Notify,
 }
 
 impl Upgrades {
@@ -85,12 +87,27 @@ impl Upgrades {
         self.wanted.notified().await;
     }
 
+    /// It comes to nothing, and this process goes on.
+    pub(crate) fn fail(&self, why: String) {
+        error!(why, "no upgrade: this process goes on");
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// Resolves when the process that has taken over has ended.
+    pub(crate) async fn successor_ended(&self) {
+        self.ended.notified().await;
+    }
+
     pub(crate) fn failed(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has a new process take over. False where it does not: this one goes on.
-    pub(crate) async fn upgrade(&self, program: &'static Program, sockets: Vec<(String, OwnedFd)>) -> bool {
+    pub(crate) async fn upgrade(
+        self: &Arc<Self>,
+        program: &'static Program,
+        sockets: Vec<(String, OwnedFd)>,
+    ) -> bool {
         info!(program = %program.path.display(), "upgrade: a new process is started");
         let handing = tokio::task::spawn_blocking(move || program.hand_over(&sockets));
         let result = match handing.await {
@@ -99,16 +116,25 @@ impl Upgrades {
             Err(error) => Err(error.to_string()),
         };
         match result {
-            Ok(child) => {
+            Ok(mut child) => {
                 info!(
                     process = child.id(),
                     "upgrade: the new process serves; this one takes no more connections"
                 );
+                let upgrades = Arc::clone(self);
+                // One that nobody waits for stays in the table of processes, and its end goes unseen.
+                std::thread::spawn(move || {
+                    let ended = child.wait();
+                    error!(
+                        ?ended,
+                        "the process that has taken over has ended: nobody takes connections"
+                    );
+                    upgrades.ended.notify_one();
+                });
                 true
             }
             Err(why) => {
-                error!(why, "no upgrade: this process goes on");
-                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                self.fail(why);
                 false
             }
         }

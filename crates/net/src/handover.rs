@@ -36,6 +36,9 @@ static GIVEN: Mutex<Option<HashMap<String, OwnedFd>>> = Mutex::new(None);
 /// Files of Unix sockets are this process's to remove.
 static OWNS_FILES: AtomicBool = AtomicBool::new(true);
 
+/// The process before this one goes on until this one serves.
+static IS_WAITED_FOR: AtomicBool = AtomicBool::new(false);
+
 /// The old process's end.
 #[derive(Debug)]
 pub struct Successor(OwnedFd);
@@ -109,16 +112,18 @@ impl Predecessor {
             }
         }
         OWNS_FILES.store(false, Ordering::Relaxed);
+        IS_WAITED_FOR.store(true, Ordering::Release);
         *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
         Ok(Self(socket))
     }
 
-    /// Tells the old process that this one serves. Sockets that nobody has taken are closed.
+    /// Takes connections from here on, and tells the old process. Sockets that nobody has taken are closed.
     ///
     /// # Errors
     /// The old process is gone, which changes nothing.
     pub fn ready(self) -> io::Result<()> {
         OWNS_FILES.store(true, Ordering::Relaxed);
+        IS_WAITED_FOR.store(false, Ordering::Release);
         *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
         send(&self.0, READY, None)
     }
@@ -133,6 +138,11 @@ pub fn take(name: &str) -> Option<OwnedFd> {
 /// From here on the files of Unix sockets are the successor's.
 pub fn leave_files() {
     OWNS_FILES.store(false, Ordering::Relaxed);
+}
+
+/// Whether another process still takes the connections, since this one does not serve yet.
+pub fn is_waited_for() -> bool {
+    IS_WAITED_FOR.load(Ordering::Acquire)
 }
 
 pub(crate) fn owns_files() -> bool {
