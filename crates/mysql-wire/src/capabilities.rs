@@ -6,13 +6,15 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
+use serde::{Deserialize, Serialize};
+
 /// What a client or a server can do: the low 32 bits are MySQL's flags, the high 32 bits MariaDB's extended
 /// ones. A MariaDB peer shows that it sends the high half by leaving [`Capabilities::LONG_PASSWORD`] unset.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Capabilities(pub u64);
 
 /// Flags of the server's state, sent in OK and EOF packets and in the greeting.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct StatusFlags(pub u16);
 
 macro_rules! flags {

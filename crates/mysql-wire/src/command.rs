@@ -2,9 +2,11 @@
 //!
 //! Sources: MySQL 9 `my_command.h`; MariaDB 11 `mysql_com.h` (`enum_server_command`).
 
+use serde::{Deserialize, Serialize};
+
 /// A command byte; the default is COM_SLEEP. Values without a name are passed on too: servers answer them
 /// with an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Command(pub u8);
 
 macro_rules! commands {

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::codec::{Reader, put_lenenc_bytes, put_nul};
 use crate::{Capabilities, Command, SslRequest, WireError};
 
@@ -12,7 +14,7 @@ use crate::{Capabilities, Command, SslRequest, WireError};
 /// Its capabilities decide which fields are on the wire: `database` is written with CONNECT_WITH_DB,
 /// `auth_plugin` with PLUGIN_AUTH, `attributes` with CONNECT_ATTRS, `zstd_level` with ZSTD_COMPRESSION, each
 /// as empty where it is `None`. `Debug` hides the authentication response.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     pub capabilities: Capabilities,
     /// In bytes; what the client accepts as the longest packet.

@@ -3,6 +3,8 @@
 //! Sources: MySQL "OK_Packet", "ERR_Packet", "EOF_Packet"; where MySQL's documentation and its server differ
 //! (the info text of an OK packet always has a length in front) the server is right.
 
+use serde::{Deserialize, Serialize};
+
 use crate::codec::{Reader, put_lenenc, put_lenenc_bytes};
 use crate::{Capabilities, StatusFlags, WireError};
 
@@ -104,7 +106,7 @@ fn info_without_tracking(reader: Reader<'_>) -> &[u8] {
 }
 
 /// An error. Header 0xFF.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrPacket {
     pub code: u16,
     /// Five characters; `HY000` where the packet has none.

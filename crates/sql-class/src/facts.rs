@@ -1,7 +1,9 @@
 //! What is known of a statement.
 
+use serde::{Deserialize, Serialize};
+
 /// What a statement does to data. Ordered: of several statements in one text the greatest counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Class {
     /// Reads and leaves nothing behind: may run on a replica.
     Read,
@@ -47,7 +49,7 @@ impl Class {
 
 /// What a statement may do to the session or needs from it, which trackers do not show or show too late. A
 /// set of bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Effects(pub u64);
 
 macro_rules! effects {
@@ -175,7 +177,7 @@ impl Effects {
 }
 
 /// Where a comment in front of the statement wants it to go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hint {
     /// `/* forebay: primary */`
     Primary,
@@ -188,7 +190,7 @@ pub enum Hint {
 }
 
 /// What is known of a text with one statement or several.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The greatest of all statements in the text.
     pub class: Class,

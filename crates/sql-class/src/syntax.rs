@@ -1,7 +1,9 @@
 //! What of a session decides how its text is cut into tokens.
 
+use serde::{Deserialize, Serialize};
+
 /// How the server will read a text: part of the session's state, and of which server it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Syntax {
     /// `sql_mode` has ANSI_QUOTES: `"` quotes a name, not a string.
     pub ansi_quotes: bool,
@@ -14,7 +16,7 @@ pub struct Syntax {
 
 /// Whose grammar, and of which version: it decides what comments are executed and which functions are the
 /// server's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Dialect {
     /// As in `/*!80400 … */`: 90704 is 9.7.4.
     MySql { version: u32 },
@@ -36,7 +38,7 @@ impl Dialect {
 }
 
 /// What a byte of 0x80 and more can mean in a text. Character sets that are alike in this are one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Charset {
     /// Every byte of a character beyond ASCII has its highest bit set and none of them is a space: utf8,
     /// ujis, euckr, gb2312, ascii, binary.
