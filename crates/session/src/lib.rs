@@ -41,16 +41,20 @@
 //! - [`Session::prime`] says when [`prime_last_insert_id`] is needed, before [`Session::begin`].
 //! - [`Session::knows_last_insert_id`]: an OK packet's id is not always LAST_INSERT_ID().
 
+mod leave;
 mod move_plan;
+mod next_transaction;
 mod pin;
 mod portable_state;
 mod rebuild;
+mod roles;
 mod session;
 mod statements;
 mod trackers;
 mod user_variables;
 mod variables;
 
+pub use leave::{Leave, list_user_variables};
 pub use move_plan::{Difference, MovePlan};
 pub use pin::{Pin, PinReason};
 pub use portable_state::{Baseline, PackedState, PortableState};

@@ -5,11 +5,18 @@
 //! server's configuration, which may be others than those of the next one. Both servers are asked for the
 //! same list, and what differs is set on the next one.
 
+use mysql_wire::OkPacket;
+use mysql_wire::session_state::{Change, changes};
 use sql_class::Dialect;
 
+use crate::next_transaction::NextTransaction;
 use crate::rebuild::{query, set_variables};
-use crate::variables::{self, CHARSETS, Meaning, SQL_MODE};
-use crate::{Baseline, Pin, Session, UserVariables, user_variables};
+use crate::roles;
+use crate::variables::{
+    self, CHARACTER_SET_CONNECTION, CHARSETS, COLLATION_CONNECTION, DEFAULT, Meaning, OWN_COLLATIONS,
+    SQL_MODE,
+};
+use crate::{Baseline, Pin, PinReason, PortableState, Session, UserVariables, user_variables};
 
 /// Variables that change what a client is told or what a statement does, on every server. Their order is one
 /// in which they can be set: a character set sets a collation.
@@ -86,8 +93,11 @@ const ZONE: &str = "@@global.system_time_zone";
 /// A server that takes writes is not to be left for one that does not.
 const READ_ONLY: &str = "@@global.read_only";
 
+/// Where the answer has the roles.
+const ROLES: usize = FIXED.len() + 1;
+
 /// Of the answer, those that are no variables of the session.
-const BEFORE_VARIABLES: usize = FIXED.len() + 1;
+const BEFORE_VARIABLES: usize = ROLES + 1;
 
 /// Values as a server has said them; `None` is NULL.
 type Values = [Option<Vec<u8>>];
@@ -95,9 +105,24 @@ type Values = [Option<Vec<u8>>];
 /// What is asked of the session's server and of the next one.
 #[derive(Debug, Clone)]
 pub struct MovePlan {
-    /// Behind those of [`FIXED`] and [`READ_ONLY`].
+    /// Behind those of [`FIXED`], [`READ_ONLY`] and the roles.
     variables: Vec<String>,
-    user_variables: Vec<Box<[u8]>>,
+    dialect: Dialect,
+    user_variables: UserVariableNames,
+    /// The session has taken on roles, or laid them down.
+    sets_roles: bool,
+}
+
+#[derive(Debug, Clone)]
+enum UserVariableNames {
+    /// The session has named none.
+    None,
+    /// It has named these. There may be others that its texts do not name.
+    Told(Vec<Box<[u8]>>),
+    /// It has named some that are not known.
+    Unknown,
+    /// Its server has listed these.
+    Listed(Vec<Box<[u8]>>),
 }
 
 /// What the next server has, or is, that cannot be made the same.
@@ -123,17 +148,62 @@ impl Session {
     /// # Errors
     /// What holds it where it is.
     pub fn move_plan(&self) -> Result<MovePlan, &[Pin]> {
-        let names = self.user_variables_alone().ok_or(self.pins())?;
+        if !self.may_move() {
+            return Err(self.pins());
+        }
+        let named = self.user_variables.as_ref();
+        let told = named.and_then(|named| named.all()).map(<[_]>::to_vec);
         Ok(MovePlan {
-            user_variables: names.to_vec(),
+            user_variables: match self.pins.has(PinReason::UserVariables) {
+                false => UserVariableNames::None,
+                true => told.map_or(UserVariableNames::Unknown, UserVariableNames::Told),
+            },
+            sets_roles: self.pins.has(PinReason::Role),
             ..MovePlan::new(self.dialect(), self.baseline())
         })
+    }
+
+    /// What its connection is asked at its beginning, so that the session can go on without it: the values
+    /// that it had then.
+    #[must_use]
+    pub fn first_plan(&self) -> MovePlan {
+        MovePlan::new(self.dialect(), self.baseline())
     }
 
     /// Whether nothing holds it where it is.
     #[must_use]
     pub fn may_move(&self) -> bool {
-        self.user_variables_alone().is_some()
+        let mut pins = self.pins().iter();
+        pins.all(|pin| {
+            let is_asked_for = matches!(pin.reason, PinReason::UserVariables | PinReason::Role);
+            is_asked_for || self.is_known_here(pin.reason)
+        })
+    }
+
+    /// Whether the gateway knows what is behind this pin, without asking its connection.
+    #[must_use]
+    pub fn is_known_here(&self, reason: PinReason) -> bool {
+        let is_announced = matches!(self.next_transaction, NextTransaction::Announced { .. });
+        reason == PinReason::NextTransaction && is_announced
+    }
+
+    /// The commands that say of the next transaction on another connection what the session has said; none
+    /// where it is like the others. They have to be the last that the connection hears: whatever uses a table
+    /// may be that transaction. The answer to the last of them goes to
+    /// [`has_announced`](Self::has_announced).
+    #[must_use]
+    pub fn announce_next_transaction(&self) -> Vec<Vec<u8>> {
+        self.next_transaction.commands()
+    }
+
+    /// Whether the other connection's next transaction is this session's.
+    #[must_use]
+    pub fn has_announced(&self, ok: &OkPacket) -> bool {
+        let mut reported = changes(&ok.session_state).flatten();
+        reported.any(|change| match change {
+            Change::Characteristics(said) => NextTransaction::reported(said) == self.next_transaction,
+            _ => false,
+        })
     }
 }
 
@@ -170,7 +240,38 @@ impl MovePlan {
         names.push("sql_mode".to_owned());
         Self {
             variables: names,
-            user_variables: Vec::new(),
+            dialect,
+            user_variables: UserVariableNames::None,
+            sets_roles: false,
+        }
+    }
+
+    /// The command that has its server list the session's user variables; `None` where it has none.
+    #[must_use]
+    pub fn list_user_variables(&self) -> Option<Vec<u8>> {
+        let is_none = matches!(self.user_variables, UserVariableNames::None);
+        (!is_none).then(|| user_variables::list(self.dialect))
+    }
+
+    /// `rows`: of the answer to that; `None` where it was refused, as MySQL does it for want of a right: then
+    /// those count that the session's texts have named. False where it is not known which there are.
+    #[must_use]
+    pub fn learn_user_variables(&mut self, rows: Option<impl Iterator<Item = Vec<u8>>>) -> bool {
+        let Some(rows) = rows else {
+            return !matches!(self.user_variables, UserVariableNames::Unknown);
+        };
+        let listed = user_variables::listed(rows);
+        let is_known = listed.is_some();
+        if let Some((names, _)) = listed {
+            self.user_variables = UserVariableNames::Listed(names);
+        }
+        is_known
+    }
+
+    fn names(&self) -> &[Box<[u8]>] {
+        match &self.user_variables {
+            UserVariableNames::None | UserVariableNames::Unknown => &[],
+            UserVariableNames::Told(names) | UserVariableNames::Listed(names) => names,
         }
     }
 
@@ -178,8 +279,9 @@ impl MovePlan {
     #[must_use]
     pub fn question(&self) -> Vec<u8> {
         let fixed = FIXED.iter().chain([&READ_ONLY]).map(|name| (*name).to_owned());
+        let roles = [roles::question(self.dialect).to_owned()];
         let variables = self.variables.iter().map(|name| format!("@@session.{name}"));
-        let items: Vec<_> = fixed.chain(variables).collect();
+        let items: Vec<_> = fixed.chain(roles).chain(variables).collect();
         // The LIMIT is for sessions that have set `sql_select_limit`.
         query(&format!("SELECT {} LIMIT 1", items.join(", ")))
     }
@@ -193,35 +295,57 @@ impl MovePlan {
     /// The command whose one row and its columns are [`UserVariables`]; `None` where the session has none.
     #[must_use]
     pub fn user_variables(&self) -> Option<Vec<u8>> {
-        (!self.user_variables.is_empty()).then(|| user_variables::question(&self.user_variables))
+        (!self.names().is_empty()).then(|| user_variables::question(self.names()))
     }
 
     /// The command whose one value is how many bytes they have.
     #[must_use]
     pub fn user_variables_length(&self) -> Option<Vec<u8>> {
-        (!self.user_variables.is_empty()).then(|| user_variables::length(&self.user_variables))
+        (!self.names().is_empty()).then(|| user_variables::length(self.names()))
     }
 
     /// How many columns that has.
     #[must_use]
     pub fn user_variables_columns(&self) -> usize {
-        self.user_variables.len() * user_variables::COLUMNS
+        self.names().len() * user_variables::COLUMNS
     }
 
     /// The command that makes the user variables of the next connection, which has these, what the session
     /// had; `None` where they are that already. What comes of it has to be asked for.
     #[must_use]
     pub fn set_user_variables(&self, had: &UserVariables, has: &UserVariables) -> Option<Vec<u8>> {
-        had.set(&self.user_variables, has)
+        had.set(self.names(), has)
     }
 
-    /// The command that makes the next server, which has these values, what the session's has been; `None`
+    /// The command that asks for the roles that the session has taken on: the next server gives it those
+    /// before anything else, which may need their rights. `None` where it has the roles of its login.
+    #[must_use]
+    pub fn ask_roles(&self) -> Option<Vec<u8>> {
+        let question = || query(&format!("SELECT {} LIMIT 1", roles::question(self.dialect)));
+        self.sets_roles.then(question)
+    }
+
+    /// The command by which the session has the roles of that answer.
+    ///
+    /// # Errors
+    /// They cannot be named in every charset.
+    pub fn set_roles(&self, had: Option<&[u8]>) -> Result<Vec<u8>, Difference> {
+        let set = roles::set(had, self.dialect).map(|set| query(&set));
+        set.ok_or_else(|| told("CURRENT_ROLE()", Some(&had.map(<[u8]>::to_vec)), None))
+    }
+
+    /// The commands that make the next server, which has these values, what the session's has been; none
     /// where it is that already.
     ///
     /// # Errors
     /// It cannot be made so.
-    pub fn difference(&self, had: &Values, has: &Values) -> Result<Option<Vec<u8>>, Difference> {
+    pub fn difference(&self, had: &Values, has: &Values) -> Result<Vec<Vec<u8>>, Difference> {
         self.is_of_the_same_kind(had, has)?;
+        let role = |values: &Values| values.get(ROLES).cloned().flatten();
+        let (role, roles_differ) = (role(had), role(had) != role(has));
+        let roles = roles_differ
+            .then(|| self.set_roles(role.as_deref()))
+            .transpose()?;
         let pairs = had.iter().zip(has).skip(BEFORE_VARIABLES);
         let names = self.variables.iter().map(String::as_bytes);
         let all: Vec<_> = names
@@ -239,14 +363,65 @@ impl MovePlan {
             .map(|(name, had, _)| (name, had.as_deref().unwrap_or_default()))
             .peekable();
         let is_any = set.peek().is_some();
-        Ok(is_any.then(|| set_variables(set)))
+        let variables = is_any.then(|| set_variables(set));
+        Ok(roles.into_iter().chain(variables).collect())
     }
 
     /// Whether the values are the same.
     #[must_use]
     pub fn is_same(&self, had: &Values, has: &Values) -> bool {
-        let variables = |of: &Values| of.get(BEFORE_VARIABLES..).map(<[_]>::to_vec);
-        variables(had) == variables(has)
+        let of_session = |of: &Values| of.get(ROLES..).map(<[_]>::to_vec);
+        of_session(had) == of_session(has)
+    }
+
+    /// What the session's values are where its own connection cannot be asked any more. `began`: what that
+    /// has answered at the session's beginning. `has`: what the next server answers, on which everything was
+    /// set that the session has set since. `must_write`: the next server has to take writes. `None` where
+    /// they are not known for certain.
+    #[must_use]
+    pub fn had(
+        &self,
+        carried: &PortableState,
+        began: &Values,
+        has: &Values,
+        must_write: bool,
+    ) -> Option<Vec<Option<Vec<u8>>>> {
+        let is_whole = began.len() == self.columns() && has.len() == self.columns();
+        if !is_whole || carried.variables().any(|(_, value)| value == DEFAULT) {
+            return None;
+        }
+        let is_carried = |name: &[u8]| {
+            let is_it = |(set, _): (&[u8], _)| {
+                variables::is_told_by(name, set)
+                    || variables::is_told_by(set, name)
+                    // The one is set with the other.
+                    || is_of_connection(name) && is_of_connection(set)
+            };
+            carried.variables().any(is_it)
+        };
+        let names = self.variables.iter().map(String::as_bytes);
+        // A charset without a collation has the one that is the server's for it.
+        let has_own_collation = carried
+            .variables()
+            .any(|(name, _)| name.starts_with(b"character_set_"));
+        let mut had = began.to_vec();
+        if must_write && let Some(read_only) = had.get_mut(FIXED.len()) {
+            *read_only = Some(b"0".to_vec());
+        }
+        for (name, (had, has)) in names.zip(had.iter_mut().zip(has).skip(BEFORE_VARIABLES)) {
+            if is_carried(name) {
+                had.clone_from(has);
+            } else if has_own_collation && OWN_COLLATIONS.contains(&name) && had != has {
+                return None;
+            }
+        }
+        Some(had)
+    }
+
+    /// Whether a server with these values takes writes.
+    #[must_use]
+    pub fn takes_writes(values: &Values) -> bool {
+        takes_writes(values.get(FIXED.len()))
     }
 
     /// What cannot be set is the same, as far as that matters.
@@ -265,6 +440,10 @@ impl MovePlan {
             false => Ok(()),
         }
     }
+}
+
+fn is_of_connection(name: &[u8]) -> bool {
+    [CHARACTER_SET_CONNECTION, COLLATION_CONNECTION].contains(&name)
 }
 
 fn takes_writes(read_only: Option<&Option<Vec<u8>>>) -> bool {
@@ -337,7 +516,7 @@ mod tests {
     fn nothing_is_set_where_all_is_the_same() {
         let plan = plan();
         let same = values(&plan);
-        assert_eq!(plan.difference(&same, &same), Ok(None));
+        assert_eq!(plan.difference(&same, &same), Ok(Vec::new()));
     }
 
     #[test]
@@ -347,12 +526,40 @@ mod tests {
         had[place(&plan, "group_concat_max_len")] = Some(b"1024".to_vec());
         had[place(&plan, "character_set_results")] = None;
         had[place(&plan, "sql_mode")] = Some(b"ANSI_QUOTES".to_vec());
-        let set = plan.difference(&had, &has).unwrap().unwrap();
+        had[ROLES] = Some(b"reader".to_vec());
+        let set = plan.difference(&had, &has).unwrap();
+        let [roles, set] = set.as_slice() else {
+            panic!("{set:?}");
+        };
+        assert_eq!(String::from_utf8_lossy(&roles[1..]), "SET ROLE `reader`");
         assert_eq!(
             String::from_utf8_lossy(&set[1..]),
             "SET character_set_client=0, character_set_connection=0, character_set_results=NULL, \
              collation_connection=0, group_concat_max_len=1024, sql_mode='ANSI_QUOTES'"
         );
+    }
+
+    #[test]
+    fn without_its_connection_it_had_what_it_began_with_and_what_it_has_set() {
+        let plan = plan();
+        let (began, mut has) = (values(&plan), values(&plan));
+        let at = |name: &str| place(&plan, name);
+        for name in [
+            "lock_wait_timeout",
+            "collation_connection",
+            "div_precision_increment",
+        ] {
+            has[at(name)] = Some(b"other".to_vec());
+        }
+        let mut carried = PortableState::fresh(None, false);
+        carried.set(b"lock_wait_timeout", b"9");
+        carried.set(b"character_set_connection", b"latin1");
+        let had = plan.had(&carried, &began, &has, true).unwrap();
+        assert_eq!(had[at("lock_wait_timeout")], has[at("lock_wait_timeout")]);
+        assert_eq!(had[at("collation_connection")], has[at("collation_connection")]);
+        assert_eq!(had[at("div_precision_increment")], Some(b"0".to_vec()));
+        carried.set(b"sql_mode", b"DEFAULT");
+        assert_eq!(plan.had(&carried, &began, &has, true), None);
     }
 
     #[test]
@@ -375,7 +582,7 @@ mod tests {
         after_a_switchover[3] = Some(b"1".to_vec());
         assert_eq!(
             plan.difference(&after_a_switchover, &had),
-            Ok(None),
+            Ok(Vec::new()),
             "it takes writes now"
         );
     }

@@ -1,7 +1,9 @@
 //! Why a session may not leave its server connection.
 
+use serde::{Deserialize, Serialize};
+
 /// A reason. The words of [`PinReason::label`] are those of logs, metrics and `FOREBAY EXPLAIN`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PinReason {
     /// A transaction is open, or `autocommit=0` and something was read.
     Transaction,
@@ -193,7 +195,7 @@ impl PinReason {
 }
 
 /// One reason, with the statement that caused it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     pub reason: PinReason,
     /// Of the statement; 0 while it is not known (see `Session::lacks_digest`) and where no statement is to
@@ -202,11 +204,27 @@ pub struct Pin {
     pub since_ms: u64,
 }
 
+impl Pin {
+    /// The same by another clock, which says `here` where the one before says `there`.
+    #[must_use]
+    pub fn by_clock(self, there: u64, here: u64) -> Self {
+        Self {
+            since_ms: here.saturating_sub(there.saturating_sub(self.since_ms)),
+            ..self
+        }
+    }
+}
+
 /// At most one pin a reason: the first statement that caused it is the one to blame.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Pins(Vec<Pin>);
 
 impl Pins {
+    /// See [`Pin::by_clock`].
+    pub(crate) fn set_clock(&mut self, there: u64, here: u64) {
+        self.0.iter_mut().for_each(|pin| *pin = pin.by_clock(there, here));
+    }
+
     pub(crate) fn as_slice(&self) -> &[Pin] {
         &self.0
     }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
 use sql_class::Dialect;
 
 use crate::variables;
@@ -15,7 +16,7 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// State that is carried from one connection to the next: of a session what it wants, of a connection what it
 /// has. Kept as `Rc<PortableState>` and copied on write, so that `Rc::ptr_eq` is the fast way to "equal".
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortableState {
     schema: Option<Rc<[u8]>>,
     variables: Variables,
@@ -219,7 +220,7 @@ impl PortableState {
 /// What a connection has right after its login, of the variables whose `DEFAULT` is not what a login gives
 /// (charsets and collation come with the login), and of those whose value the gateway has to know
 /// (autocommit, sql_mode, time_zone, isolation …). Read once a connection, or once a server and key.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Baseline {
     /// Names in lower case, and their values as the server shows them; NULL is empty.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,

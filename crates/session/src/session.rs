@@ -13,6 +13,7 @@ mod written_gtids;
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, StatusFlags};
+use serde::{Deserialize, Serialize};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
 pub use self::insert_id::OfConnection;
@@ -20,6 +21,7 @@ use self::insert_id::{InsertIdSource, ReportedIds};
 use self::text_probes::{Collation, Count, Savepoint};
 use self::untracked_sets::UntrackedSets;
 use self::written_gtids::LastGtid;
+use crate::next_transaction::NextTransaction;
 use crate::pin::Pins;
 use crate::user_variables::Named;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
@@ -61,7 +63,7 @@ pub struct Request<'a> {
 }
 
 /// What the statement under way, or the last one, is about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Current {
     command: Command,
     argument: u32,
@@ -98,7 +100,7 @@ struct Current {
 }
 
 /// What a `HANDLER` statement does to the tables that are open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum HandlerStep {
     /// None, or reads.
     Other,
@@ -109,7 +111,7 @@ enum HandlerStep {
 }
 
 /// What belongs to the last statement and may be asked for on another connection.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Last {
     insert_id: u64,
     /// What it was when that was known last.
@@ -121,7 +123,7 @@ struct Last {
 }
 
 /// One client's session.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
     dialect: Dialect,
     syntax: Syntax,
@@ -134,7 +136,7 @@ pub struct Session {
     /// At the start, to come back to with a reset.
     initial_trackers: Rc<ClientTrackers>,
     trackers: Rc<ClientTrackers>,
-    pins: Pins,
+    pub(crate) pins: Pins,
     /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and
     /// no text shows it.
     meaning_is_unclear: bool,
@@ -144,12 +146,14 @@ pub struct Session {
     /// What collation a charset has by itself was set.
     sets_own_collations: bool,
     statements: Statements,
-    user_variables: Option<Box<Named>>,
+    pub(crate) user_variables: Option<Box<Named>>,
+    /// A write has failed whose triggers may have set user variables; the next OK would tell.
+    pub(crate) may_have_set_unnamed: bool,
     status: StatusFlags,
     transaction_state: [u8; 8],
     has_written: bool,
-    /// The next or current transaction is not like the others.
-    characteristics: bool,
+    /// Whether the next or current transaction is like the others.
+    pub(crate) next_transaction: NextTransaction,
     /// It has written something for which no GTID came.
     untracked_writes: bool,
     /// Of something that it may have written no answer came: it may be there, under a GTID that nobody has
@@ -184,6 +188,13 @@ pub struct Session {
 /// There may be fifteen thousand of them, idle.
 const _: () = assert!(size_of::<Session>() <= 448);
 
+/// What a session that moves to another server has there as well.
+const CARRIED: [PinReason; 3] = [
+    PinReason::UserVariables,
+    PinReason::Role,
+    PinReason::NextTransaction,
+];
+
 const IDLE: [u8; 8] = *b"________";
 
 impl Session {
@@ -211,10 +222,11 @@ impl Session {
             sets_own_collations: false,
             statements: Statements::new(start.statements_max),
             user_variables: None,
+            may_have_set_unnamed: false,
             status: StatusFlags::AUTOCOMMIT,
             transaction_state: IDLE,
             has_written: false,
-            characteristics: false,
+            next_transaction: NextTransaction::Usual,
             untracked_writes: false,
             lost_writes: false,
             insert_id: InsertIdSource::Known,
@@ -331,6 +343,13 @@ impl Session {
         self.has_written
     }
 
+    /// The open transaction has written to tables that know no transactions, as its server says: that stays,
+    /// whatever becomes of the transaction.
+    #[must_use]
+    pub fn has_written_for_good(&self) -> bool {
+        self.transaction_state[3] == b'w'
+    }
+
     /// What another connection needs to have for this session.
     #[must_use]
     pub fn carried(&self) -> &Rc<PortableState> {
@@ -362,21 +381,25 @@ impl Session {
 
     /// The session goes on on another connection, which has what [`move_plan`](Self::move_plan) asks for.
     pub fn move_on(&mut self) {
-        let carried = self.pins.get(PinReason::UserVariables);
-        self.pins.remove(PinReason::UserVariables);
+        let carried = CARRIED.map(|reason| self.pins.get(reason));
+        CARRIED.iter().for_each(|reason| self.pins.remove(*reason));
+        let is_lost = self.has_lost_insert_id();
         // What it leaves on the old connection is nobody's.
         let _ = self.leave();
-        if let Some(pin) = carried {
+        if is_lost {
+            self.insert_id = InsertIdSource::Lost;
+        }
+        for pin in carried.into_iter().flatten() {
             self.pins.add(pin.reason, pin.digest, pin.since_ms);
         }
     }
 
-    /// The names of its user variables, where that is all that binds it.
-    pub(crate) fn user_variables_alone(&self) -> Option<&[Box<[u8]>]> {
-        match self.pins() {
-            [] => Some(&[]),
-            [pin] if pin.reason == PinReason::UserVariables => self.user_variables.as_ref()?.all(),
-            _ => None,
+    /// The same, and nobody can ask the connection any more that it had: it is gone.
+    pub fn move_on_without(&mut self) {
+        let is_known = self.knows_last_insert_id();
+        self.move_on();
+        if !is_known {
+            self.insert_id = InsertIdSource::Lost;
         }
     }
 
@@ -403,6 +426,13 @@ impl Session {
     #[must_use]
     pub fn shows_transactions(&self) -> bool {
         self.trackers.enabled && self.trackers.transaction_info != TransactionInfo::Off
+    }
+
+    /// The session goes on in another process, whose clock says `here` where the one before says `there`, in
+    /// milliseconds.
+    pub fn set_clock(&mut self, there: u64, here: u64) {
+        self.pins.set_clock(there, here);
+        self.current.now_ms = here;
     }
 
     /// What its variables are where they are not carried.
@@ -565,9 +595,9 @@ impl Session {
         self.status.remove(StatusFlags::IN_TRANS);
         self.status.remove(StatusFlags::IN_TRANS_READONLY);
         self.transaction_state = IDLE;
-        self.characteristics = false;
+        self.next_transaction = NextTransaction::Usual;
         (self.unseen, self.has_savepoint) = (None, false);
-        self.user_variables = None;
+        (self.user_variables, self.may_have_set_unnamed) = (None, false);
         self.handlers = Some(0);
         self.stray_cursor = false;
         self.unlocked = Effects::NONE;

@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
 use sql_class::Facts;
 
 use crate::PortableState;
 
 /// One prepared statement as its client knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     pub text: Rc<[u8]>,
     pub facts: Rc<Facts>,
@@ -55,7 +56,7 @@ pub struct TooManyStatements {
 /// Prepared statements of one session by the client's id. An id comes back after 2^32 others at the earliest:
 /// a client that uses one it has closed gets the error that it would get from a server, not another
 /// statement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Statements {
     next_id: u32,
     limit: usize,

@@ -5,10 +5,11 @@
 //! for with `SET session_track_…`, which is remembered here as its wish.
 
 use mysql_wire::session_state::Change;
+use serde::{Deserialize, Serialize};
 use sql_class::Dialect;
 
 /// `session_track_transaction_info`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum TransactionInfo {
     #[default]
     Off,
@@ -17,14 +18,14 @@ pub enum TransactionInfo {
 }
 
 /// `session_track_system_variables`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrackedVariables {
     All,
     These(Box<[Box<[u8]>]>),
 }
 
 /// What a client sees.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientTrackers {
     /// The client has SESSION_TRACK; without it, it sees nothing.
     pub enabled: bool,

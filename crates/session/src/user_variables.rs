@@ -1,9 +1,16 @@
 //! User variables on their way to another connection.
 //!
-//! Which there are is known from the texts that have named them: what a stored program names is seen by
-//! nobody, but those bind the session for other reasons. What they are is asked for on the connection. No
-//! server tells types and collations of all of them to everybody, so each is asked for by a SELECT: the
-//! definition of its column has the type.
+//! Which there are the server lists: triggers and functions set some that no text names. MySQL does so for
+//! accounts with a right to it; for others those count that texts have named. What they are is asked for on
+//! the connection. No server tells types and collations of all of them to everybody, so each is asked for by
+//! a SELECT: the definition of its column has the type.
+//!
+//! A session that moves has them asked for again on its next connection. One that leaves its connection with
+//! them, for one that it does not know yet (see [`crate::Leave`]), has them tried out before, under other
+//! names on the same connection.
+
+use serde::{Deserialize, Serialize};
+use sql_class::Dialect;
 
 use crate::rebuild::query;
 use crate::variables;
@@ -15,7 +22,7 @@ const NAMES_MAX: usize = 250;
 pub(crate) const COLUMNS: usize = 4;
 
 /// The names that a session has used.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Named {
     names: Vec<Box<[u8]>>,
     /// There are others, of which nobody knows the names.
@@ -44,11 +51,66 @@ impl Named {
     }
 }
 
+/// A row of the [`list`] that is there whenever the list is whole. Nobody's name is read as this one: it is
+/// not [plain](is_plain).
+const WHOLE: &str = "HEX('-')";
+
+/// The command that lists names in hexadecimal digits, which are the same in any character set, each with the
+/// length from which on the server takes no packet.
+pub(crate) fn list(dialect: Dialect) -> Vec<u8> {
+    let limit = NAMES_MAX + 2;
+    let (from, whole) = match dialect {
+        Dialect::MariaDb { .. } => ("information_schema.user_variables", ""),
+        // Without the thread's number there is nothing to be found.
+        Dialect::MySql { .. } => (
+            "performance_schema.user_variables_by_thread WHERE THREAD_ID = PS_CURRENT_THREAD_ID()",
+            " FROM DUAL WHERE PS_CURRENT_THREAD_ID() IS NOT NULL",
+        ),
+    };
+    query(&format!(
+        "SELECT CONCAT(HEX(VARIABLE_NAME), ' ', @@max_allowed_packet) FROM {from} \
+         UNION ALL SELECT CONCAT({WHOLE}, ' ', @@max_allowed_packet){whole} LIMIT {limit}"
+    ))
+}
+
+/// What the rows of the [`list`] say; `None` where it is not whole or too long, or has names that are not
+/// plain.
+pub(crate) fn listed(rows: impl Iterator<Item = Vec<u8>>) -> Option<(Vec<Box<[u8]>>, usize)> {
+    let (mut names, mut packet_max) = (Vec::new(), None);
+    for row in rows {
+        let (digits, max) = str::from_utf8(&row).ok()?.split_once(' ')?;
+        match &*unhex(digits.as_bytes())? {
+            b"-" if packet_max.is_some() => return None,
+            b"-" => packet_max = Some(max.parse().ok()?),
+            name if is_plain(name) => names.push(name.into()),
+            _ => return None,
+        }
+    }
+    packet_max
+        .filter(|_| names.len() <= NAMES_MAX)
+        .map(|max| (names, max))
+}
+
+fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, []) = digits.as_chunks::<2>() else {
+        return None;
+    };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(byte).collect()
+}
+
+/// It means the same in any character set, and needs no care between backticks.
+fn is_plain(name: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.$".contains(byte);
+    !name.is_empty() && name.iter().all(is_plain)
+}
+
 /// The command that asks for all of these.
 pub(crate) fn question(names: &[Box<[u8]>]) -> Vec<u8> {
     let columns = names.iter().map(|name| {
         let name = String::from_utf8_lossy(name);
-        format!("@`{name}`, COLLATION(@`{name}`), COERCIBILITY(@`{name}`), HEX(@`{name}`)")
+        // The definition is not to have the name.
+        format!("@`{name}` AS v, COLLATION(@`{name}`), COERCIBILITY(@`{name}`), HEX(@`{name}`)")
     });
     let columns: Vec<_> = columns.collect();
     // The LIMIT is for sessions that have set `sql_select_limit`.
@@ -105,8 +167,15 @@ impl UserVariables {
     pub(crate) fn set(&self, names: &[Box<[u8]>], has: &Self) -> Option<Vec<u8>> {
         let pairs = self.0.iter().zip(&has.0);
         let differing = names.iter().zip(pairs).filter(|(_, (had, has))| had != has);
-        let items = differing
-            .map(|(name, (had, _))| format!("@`{}`={}", String::from_utf8_lossy(name), had.literal()));
+        let items = differing.map(|(name, (had, has))| {
+            let name = String::from_utf8_lossy(name);
+            let value = format!("@`{name}`={}", had.literal());
+            match had.value.is_none() && had.definition != has.definition {
+                // It had a value before, which has left it a type.
+                true => format!("@`{name}`={}, {value}", had.empty()),
+                false => value,
+            }
+        });
         let items: Vec<_> = items.collect();
         (!items.is_empty()).then(|| query(&format!("SET {}", items.join(", "))))
     }
@@ -119,17 +188,34 @@ const DECIMAL: u8 = 246;
 const UNSIGNED: u8 = 32;
 
 impl Told {
+    /// Its type, and the low byte of the flags.
+    fn kind(&self) -> (u8, u8) {
+        // Type, two bytes of flags, decimals, two of nothing.
+        match self.definition.as_slice() {
+            [.., kind, low, _, _, _, _] => (*kind, *low),
+            _ => (0, 0),
+        }
+    }
+
+    /// Some value of the type that a NULL has.
+    fn empty(&self) -> String {
+        let number = match self.kind() {
+            (LONGLONG, flags) if flags & UNSIGNED != 0 => "CAST(0 AS UNSIGNED)",
+            (LONGLONG, _) => "0",
+            (DOUBLE, _) => "0e0",
+            (DECIMAL, _) => "0.",
+            _ => return self.string(),
+        };
+        number.to_owned()
+    }
+
     /// As it is written behind `=`. Where that makes something else of it, the session stays.
     fn literal(&self) -> String {
         let Some(value) = &self.value else {
             return "NULL".to_owned();
         };
         let text = String::from_utf8_lossy(value);
-        // Type, two bytes of flags, decimals, two of nothing.
-        let (kind, flags) = match self.definition.as_slice() {
-            [.., kind, low, _, _, _, _] => (*kind, *low),
-            _ => (0, 0),
-        };
+        let (kind, flags) = self.kind();
         match kind {
             LONGLONG if flags & UNSIGNED != 0 => format!("CAST({text} AS UNSIGNED)"),
             LONGLONG => text.into_owned(),
@@ -204,14 +290,45 @@ mod tests {
         );
         let empty = told(253, 0, [Some(""), Some("utf8mb4_bin"), Some("2"), Some("")]);
         assert_eq!(set(&empty), "SET @`a`=_utf8mb4 '' COLLATE utf8mb4_bin");
-        let nothing = told(LONGLONG, 0, [None, Some("binary"), Some("2"), None]);
+        let no_text = told(253, 0, [None, Some("latin1_bin"), Some("2"), None]);
+        assert_eq!(set(&no_text), "SET @`a`=_latin1 '' COLLATE latin1_bin, @`a`=NULL");
+        let nothing = told(251, 0, [None, Some("binary"), Some("0"), None]);
         assert_eq!(set(&nothing), "SET @`a`=NULL");
+        let no_number = told(LONGLONG, 0, [None, Some("binary"), Some("2"), None]);
+        assert_eq!(set(&no_number), "SET @`a`=0, @`a`=NULL");
     }
 
     #[test]
     fn what_is_the_same_is_not_set() {
         let same = told(LONGLONG, 0, [Some("1"), None, None, None]);
         assert_eq!(same.set(&names(&["a"]), &same), None);
+    }
+
+    #[test]
+    fn a_list_is_whole_or_none() {
+        let of = |names: &[&str]| listed(names.iter().map(|name| format!("{name} 1024").into_bytes()));
+        assert_eq!(of(&["2D"]), Some((Vec::new(), 1024)));
+        assert_eq!(of(&["6158", "2D", "5F"]), Some((names(&["aX", "_"]), 1024)));
+        for unclear in [
+            &["61"][..],
+            &[],
+            &["2D", "2D"],
+            &["2D", ""],
+            &["2D", "612062"],
+            &["2D", "C3A4"],
+            &["2D", "6"],
+            &["2D", "60"],
+        ] {
+            assert_eq!(of(unclear), None, "{unclear:?}");
+        }
+        let many: Vec<_> = (0..NAMES_MAX)
+            .map(|at| format!("61{:X}", 0x3030 + at % 10))
+            .collect();
+        let mut many: Vec<_> = many.iter().map(String::as_str).chain(["2D"]).collect();
+        assert!(of(&many).is_some());
+        many.push("61");
+        assert_eq!(of(&many), None);
+        assert_eq!(listed([b"2D".to_vec()].into_iter()), None);
     }
 
     #[test]

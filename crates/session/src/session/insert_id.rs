@@ -5,6 +5,7 @@
 //! another session: it is this one's if an answer to this one had it.
 
 use mysql_wire::{Command, Outcome};
+use serde::{Deserialize, Serialize};
 use sql_class::{Class, Effects};
 
 use super::Session;
@@ -40,7 +41,8 @@ impl Session {
     /// is one more: see [`Session::prime`].
     #[must_use]
     pub fn has_many_insert_ids(&self) -> bool {
-        self.last.reported_ids.is_full() && !self.insert_id_is_there
+        // What is lost is not asked for: what is made from then on is the session's.
+        self.last.reported_ids.is_full() && !self.insert_id_is_there && !self.has_lost_insert_id()
     }
 
     /// The connection that came to hand is known to have this id: where it is the session's nothing has to be
@@ -100,9 +102,11 @@ impl Session {
     /// The connection has said what its LAST_INSERT_ID() is.
     pub fn learn_last_insert_id(&mut self, id: u64) {
         let made = std::mem::take(&mut self.insert_id);
+        let is_certain = matches!(made, InsertIdSource::Unseen | InsertIdSource::Lost);
         let was_said = self.last.reported_ids.has(id);
-        if self.insert_id_is_there || made == InsertIdSource::Unseen || was_said || id == self.last.insert_id
-        {
+        if made == InsertIdSource::Lost && id == 0 {
+            self.insert_id = made;
+        } else if self.insert_id_is_there || is_certain || was_said || id == self.last.insert_id {
             self.last.insert_id = id;
             self.insert_id_is_there = true;
         } else if made == InsertIdSource::Reported {
@@ -117,6 +121,18 @@ impl Session {
         // MariaDB's results row by row (`BULK_UNIT_RESULTS`).
         let has_units = self.current.command == Command::STMT_BULK_EXECUTE && outcome.is_result_set;
         has_units || self.current.effects.intersects(MAKES_ID_UNSEEN)
+    }
+
+    fn insert_id_is_unseen(&mut self) {
+        if self.insert_id != InsertIdSource::Lost {
+            self.insert_id = InsertIdSource::Unseen;
+        }
+    }
+
+    /// What LAST_INSERT_ID() was a connection knew that is gone, and its own one has made none since.
+    #[must_use]
+    pub fn has_lost_insert_id(&self) -> bool {
+        self.insert_id == InsertIdSource::Lost
     }
 
     pub(super) fn settle_insert_id(&mut self, outcome: &Outcome) {
@@ -134,17 +150,17 @@ impl Session {
             }
             self.pins.remove(PinReason::LastInsertId);
         } else if outcome.error.is_none() && self.makes_id_unseen(outcome) {
-            self.insert_id = InsertIdSource::Unseen;
+            self.insert_id_is_unseen();
         }
         if self.current.effects.contains(Effects::LEAVES_NOTHING) {
             // Nor does an error of a procedure: what it has inserted before that stays.
-            self.insert_id = InsertIdSource::Unseen;
+            self.insert_id_is_unseen();
         }
     }
 }
 
 /// What a connection says of statements that were executed on it, as far as it is known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct OfConnection {
     insert_id: u64,
     gtid: LastGtid,
@@ -171,7 +187,7 @@ impl OfConnection {
 }
 
 /// What is known of it after the last statements on the connection at hand.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum InsertIdSource {
     /// What it is.
     #[default]
@@ -180,11 +196,14 @@ pub(super) enum InsertIdSource {
     Reported,
     /// A statement may have made one of which no packet tells.
     Unseen,
+    /// Only a connection that is gone knew it. The one that has taken its place is the session's own: an id
+    /// that was made there is the session's, and where there is none nobody knows.
+    Lost,
 }
 
 /// Ids that OK packets said, the newest first; 0 is none. There is room for few: before one more is said the
 /// connection is asked, and has the session's own from then on.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct ReportedIds([u64; 4]);
 
 impl ReportedIds {

@@ -7,8 +7,9 @@ use sql_class::{Class, Effects, Facts};
 
 use super::insert_id::InsertIdSource;
 use super::text_probes::{
-    Collation, Count, Savepoint, begins_with_rollback, handler_step, is_computed, is_of_savepoint,
-    is_one_select, may_count_rows, may_set_trackers, sets_once, uses_tables,
+    Collation, Count, Savepoint, begins_with_rollback, handler_step, has_select, is_computed,
+    is_of_savepoint, is_one_select, may_count_rows, may_set_trackers, only_sets_insert_id, sets_once,
+    uses_tables,
 };
 use super::{Current, HandlerStep, Request, Session};
 use crate::variables::AUTOCOMMIT;
@@ -42,6 +43,12 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
     .with(Effects::TEXT_PREPARE)
     .with(Effects::LOADS_DATA)
     .with(Effects::RETURNS_INSERTED)
+    .with(Effects::INCOMPLETE);
+
+/// May read it where no text tells.
+const MAY_READ_INSERT_ID_UNSEEN: Effects = Effects::CALLS_PROCEDURE
+    .with(Effects::UNKNOWN_FUNCTION)
+    .with(Effects::TEXT_PREPARE)
     .with(Effects::INCOMPLETE);
 
 /// A syntax error: nothing of a single statement was executed.
@@ -105,11 +112,24 @@ impl Session {
         if self.insert_id_is_there || !may_touch {
             return None;
         }
+        if self.has_lost_insert_id() && !self.may_read_insert_id(statement, class, effects) {
+            return None; // nobody knows it, and nobody asks
+        }
         if let Some(ask) = self.ask_last_insert_id() {
             return Some(ask);
         }
         self.insert_id_is_there = true;
         Some(prime_last_insert_id(self.last.insert_id))
+    }
+
+    /// Whether the statement reads LAST_INSERT_ID(), or may do so unseen.
+    fn may_read_insert_id(&self, statement: &Request<'_>, class: Class, effects: Effects) -> bool {
+        let unseen = effects.intersects(MAY_READ_INSERT_ID_UNSEEN)
+            || class == Class::Unknown
+            || self.pins.has(PinReason::Uncarried);
+        let sets = effects.contains(Effects::SETS_UNCARRIED);
+        let reads = effects.contains(Effects::READS_LAST_INSERT_ID);
+        unseen || reads && !(sets && only_sets_insert_id(self.text_of(statement), self.syntax()))
     }
 
     /// A command is about to be sent on the session's connection.
@@ -138,8 +158,11 @@ impl Session {
             return;
         }
         if self.current.effects.contains(Effects::USER_VARIABLES) {
-            let names = sql_class::user_variables(self.text_of(statement), self.syntax);
-            let names = names.filter(|names| !names.is_empty());
+            let text = self.text_of(statement);
+            // What a function behind a view sets counts as what the SET itself does.
+            let may_hide = self.current.class == Class::Session && has_select(text);
+            let names = sql_class::user_variables(text, self.syntax);
+            let names = names.filter(|names| !names.is_empty() && !may_hide);
             self.user_variables.get_or_insert_default().add(names);
         }
         for (effect, reason) in PINS {
@@ -438,6 +461,7 @@ impl Session {
         let not_executed =
             outcome.error == Some(ER_PARSE_ERROR) && statements <= 1 && !effects.intersects(may_do_anything);
         let is_known = effects.intersects(Effects::CALLS_PROCEDURE.with(Effects::LEAVES_NOTHING));
+        self.may_have_set_unnamed |= outcome.error.is_some() && !not_executed && self.runs_others();
         if ran && class == Class::Unknown && !is_known && !not_executed {
             self.pin(PinReason::NotUnderstood);
         }

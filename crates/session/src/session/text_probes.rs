@@ -3,13 +3,14 @@
 //! `SET NAMES x COLLATE y` is reported as three charsets, on both servers: the collation is not. So it is
 //! read from the text where the text is as plain as can be, and where it is not the session is pinned.
 
+use serde::{Deserialize, Serialize};
 use sql_class::{Class, Effects, Syntax, TableName};
 
 use super::HandlerStep;
 use crate::rebuild::ask_values;
 
 /// What `collation_connection` is after a statement that set the charset.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Collation {
     /// The charset's own.
     OfCharset,
@@ -44,6 +45,19 @@ impl Collation {
 /// Whether the text may set one of the variables that arm trackers.
 pub(super) fn may_set_trackers(text: &[u8]) -> bool {
     text.len() > LOOK_MAX || contains(&text.to_ascii_lowercase(), b"session_track")
+}
+
+/// Whether a statement that names LAST_INSERT_ID() says by `LAST_INSERT_ID(expr)` what it is to be, and
+/// nothing else: then it does not read what it was.
+pub(super) fn only_sets_insert_id(text: &[u8], syntax: Syntax) -> bool {
+    if text.is_empty() || text.len() > LOOK_MAX {
+        return false;
+    }
+    let lower = text.to_ascii_lowercase();
+    let others: [&[u8]; 2] = [b"@@", b"variables"];
+    find_all(&lower, b"last_insert_id").count() == 1
+        && !others.iter().any(|other| contains(&lower, other))
+        && sql_class::calls(text, syntax, "LAST_INSERT_ID").is_empty()
 }
 
 /// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within
@@ -91,7 +105,7 @@ pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
 
 /// What a single statement does to what FOUND_ROWS() says, where that is not what its answer tells (tested on
 /// both servers).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Count {
     Usual,
     /// It stays, although there may be rows: to the server it is no query.
@@ -226,6 +240,11 @@ pub(super) fn is_computed(text: &[u8]) -> bool {
     computes && !has(&[b"show", b"desc", b"describe", b"explain"])
 }
 
+/// Whether there may be a query within, wherever the word is.
+pub(super) fn has_select(text: &[u8]) -> bool {
+    text.windows(6).any(|word| word.eq_ignore_ascii_case(b"select"))
+}
+
 /// Whether a statement certainly uses a table, as MariaDB means it: it ends the warnings of those before.
 pub(super) fn uses_tables(text: &[u8], syntax: Syntax) -> bool {
     let is_dual = |table: &TableName| table.schema.is_none() && table.name.eq_ignore_ascii_case("dual");
@@ -233,7 +252,7 @@ pub(super) fn uses_tables(text: &[u8], syntax: Syntax) -> bool {
 }
 
 /// What a statement about transactions does to savepoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Savepoint {
     Other,
     Sets,

@@ -9,6 +9,7 @@ use sql_class::{Class, Dialect, Effects};
 use super::text_probes::Collation;
 use super::written_gtids::Report;
 use super::{Session, written_gtids};
+use crate::next_transaction::NextTransaction;
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{
     self, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, COLLATION_CONNECTION, Meaning, OWN_COLLATIONS,
@@ -33,6 +34,7 @@ impl Session {
         self.learn_wishes(ok);
         let mut shown = Vec::new();
         let mut state_changed = false;
+        let after_failure = std::mem::take(&mut self.may_have_set_unnamed);
         let mut explained = false;
         let (mut charset, mut collation) = (false, false);
         for change in changes(&ok.session_state) {
@@ -42,7 +44,12 @@ impl Session {
                 break;
             };
             match change {
-                Change::StateChanged(changed) => state_changed |= changed && !is_own,
+                Change::StateChanged(changed) => {
+                    state_changed |= changed && !is_own;
+                    if changed && (!is_own || after_failure) {
+                        self.note_changed_user_variables(after_failure);
+                    }
+                }
                 Change::Variable { name, value } if is_own && meaning(name) == Meaning::Gtid => {
                     // It has written nothing.
                     self.gtid_there.note(value);
@@ -77,9 +84,6 @@ impl Session {
             || self.awaits_values()
             || self.current.sets_trackers
             || self.current.effects.intersects(EXPLAINS);
-        if state_changed && self.may_set_unnamed() {
-            self.user_variables.get_or_insert_default().add(None);
-        }
         if state_changed && (!said || self.sets_unclear()) {
             self.pin(PinReason::StateChange);
         }
@@ -162,8 +166,9 @@ impl Session {
             }
             Change::Gtids(gtids) => self.learn_gtid(gtids),
             Change::Characteristics(statements) => {
-                self.characteristics = !statements.is_empty();
-                if !self.characteristics && !self.current.effects.contains(Effects::NEXT_TRANSACTION) {
+                self.next_transaction = NextTransaction::reported(statements);
+                let is_usual = self.next_transaction == NextTransaction::Usual;
+                if is_usual && !self.current.effects.contains(Effects::NEXT_TRANSACTION) {
                     self.pins.remove(PinReason::NextTransaction);
                 }
             }
@@ -340,11 +345,22 @@ impl Session {
 }
 
 impl Session {
+    /// The server says that some state has changed, by a statement before that has failed perhaps.
+    fn note_changed_user_variables(&mut self, after_failure: bool) {
+        let is_named = self.current.effects.contains(Effects::USER_VARIABLES);
+        // A read that assigns is not reported; what it calls is.
+        let is_hidden = self.runs_others() || self.current.class == Class::Read;
+        if is_named && is_hidden || after_failure {
+            self.user_variables.get_or_insert_default().add(None);
+            // Or a trigger or a function has made a temporary table: nobody tells which it was.
+            self.pin(PinReason::StateChange);
+        }
+    }
+
     /// A trigger or a function may have set user variables that its text does not name.
-    fn may_set_unnamed(&self) -> bool {
-        let runs_others = self.current.class >= Class::Write && self.current.class != Class::Session
-            || self.current.effects.contains(Effects::UNKNOWN_FUNCTION);
-        self.current.effects.contains(Effects::USER_VARIABLES) && runs_others
+    pub(super) fn runs_others(&self) -> bool {
+        self.current.class >= Class::Write && self.current.class != Class::Session
+            || self.current.effects.contains(Effects::UNKNOWN_FUNCTION)
     }
 }
 

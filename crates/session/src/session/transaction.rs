@@ -7,6 +7,7 @@ use super::settle::{ER_PARSE_ERROR, runs_sql};
 use super::text_probes::Savepoint;
 use super::{Current, IDLE, Session};
 use crate::PinReason;
+use crate::next_transaction::NextTransaction;
 
 impl Session {
     pub(super) fn settle_transaction(&mut self, outcome: &Outcome) {
@@ -22,7 +23,7 @@ impl Session {
             true => self.pin(PinReason::Transaction),
             false => self.pins.remove(PinReason::Transaction),
         }
-        if self.characteristics && !in_transaction {
+        if self.next_transaction != NextTransaction::Usual && !in_transaction {
             self.pin(PinReason::NextTransaction);
         }
         if self.current.effects.contains(Effects::XA) && outcome.error.is_none() && !in_transaction {

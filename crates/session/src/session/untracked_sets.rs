@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use mysql_wire::session_state::Change;
+use serde::{Deserialize, Serialize};
 use sql_class::{Class, Dialect, Effects};
 
 use super::text_probes::unseen;
@@ -19,7 +20,7 @@ use crate::variables::{
 };
 
 /// Of the statement under way.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct UntrackedSets {
     /// Has the server report what it says nothing of.
     question: Option<Vec<u8>>,

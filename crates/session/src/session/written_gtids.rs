@@ -10,6 +10,8 @@
 
 use std::num::NonZeroU64;
 
+use serde::{Deserialize, Serialize};
+
 use super::Session;
 
 /// Of one origin.
@@ -45,7 +47,7 @@ impl Session {
 /// Which transaction a MariaDB connection has told as its last. It tells one again with other things that are
 /// set there, and that one may be another session's, and older than what this one has written elsewhere: it
 /// is a new one only where it is another than before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LastGtid(Option<NonZeroU64>);
 
 /// What a report of a GTID is.

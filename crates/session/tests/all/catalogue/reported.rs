@@ -252,3 +252,117 @@ fn ids_that_a_statement_gives_are_told_from_those_that_the_server_makes() {
     let _ = session.leave();
     assert!(session.knows_last_insert_id() && session.last_insert_id() == 10);
 }
+
+/// What only a connection that is gone knew ends no session that does not ask for it.
+#[test]
+fn an_id_that_is_lost_is_only_missed_by_who_may_read_it() {
+    let run = |session: &mut Session, text: &str, id: u64| {
+        let facts = sql_class::facts(text.as_bytes(), session.syntax());
+        let statement = statement(Command::QUERY, text, Some(&facts), 0);
+        let primed = session.prime(&statement);
+        session.begin(&statement);
+        session.end(&Outcome {
+            last_insert_id: id,
+            has_status: true,
+            status: FINE.status,
+            ..Outcome::default()
+        });
+        primed.is_some()
+    };
+    let lost = || {
+        let mut session = session(MARIADB);
+        run(&mut session, "INSERT INTO t VALUES (500)", 500);
+        session.move_on_without();
+        assert!(session.has_lost_insert_id());
+        session
+    };
+    let mut busy = lost();
+    for id in 1..=20 {
+        let text = format!("INSERT INTO t VALUES ({id})");
+        assert!(
+            !run(&mut busy, &text, id) && !busy.has_many_insert_ids(),
+            "{text}"
+        );
+    }
+    assert!(run(&mut busy, "SELECT LAST_INSERT_ID()", 0));
+    for text in [
+        "LOAD DATA INFILE 'f' INTO TABLE t",
+        "INSERT INTO t VALUES () RETURNING id",
+        "INSERT INTO t VALUES (1); DELETE FROM t",
+        "UPDATE t SET v = LAST_INSERT_ID(v + 1)",
+        "SELECT 1",
+    ] {
+        assert!(!run(&mut lost(), text, 0), "{text}");
+    }
+    for text in [
+        "SELECT LAST_INSERT_ID()",
+        "SELECT @@last_insert_id, @@identity",
+        "UPDATE t SET v = LAST_INSERT_ID(LAST_INSERT_ID() + 1)",
+        "UPDATE t SET v = LAST_INSERT_ID(@@identity)",
+        "INSERT INTO t VALUES (1); SELECT LAST_INSERT_ID()",
+        "SHOW VARIABLES",
+        "CALL p()",
+        "SELECT f()",
+        "EXECUTE s",
+        "SELECT 'cut",
+    ] {
+        assert!(run(&mut lost(), text, 0), "{text}");
+    }
+}
+
+/// A session that moves goes by the names in its texts where its server lists none. What may have set others
+/// keeps it.
+#[test]
+fn user_variables_are_known_by_their_names_or_not() {
+    let changed = [Change::StateChanged(true)];
+    let failed = Says {
+        error: Some(1062),
+        ..FINE
+    };
+    let rows = |changes| Says {
+        rows: Some(1),
+        ..reports(changes)
+    };
+    let set = || ("SET @x=1", reports(&changed));
+    let insert = "INSERT INTO t VALUES (1)";
+    for (is_known, texts) in [
+        (true, vec![set()]),
+        (true, vec![set(), ("SELECT @x FROM t", rows(&[]))]),
+        (true, vec![set(), ("INSERT INTO t VALUES (@x)", FINE)]),
+        (true, vec![(insert, FINE), set()]),
+        // A function behind a view may have set another one.
+        (false, vec![("SET @x=(SELECT a FROM v)", reports(&changed))]),
+    ] {
+        let mut session = session(MYSQL);
+        let all: Vec<_> = texts.iter().map(|(text, _)| *text).collect();
+        for (text, says) in &texts {
+            run(&mut session, text, says);
+        }
+        assert_eq!(reasons(&session), [PinReason::UserVariables], "{all:?}");
+        let mut plan = session.move_plan().unwrap();
+        assert!(plan.list_user_variables().is_some());
+        let none = None::<std::iter::Empty<Vec<u8>>>;
+        assert_eq!(plan.learn_user_variables(none), is_known, "{all:?}");
+        // The server knows.
+        let listed = ["7A 1024", "2D 1024"].map(|row| row.as_bytes().to_vec());
+        assert!(plan.learn_user_variables(Some(listed.into_iter())), "{all:?}");
+        assert_eq!(plan.user_variables_columns(), 4);
+    }
+    // A function behind a view, or a trigger, has set another one, or made a temporary table.
+    for texts in [
+        vec![set(), ("SELECT @x FROM v", rows(&changed))],
+        vec![set(), ("INSERT INTO t VALUES (@x)", reports(&changed))],
+        vec![(insert, failed), set()],
+    ] {
+        let mut session = session(MYSQL);
+        for (text, says) in &texts {
+            run(&mut session, text, says);
+        }
+        let reasons = reasons(&session);
+        assert!(reasons.contains(&PinReason::StateChange), "{reasons:?}");
+        assert!(session.move_plan().is_err());
+    }
+    let mut session = session(MYSQL);
+    run(&mut session, "SELECT 1", &FINE);
+    assert_eq!(session.move_plan().unwrap().list_user_variables(), None);
+}
