@@ -5,6 +5,9 @@
 //! listening socket over that, with its name. The new one takes them instead of binding its own
 //! ([`take`]), and says so when it serves. Until then the old one goes on, and where the new one fails it
 //! goes on for good. Both take connections from the same queues, so none is lost in between.
+//!
+//! From then on the same socket is a [`Channel`] by which live connections follow, where both processes know
+//! how. What is said there is not this module's business.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -14,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
 
@@ -30,6 +34,11 @@ const NAME_MAX: usize = 4096;
 /// Of the process that gives, or gets.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// One end of what is between the two processes once the new one serves: messages, each whole and in order,
+/// with sockets. Both directions may be used at the same time, by different threads.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
 /// What this process has been given and not taken yet.
 static GIVEN: Mutex<Option<HashMap<String, OwnedFd>>> = Mutex::new(None);
 
@@ -38,6 +47,12 @@ static OWNS_FILES: AtomicBool = AtomicBool::new(true);
 
 /// The process before this one goes on until this one serves.
 static IS_WAITED_FOR: AtomicBool = AtomicBool::new(false);
+
+/// A message on a [`Channel`] has at most this many bytes: the kernel has room for some of them.
+pub const MESSAGE_MAX: usize = 64 * 1024;
+
+/// A message on a [`Channel`] has at most this many sockets: a client's and a server's.
+pub const SOCKETS_MAX: usize = 2;
 
 /// The old process's end.
 #[derive(Debug)]
@@ -86,6 +101,14 @@ impl Successor {
             _ => Err(io::Error::other("it has ended before it served")),
         }
     }
+
+    /// For what is said once the new process serves.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn into_channel(self) -> io::Result<Channel> {
+        Channel::new(self.0)
+    }
 }
 
 impl Predecessor {
@@ -121,11 +144,77 @@ impl Predecessor {
     ///
     /// # Errors
     /// The old process is gone, which changes nothing.
-    pub fn ready(self) -> io::Result<()> {
+    pub fn ready(self) -> io::Result<Channel> {
         OWNS_FILES.store(true, Ordering::Relaxed);
         IS_WAITED_FOR.store(false, Ordering::Release);
         *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        send(&self.0, READY, None)
+        send(&self.0, READY, None)?;
+        Channel::new(self.0)
+    }
+}
+
+impl Channel {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, None)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+        Ok(Self(socket))
+    }
+
+    /// Two ends in one process.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = Successor::pair()?;
+        Ok((Self::new(one.0)?, Self::new(other)?))
+    }
+
+    /// Sends a message of at most [`MESSAGE_MAX`] bytes with at most [`SOCKETS_MAX`] sockets. Blocks while
+    /// the other process does not read.
+    ///
+    /// # Errors
+    /// Nothing of it was sent: the other process has ended, or does not read.
+    pub fn send(&self, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<()> {
+        let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !sockets.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        sendmsg(
+            &self.0,
+            &[IoSlice::new(bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )?;
+        Ok(())
+    }
+
+    /// Waits for the next message; `None` where the other process has ended. Blocks.
+    ///
+    /// # Errors
+    /// What the kernel said, or the message is longer than any may be.
+    pub fn receive(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+        let mut bytes = vec![0; MESSAGE_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut room = [IoSliceMut::new(&mut bytes)];
+        let received =
+            retry_on_intr(|| recvmsg(&self.0, &mut room, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
+        let mut sockets = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(some) = message {
+                sockets.extend(some);
+            }
+        }
+        if received
+            .flags
+            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+        {
+            return Err(io::Error::other("a message that is too long"));
+        }
+        bytes.truncate(received.bytes);
+        Ok((received.bytes > 0).then_some((bytes, sockets)))
     }
 }
 
@@ -204,5 +293,29 @@ mod tests {
         drop(other);
         let ended = successor.wait_until_ready(PATIENCE).unwrap_err();
         assert!(ended.to_string().contains("ended"), "{ended}");
+    }
+
+    #[test]
+    fn messages_go_both_ways_with_the_sockets_of_a_session() {
+        let (old, new) = Channel::pair().unwrap();
+        let listeners = [(); SOCKETS_MAX].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = listeners
+            .each_ref()
+            .map(|listener| listener.local_addr().unwrap());
+        let longest = vec![7; MESSAGE_MAX];
+        old.send(&longest, &listeners.map(OwnedFd::from)).unwrap();
+        let (bytes, sockets) = new.receive().unwrap().unwrap();
+        assert_eq!(bytes, longest);
+        let taken = sockets
+            .into_iter()
+            .map(|socket| TcpListener::from(socket).local_addr().unwrap());
+        assert!(taken.eq(addresses));
+        new.send(b"yes", &[]).unwrap();
+        assert_eq!(old.receive().unwrap().unwrap().0, b"yes");
+        old.send(&vec![0; MESSAGE_MAX + 1], &[]).unwrap();
+        assert!(new.receive().is_err(), "it is too long");
+        drop(old);
+        assert!(new.receive().unwrap().is_none());
+        assert!(new.send(b"late", &[]).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! A connection as a stream of bytes, whatever carries it.
 
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -10,7 +10,7 @@ use std::{io, mem};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
@@ -191,6 +191,34 @@ impl Stream {
             _ => return Err(detached()),
         };
         Ok(())
+    }
+
+    /// The socket itself once more, for another process: both may use it, and who does is theirs to agree on.
+    /// `None` where its bytes need more than the socket, as with TLS and compression.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn share(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd().try_clone_to_owned().map(Some),
+            Self::Unix(stream) => stream.as_fd().try_clone_to_owned().map(Some),
+            Self::Tls(_) | Self::Compressed(_) => Ok(None),
+            Self::Detached => Err(detached()),
+        }
+    }
+
+    /// A connected socket from another process, watched by the runtime of the current thread from here on.
+    ///
+    /// # Errors
+    /// It is no connection, or the kernel refuses to watch it.
+    pub fn from_shared(socket: OwnedFd) -> io::Result<Self> {
+        let socket = socket2::Socket::from(socket);
+        socket.peer_addr()?;
+        socket.set_nonblocking(true)?;
+        match socket.domain()? {
+            Domain::UNIX => UnixStream::from_std(socket.into()).map(Self::from),
+            _ => TcpStream::from_std(socket.into()).map(Self::from),
+        }
     }
 
     /// Whether the bytes on the wire are encrypted.
