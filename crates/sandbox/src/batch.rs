@@ -9,10 +9,12 @@ use crate::{DATABASE, SandboxError};
 /// The client program, for a server with this socket.
 pub(crate) fn client(program: &Path, socket: &Path) -> Command {
     let mut client = Command::new(program);
-    client
-        .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
-        .arg(format!("--socket={}", socket.display()))
-        .arg(DATABASE);
+    client.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"]);
+    if program.file_name().is_some_and(|name| name == "mariadb") {
+        // This one encrypts even what goes over a Unix socket, which takes it four times as long.
+        client.arg("--skip-ssl");
+    }
+    client.arg(format!("--socket={}", socket.display())).arg(DATABASE);
     client
 }
 

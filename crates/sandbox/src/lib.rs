@@ -19,9 +19,11 @@ mod batch;
 mod certificates;
 pub mod cli;
 mod error;
+mod etcd;
 mod failover;
 mod galera;
 mod group_replication;
+mod lent;
 mod node;
 mod port;
 mod program;
@@ -37,12 +39,14 @@ use std::time::Duration;
 
 pub use certificates::Certificates;
 pub use error::SandboxError;
+pub use etcd::Etcd;
+pub use lent::Lent;
 pub use node::Node;
 pub use port::free_port;
 pub use program::{Kind, mariadb_11, mysql_program};
 pub use tidb::Tidb;
 
-use program::Program;
+use program::{Flavour, Program};
 use watchdog::Watchdog;
 
 /// The account with all privileges that every server of a sandbox has, from any host. On MariaDB it does not
@@ -62,7 +66,7 @@ const NODES_MAX: usize = 9;
 const PORT_ATTEMPTS: usize = 5;
 
 /// What to start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub kind: Kind,
     /// 1 to 9. With several, [`Kind::Mariadb`] and [`Kind::Mysql`] replicate by GTID from the first to the
@@ -121,6 +125,7 @@ impl Spec {
 #[derive(Debug)]
 pub struct Sandbox {
     kind: Kind,
+    flavour: Flavour,
     version: String,
     release: [u32; 3],
     // Declared, and so dropped, in the order in which they must go: servers, then the watchdog that would end
@@ -154,6 +159,7 @@ impl Sandbox {
         let nodes = start_nodes(&spec, &program, folder.path(), &certificates)?;
         Ok(Self {
             kind: spec.kind,
+            flavour: program.flavour,
             release: program.release(),
             version: program.version,
             nodes,
@@ -166,6 +172,10 @@ impl Sandbox {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    pub(crate) fn flavour(&self) -> Flavour {
+        self.flavour
     }
 
     /// Version of the server program as it prints it: `10.11.19-MariaDB-0+deb12u1`, `9.7.4-2`.

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub struct Node {
     arguments: Vec<String>,
     /// None while the server is stopped.
     process: Mutex<Option<Child>>,
+    /// Set once something was done to its process.
+    harmed: AtomicBool,
 }
 
 impl Node {
@@ -92,6 +95,7 @@ impl Node {
             client,
             arguments,
             process: Mutex::new(None),
+            harmed: AtomicBool::new(false),
         })
     }
 
@@ -178,6 +182,7 @@ impl Node {
     /// # Errors
     /// The signal was refused.
     pub fn kill9(&self) -> Result<(), SandboxError> {
+        self.harmed.store(true, Ordering::Relaxed);
         let mut process = self.process();
         if let Some(child) = process.as_mut() {
             child
@@ -335,6 +340,20 @@ impl Node {
         path
     }
 
+    /// Whether it was stopped, killed or frozen, or is gone.
+    pub(crate) fn was_harmed(&self) -> bool {
+        self.harmed.load(Ordering::Relaxed) || !matches!(self.ended(), Ok(None))
+    }
+
+    pub(crate) fn empty_log(&self) -> Result<(), SandboxError> {
+        let path = self.log_file();
+        let emptied = File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|log| log.set_len(0));
+        emptied.map_err(|source| SandboxError::io("empty", &path, source))
+    }
+
     fn log_file(&self) -> PathBuf {
         self.folder.join("log")
     }
@@ -383,6 +402,7 @@ impl Node {
     }
 
     fn signal(&self, signal: Signal, name: &'static str) -> Result<(), SandboxError> {
+        self.harmed.store(true, Ordering::Relaxed);
         let process = self.process();
         // The child is not waited for while the lock is held: its id cannot be another process's.
         let pid = process

@@ -32,6 +32,7 @@ const POLL: Duration = Duration::from_millis(10);
 pub struct Tidb {
     process: Child,
     port: u16,
+    status_port: u16,
     socket: PathBuf,
     client: PathBuf,
     certificates: Certificates,
@@ -70,7 +71,8 @@ impl Tidb {
         let folder = make_folder(None)?;
         let watchdog = Watchdog::start(folder.path())?;
         let certificates = Certificates::make(folder.path())?;
-        let (port, socket) = (free_port()?, folder.path().join("socket"));
+        let (port, status_port) = (free_port()?, free_port()?);
+        let socket = folder.path().join("socket");
         let file = folder.path().join("tidb.toml");
         let text = format!(
             "{configuration}\noom-use-tmp-storage = false\n[log]\nlevel = \"warn\"\n\
@@ -88,8 +90,9 @@ impl Tidb {
             .arg("--store=unistore")
             .arg(format!("--path={}", folder.path().join("data").display()))
             .arg(format!("--socket={}", socket.display()))
-            .args(["--host=127.0.0.1", "--report-status=false", "--lease=0"])
+            .args(["--host=127.0.0.1", "--status-host=127.0.0.1", "--lease=0"])
             .arg(format!("-P={port}"))
+            .arg(format!("--status={status_port}"))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(log)
@@ -101,6 +104,7 @@ impl Tidb {
         Ok(Self {
             process,
             port,
+            status_port,
             socket,
             client: client.ok_or(SandboxError::Missing {
                 what: "a command line client (mariadb or mysql)",
@@ -121,6 +125,12 @@ impl Tidb {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it says how it is, by HTTP.
+    #[must_use]
+    pub fn status_port(&self) -> u16 {
+        self.status_port
     }
 
     /// PEM file of the CA that signed the server's certificate.

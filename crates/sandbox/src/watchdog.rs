@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::SandboxError;
 
-/// Every server leads a process group of its own and names its folder as `--datadir=` or `--path=`: that
-/// finds servers that have just been started as well as those of long ago, and never a process that took over
-/// an old id.
+/// Every server leads a process group of its own and names its folder as `--datadir=`, `--path=` or
+/// `--data-dir=`: that finds servers that have just been started as well as those of long ago, and never a
+/// process that took over an old id.
 const SCRIPT: &str = r#"
 read -r word
 [ "$word" = leave ] && exit 0
@@ -23,7 +23,7 @@ read -r word
 pass=0
 while [ $pass -lt 20 ]; do
     found=
-    for file in $(grep -lsaF -e "--datadir=$FOLDER/" -e "--path=$FOLDER/" /proc/[0-9]*/cmdline); do
+    for file in $(grep -lsaF -e "--datadir=$FOLDER/" -e "--path=$FOLDER/" -e "--data-dir=$FOLDER/" /proc/[0-9]*/cmdline); do
         id=${file#/proc/}
         kill -9 "-${id%/cmdline}" 2>/dev/null && found=yes
     done

@@ -43,6 +43,8 @@ pub enum Fault {
     Stall,
     /// Passes on this many more bytes of every connection and then closes both its ends.
     CutAfter(u64),
+    /// Closes both ends of a connection when there is a byte to pass on, and passes it on to nobody.
+    CutNext,
     /// Passes on every piece it reads with these bytes behind it, in one write.
     Behind(&'static [u8]),
     /// Sends these bytes, once on every connection, and passes on what comes.
@@ -164,6 +166,9 @@ async fn pass(
         if read == 0 {
             return to.shutdown().await;
         }
+        if fault == Fault::CutNext {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let length = left.map_or(read, |left| left.min(read as u64) as usize);
         write(&mut to, &buffer[..length], fault).await?;
         if length < read {
@@ -267,6 +272,18 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(got, b"abc");
+    }
+
+    #[tokio::test]
+    async fn cuts_once_there_is_a_byte_to_pass_on() {
+        let (link, mut client) = through().await;
+        link.set_to_client(Fault::CutNext);
+        let silence = timeout(Duration::from_millis(50), client.read(&mut [0])).await;
+        assert!(silence.is_err(), "nothing was to be passed on");
+        client.write_all(b"abc").await.unwrap();
+        let mut got = Vec::new();
+        let end = timeout(PATIENCE, client.read_to_end(&mut got)).await;
+        assert!(end.is_ok() && got.is_empty(), "{end:?} {got:?}");
     }
 
     #[tokio::test]

@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "code of tests")]
 
 mod clusters;
+mod lent;
 mod mariadb;

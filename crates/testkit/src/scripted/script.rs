@@ -13,6 +13,7 @@
 //! | `INFILE name` | a request for a local file, then OK with its length as affected rows |
 //! | `PROGRESS n` | n MariaDB progress reports where those are negotiated, then OK |
 //! | `HALF n` | the first n bytes of `ROWS 1000`, then the connection is cut |
+//! | `PART n` | the same, and then nothing, ever |
 //! | `CUT` | the connection is cut |
 //! | `STALL` | nothing, ever |
 
@@ -30,6 +31,8 @@ pub enum Reply {
     LocalInfile(Vec<u8>, Vec<Vec<u8>>),
     /// Sends bytes, which may end anywhere, and cuts the connection.
     Cut(Vec<u8>),
+    /// Sends bytes, which may end anywhere, and nothing behind them.
+    Part(Vec<u8>),
     /// Says nothing: the command has no response, or never gets one.
     Silence,
 }
@@ -110,7 +113,7 @@ impl Script {
             }
             Reply::LocalInfile(request, _) => write_packet(&mut out, &mut sequence, request),
             Reply::Silence => {}
-            Reply::Cut(_) => return None,
+            Reply::Cut(_) | Reply::Part(_) => return None,
         }
         Some(out)
     }
@@ -177,11 +180,14 @@ impl Script {
                 let end = self.ok_packet(status, INFILE_CONTENT.concat().len() as u64, &[]);
                 Answer::Other(Reply::LocalInfile(request, vec![end]))
             }
-            "HALF" => {
+            "HALF" | "PART" => {
                 let reply = Reply::Payloads(self.rows(1000, ROW_VALUE, rows, status));
                 let mut bytes = Self::bytes(&reply).unwrap_or_default();
                 bytes.truncate(number);
-                Answer::Other(Reply::Cut(bytes))
+                Answer::Other(match word {
+                    "HALF" => Reply::Cut(bytes),
+                    _ => Reply::Part(bytes),
+                })
             }
             "CUT" => Answer::Other(Reply::Cut(Vec::new())),
             "STALL" => Answer::Other(Reply::Silence),

@@ -157,7 +157,12 @@ pub(super) struct Shared {
 impl Server {
     /// Listens on a free loopback port. Must be called inside a tokio runtime.
     pub async fn start(script: ServerScript) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script).await
+    }
+
+    /// Listens on this address: that of a server that is gone.
+    pub async fn start_at(address: SocketAddr, script: ServerScript) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             refusal: Mutex::new(script.refusal.clone()),

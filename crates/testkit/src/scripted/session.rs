@@ -160,6 +160,7 @@ impl Session<'_> {
                     link.write_payloads(&then).await?;
                 }
                 Reply::Cut(bytes) => return link.write(&bytes).await,
+                Reply::Part(bytes) => link.write(&bytes).await?,
                 Reply::Silence => {}
             }
         }

@@ -1,0 +1,260 @@
+//! Servers that are used again: to start one costs several times what it costs to put one back into its
+//! first state.
+//!
+//! [`Sandbox::lend`] hands out a server that nobody else uses. Once dropped it waits for the next who asks
+//! for one of the same [`Spec`], and is then cleaned: connections, databases, accounts, global variables and
+//! the binary log. A server that still differs after that is ended, and a new one is started. So is one whose
+//! process something was done to, and one of a test that failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::batch;
+use crate::program::Flavour;
+use crate::{DATABASE, Kind, Node, Sandbox, SandboxError, Spec};
+
+/// Most servers that wait to be used again, all specs together. Each takes up to half a gigabyte.
+const WAITING_MAX: usize = 6;
+
+static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+
+struct Waiting {
+    sandbox: Sandbox,
+    spec: Spec,
+    look: String,
+    first: State,
+}
+
+/// A sandbox for one who gives it back by dropping it.
+#[derive(Debug)]
+pub struct Lent {
+    /// None only while it is dropped.
+    sandbox: Option<Sandbox>,
+    /// What it was started by, how to look at it and how it was then, where it can be used again.
+    again: Option<(Spec, String, State)>,
+}
+
+impl Sandbox {
+    /// A sandbox as [`start`](Self::start) makes it, where possible one that was used before. Only single
+    /// servers of MariaDB and MySQL are used again.
+    ///
+    /// # Errors
+    /// As of [`start`](Self::start).
+    pub fn lend(spec: Spec) -> Result<Lent, SandboxError> {
+        while let Some(waiting) = take(&spec) {
+            if clean(&waiting).unwrap_or(false) {
+                return Ok(Lent {
+                    sandbox: Some(waiting.sandbox),
+                    again: Some((spec, waiting.look, waiting.first)),
+                });
+            }
+        }
+        let sandbox = Self::start(spec.clone())?;
+        let is_single = spec.nodes == 1 && matches!(spec.kind, Kind::Mariadb | Kind::Mysql);
+        let again = if is_single {
+            let look = look(sandbox.primary(), sandbox.flavour())?;
+            let first = State::of(&sandbox, &look)?;
+            Some((spec, look, first))
+        } else {
+            None
+        };
+        Ok(Lent {
+            sandbox: Some(sandbox),
+            again,
+        })
+    }
+}
+
+#[allow(clippy::expect_used, reason = "it is there until it is dropped")]
+impl Deref for Lent {
+    type Target = Sandbox;
+
+    fn deref(&self) -> &Sandbox {
+        self.sandbox.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let (Some(sandbox), Some((spec, look, first))) = (self.sandbox.take(), self.again.take()) else {
+            return;
+        };
+        if sandbox.primary().was_harmed() || std::thread::panicking() {
+            return;
+        }
+        let mut waiting = waiting();
+        let longest = (waiting.len() >= WAITING_MAX).then(|| waiting.remove(0));
+        waiting.push(Waiting {
+            sandbox,
+            spec,
+            look,
+            first,
+        });
+        drop(waiting); // it takes a moment to end one
+        drop(longest);
+    }
+}
+
+fn waiting() -> MutexGuard<'static, Vec<Waiting>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(spec: &Spec) -> Option<Waiting> {
+    let mut waiting = waiting();
+    let at = waiting.iter().rposition(|one| one.spec == *spec)?;
+    Some(waiting.remove(at))
+}
+
+/// What a test can change in a server that goes on running.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct State {
+    variables: BTreeMap<String, String>,
+    databases: BTreeSet<String>,
+    /// As `'name'@'host'`.
+    accounts: BTreeSet<String>,
+    /// Plugins, how many tables there are, a sum over each system table that does not change by itself, where
+    /// it replicates from, and transactions that wait for somebody to commit them.
+    system: Vec<String>,
+    /// Of the sandbox's folder.
+    files: BTreeSet<OsString>,
+}
+
+/// Variables that differ from moment to moment, or with the log.
+const MOVING_VARIABLES: &[&str] = &[
+    "gtid_binlog_pos",
+    "gtid_binlog_state",
+    "gtid_current_pos",
+    "gtid_executed",
+    "gtid_owned",
+    "gtid_purged",
+    "gtid_slave_pos",
+    "last_insert_id",
+    "timestamp",
+];
+/// System tables that servers write by themselves.
+const MOVING_TABLES: &str = "'innodb_table_stats', 'innodb_index_stats', 'gtid_slave_pos', 'gtid_executed',
+    'general_log', 'slow_log', 'transaction_registry'";
+/// Connections of others that are there to stay.
+const OTHERS: &str = "FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND command <> 'Killed'
+    AND user NOT IN ('system user', 'event_scheduler')";
+/// The line between the answers of one look.
+const NEXT: &str = "-- next --";
+
+/// The statements of a look at a server: all of them at once, as starting a client is what takes time.
+fn look(node: &Node, flavour: Flavour) -> Result<String, SandboxError> {
+    let tables = node.sql(&format!(
+        "SET sql_big_selects = ON;
+         SELECT CONCAT('mysql.', table_name) FROM information_schema.tables WHERE table_schema = 'mysql'
+             AND table_type = 'BASE TABLE' AND table_name NOT IN ({MOVING_TABLES}) ORDER BY 1"
+    ))?;
+    let tables: Vec<&str> = tables.lines().collect();
+    let replicates = match flavour {
+        Flavour::Mariadb => "SHOW ALL SLAVES STATUS;",
+        Flavour::Mysql => "", // one of the tables
+    };
+    Ok(format!(
+        "SET sql_big_selects = ON; SHOW GLOBAL VARIABLES; SELECT '{NEXT}'; SHOW DATABASES; SELECT '{NEXT}';
+         SELECT CONCAT(QUOTE(user), '@', QUOTE(host)) FROM mysql.user; SELECT '{NEXT}';
+         SHOW PLUGINS; CHECKSUM TABLE {};
+         SELECT schema_name, default_collation_name FROM information_schema.schemata ORDER BY 1;
+         SELECT 'tables', COUNT(*) FROM information_schema.tables; {replicates}
+         XA RECOVER; SELECT 'others', COUNT(*) {OTHERS}",
+        tables.join(", ")
+    ))
+}
+
+impl State {
+    fn of(sandbox: &Sandbox, look: &str) -> Result<Self, SandboxError> {
+        let mut state = Self {
+            files: files(sandbox)?,
+            ..Self::default()
+        };
+        let mut part = 0;
+        for line in sandbox.primary().sql(look)?.lines() {
+            match part {
+                _ if line == NEXT => part += 1,
+                0 => {
+                    let (name, value) = line.split_once('\t').unwrap_or((line, ""));
+                    if !MOVING_VARIABLES.iter().any(|moving| name.starts_with(moving)) {
+                        state.variables.insert(name.to_owned(), value.to_owned());
+                    }
+                }
+                1 => drop(state.databases.insert(line.to_owned())),
+                2 => drop(state.accounts.insert(line.to_owned())),
+                _ => state.system.push(line.to_owned()),
+            }
+        }
+        Ok(state)
+    }
+}
+
+fn files(sandbox: &Sandbox) -> Result<BTreeSet<OsString>, SandboxError> {
+    let folder = sandbox.folder();
+    let failed = |source| SandboxError::io("read", folder, source);
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    entries
+        .map(|entry| Ok(entry.map_err(failed)?.file_name()))
+        .collect()
+}
+
+/// Puts a server back into its first state. Returns whether it is in it.
+fn clean(waiting: &Waiting) -> Result<bool, SandboxError> {
+    let Waiting {
+        sandbox, first, look, ..
+    } = waiting;
+    let node = sandbox.primary();
+    for file in files(sandbox)?.difference(&first.files) {
+        let path = sandbox.folder().join(file);
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.map_err(|source| SandboxError::io("remove", &path, source))?;
+    }
+    node.empty_log()?;
+    let connections = node.sql(&format!(
+        "SET sql_big_selects = ON; SELECT CONCAT('KILL ', id, ';') {OTHERS}"
+    ))?;
+    let used = State::of(sandbox, look)?;
+    let mut client = node.client();
+    // A connection that ends by itself meanwhile is no failure; what was refused shows in the state.
+    client.arg("--force");
+    let statements = connections + &statements(&used, first, sandbox.flavour());
+    batch::run(client, &statements, node.index())?;
+    Ok(State::of(sandbox, look)? == *first)
+}
+
+fn statements(used: &State, first: &State, flavour: Flavour) -> String {
+    let mut sql = "SET lock_wait_timeout = 1, innodb_lock_wait_timeout = 1;\n".to_owned();
+    for (name, value) in &first.variables {
+        if used.variables.get(name) != Some(value) {
+            let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+            let quote = if is_number { "" } else { "'" };
+            sql += &format!("SET GLOBAL {name} = {quote}{value}{quote};\n");
+        }
+    }
+    for account in used.accounts.difference(&first.accounts) {
+        sql += &match (flavour, account.strip_suffix("@''")) {
+            (Flavour::Mariadb, Some(role)) => format!("DROP ROLE {role};\n"),
+            _ => format!("DROP USER {account};\n"),
+        };
+    }
+    let own = DATABASE.to_owned();
+    for database in used.databases.difference(&first.databases).chain([&own]) {
+        sql += &format!("DROP DATABASE IF EXISTS `{}`;\n", database.replace('`', "``"));
+    }
+    sql += &format!(
+        "SET collation_server = @@GLOBAL.collation_server;\nCREATE DATABASE {DATABASE};
+         TRUNCATE mysql.general_log;\nTRUNCATE mysql.slow_log;\nFLUSH PRIVILEGES;\nFLUSH STATUS;
+         SET GLOBAL host_cache_size = @@GLOBAL.host_cache_size;\n" // forgets hosts that failed to log in
+    );
+    sql += match flavour {
+        Flavour::Mariadb => "RESET MASTER;\nSET GLOBAL gtid_slave_pos = '';\n",
+        Flavour::Mysql => "RESET PERSIST;\nRESET MASTER;\nRESET BINARY LOGS AND GTIDS;\n", // one of two
+    };
+    sql
+}
