@@ -19,6 +19,10 @@ pub struct ByteSize(pub u64);
 impl ByteSize {
     pub(crate) const KIND: &str = "a size (\"512MiB\", \"4GiB\")";
 
+    pub(crate) const fn kibibytes(count: u64) -> Self {
+        Self(count << 10)
+    }
+
     pub(crate) const fn mebibytes(count: u64) -> Self {
         Self(count << 20)
     }

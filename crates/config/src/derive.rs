@@ -26,10 +26,14 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
             rule.name = format!("rule-{}", index + 1);
         }
     }
+    if let Some(store) = &mut config.store {
+        fill_tls(&mut store.tls, report.is_written("store.tls.verify"));
+    }
     let by_roles = used_by_roles(config);
     for (name, cluster) in &mut config.clusters {
         cluster.name.clone_from(name);
-        cluster.uses_roles = cluster.topology != Topology::Static || by_roles.contains(name);
+        cluster.uses_roles =
+            cluster.topology.has_primary() || cluster.topology == Topology::Static && by_roles.contains(name);
         for (index, server) in cluster.servers.iter_mut().enumerate() {
             if !report.is_written(&format!("cluster.{name}.servers[{index}].name")) {
                 server.name = server.address.to_string();
@@ -51,6 +55,10 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
             &mut cluster.tls,
             report.is_written(&format!("cluster.{name}.tls.verify")),
         );
+        if let Some(pd) = &mut cluster.pd {
+            let verify = format!("cluster.{name}.pd.tls.verify");
+            fill_tls(&mut pd.tls, report.is_written(&verify));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::report::Report;
-use crate::schema::{CacheAccount, Check, Config, Monitor, Switchover, User};
+use crate::schema::{CacheAccount, Check, Config, Monitor, Store, Switchover, User};
 use crate::secret::Secret;
 
 /// Largest file read here. Certificate bundles of whole operating systems are a quarter of it.
@@ -76,8 +76,15 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
         );
     }
     user_secrets(&mut config.users, folder, report);
-    if let Some(socket) = config.admin.as_mut().and_then(|admin| admin.socket.as_mut()) {
-        *socket = folder.join(&*socket);
+    if let Some(admin) = &mut config.admin {
+        let paths = [&mut admin.socket, &mut admin.token_file];
+        paths
+            .into_iter()
+            .flatten()
+            .for_each(|path| *path = folder.join(&*path));
+    }
+    if let Some(store) = &mut config.store {
+        store_files(store, folder, report);
     }
     if let Some(file) = &mut config.users_file {
         *file = folder.join(&*file);
@@ -148,6 +155,28 @@ pub(crate) fn user_secrets(users: &mut [User], folder: &Path, report: &mut Repor
             env: &user.password_env,
         };
         source.resolve(folder, &format!("user[{index}]"), report);
+    }
+}
+
+fn store_files(store: &mut Store, folder: &Path, report: &mut Report<'_>) {
+    let folders = [&mut store.secrets_dir, &mut store.state_dir];
+    folders
+        .into_iter()
+        .chain(store.folder.as_mut())
+        .for_each(|path| *path = folder.join(&*path));
+    let source = Source {
+        password: &mut store.password,
+        file: &mut store.password_file,
+        env: &store.password_env,
+    };
+    source.resolve(folder, "store", report);
+    let files = [
+        (&mut store.tls.ca, Pem::Certificate, "store.tls.ca"),
+        (&mut store.tls.cert, Pem::Certificate, "store.tls.cert"),
+        (&mut store.tls.key, Pem::PrivateKey, "store.tls.key"),
+    ];
+    for (file, content, path) in files {
+        pem(file, content, folder, path, report);
     }
 }
 

@@ -18,6 +18,8 @@ pub mod docs;
 mod duration;
 mod error;
 mod files;
+mod fleet_text;
+mod http_url;
 mod load;
 mod matcher;
 mod option;
@@ -40,16 +42,17 @@ pub use diff::ConfigDiff;
 pub use docs::options;
 pub use duration::{parse as parse_duration, show as show_duration};
 pub use error::{ConfigError, ConfigErrors, Place};
+pub use http_url::HttpUrl;
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};
 pub use option::{Change, OptionDoc, Reload};
 pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
-    Monitor, OnDown, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
+    Monitor, OnDown, Pd, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
     ReadConsistency as Consistency, Rebalance, RebalancePolicy, ReplicationAccount, Reuse, Role, Rule,
-    Server, ServerCompression, Srv, StatementClass, Switchover, TlsMode, TlsVersion, Topology,
-    TransactionReads, User, Verify,
+    Server, ServerCompression, Sharing, Srv, StatementClass, Store, Switchover, TlsMode, TlsVersion,
+    Topology, TransactionReads, User, Verify,
 };
 pub use secret::Secret;
 pub use stored::{is_native_hash, sha2_hash};

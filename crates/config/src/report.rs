@@ -74,6 +74,12 @@ impl<'t> Report<'t> {
         self.written.contains_key(path)
     }
 
+    /// The options that stand in the file's top level.
+    pub(crate) fn written_at_top(&self) -> impl Iterator<Item = String> {
+        let paths = self.written.keys();
+        paths.filter(|path| !path.contains(['.', '['])).cloned()
+    }
+
     /// Whether a mistake was found in the option itself.
     pub(crate) fn is_wrong(&self, path: &str) -> bool {
         self.wrong.contains(path)

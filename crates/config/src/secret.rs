@@ -18,6 +18,16 @@ impl Secret {
     pub fn reveal(&self) -> &str {
         &self.0
     }
+
+    /// Whether `given` is the same, in a time that tells nothing but the length.
+    pub fn is(&self, given: &[u8]) -> bool {
+        let own = self.0.as_bytes();
+        let differs = own.iter().zip(given).fold(0, |differs, (own, given)| {
+            // Or the compiler may stop at the first byte that differs.
+            std::hint::black_box(differs | (own ^ given))
+        });
+        own.len() == given.len() && differs == 0
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -34,5 +44,14 @@ mod tests {
     fn a_secret_is_never_printed() {
         assert_eq!(format!("{:?}", Some(Secret::new("hunter2"))), "Some(***)");
         assert_eq!(Secret::new("hunter2").reveal(), "hunter2");
+    }
+
+    #[test]
+    fn a_secret_is_compared_whole() {
+        let secret = Secret::new("hunter2");
+        assert!(secret.is(b"hunter2"));
+        for other in [&b""[..], b"hunter", b"hunter22", b"Hunter2", b"hunter3"] {
+            assert!(!secret.is(other));
+        }
     }
 }

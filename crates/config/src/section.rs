@@ -190,7 +190,7 @@ pub(crate) struct Table<'f, 'i> {
 }
 
 impl<'f, 'i> Table<'f, 'i> {
-    /// Opens a table and reports keys that are no option of it. A plain value stands for a table with the
+    /// Opens a table and reports keys that are no option of it. A text or a list stands for a table with the
     /// option `short` alone, where the section has such an option. `former` are keys of earlier versions,
     /// each with its present one.
     pub(crate) fn open(
@@ -206,7 +206,7 @@ impl<'f, 'i> Table<'f, 'i> {
                 .iter()
                 .map(|(key, value)| (key.get_ref().as_ref(), key.span(), value))
                 .collect(),
-            (DeValue::String(_), Some(key)) => vec![(key, found.span(), found)],
+            (DeValue::String(_) | DeValue::Array(_), Some(key)) => vec![(key, found.span(), found)],
             (other, _) => {
                 let expected = if short.is_some() {
                     "a text or a table"
@@ -324,7 +324,7 @@ macro_rules! last {
 macro_rules! section {
     ($(
         $(#[doc = $about:literal])+
-        $vis:vis struct $name:ident $([label $label:ident])? $([short $short:literal])? {
+        $vis:vis struct $name:ident $([label $label:ident])? $([short $short:literal])? $([list $list:literal])? {
             $(
                 $(#[doc = $doc:literal])+
                 $field_vis:vis $field:ident $(as $key:literal)? $(formerly $former:literal)?: $type:ty = $presence:ident $(($($value:tt)+))?
@@ -355,7 +355,12 @@ macro_rules! section {
 
         impl $crate::value::Value for $name {
             fn kind() -> String {
-                $crate::section::last!("a table" $(, concat!("a text (its `", $short, "`) or a table"))?).to_owned()
+                $crate::section::last!(
+                    "a table"
+                    $(, concat!("a text (its `", $short, "`) or a table"))?
+                    $(, concat!("a list (its `", $list, "`) or a table"))?
+                )
+                .to_owned()
             }
 
             fn read(
@@ -367,7 +372,7 @@ macro_rules! section {
                     .into_iter()
                     .flatten()
                     .collect();
-                let short = $crate::section::last!(None $(, Some($short))?);
+                let short = $crate::section::last!(None $(, Some($short))? $(, Some($list))?);
                 let former: &[(&str, &str)] = &[$($(($former, Self::$field().key),)?)+];
                 let table = $crate::section::Table::open(found, path, &keys, former, short, report)?;
                 Some(Self { $($field: Self::$field().read(&table, report)),+ })

@@ -13,6 +13,7 @@ use crate::address::{BindAddress, ServerAddress, bind_hint, server_hint};
 use crate::byte_size::ByteSize;
 use crate::congestion::Congestion;
 use crate::duration;
+use crate::http_url::HttpUrl;
 use crate::matcher::{DigestHash, Glob, Pattern};
 use crate::option::{Change, OptionDoc, Reload};
 use crate::report::Report;
@@ -250,6 +251,14 @@ text_value!(
     ToString::to_string,
     ServerAddress::Unix(PathBuf::new()),
     server_hint
+);
+text_value!(
+    HttpUrl,
+    HttpUrl::KIND,
+    HttpUrl::parse,
+    ToString::to_string,
+    HttpUrl::example(),
+    HttpUrl::hint
 );
 text_value!(
     IpNet,

@@ -297,7 +297,7 @@ fn defined(dump: &Dump, listed: &[Listed], notes: &mut Notes) -> Result<Vec<Clus
                         .number("max_transactions_behind")?
                         .unwrap_or(0)
                         .min(1_000_000_000),
-                    Topology::Replication | Topology::Static => 0,
+                    Topology::Replication | Topology::Static | Topology::Tidb => 0,
                 },
                 comment: row.filled("comment").unwrap_or_default().to_owned(),
             });

@@ -65,7 +65,7 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
     routes::write(&listeners, &dump, &mut toml, &mut notes);
     toml.section("[admin]");
     toml.comment(
-        "/metrics, /status, /sessions and /reload, in the place of the admin interface. There is no login.",
+        "/metrics, /status and /sessions, in the place of the admin interface: to read needs no login.",
     );
     toml.text("bind", ADMIN);
     for cluster in &clusters {
@@ -220,7 +220,7 @@ fn write_monitor(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut No
         Topology::GroupReplication => {
             toml.comment("It needs SELECT on performance_schema. See docs/guide/topology.md.");
         }
-        Topology::Galera | Topology::Static => {}
+        Topology::Galera | Topology::Static | Topology::Tidb => {}
     }
     for variable in ["mysql-monitor_username", "mysql-monitor_password"] {
         if dump.variable(variable).is_none() {

@@ -9,8 +9,10 @@ use super::tls::ClusterTls;
 use super::user::Accounts;
 use super::watch::{Check, Monitor, Switchover};
 use crate::address::ServerAddress;
+use crate::byte_size::ByteSize;
 use crate::congestion::Congestion;
 use crate::duration::{days, hours, minutes, ms, secs};
+use crate::http_url::HttpUrl;
 use crate::section::{choice, section};
 use crate::value::Value;
 
@@ -28,8 +30,12 @@ section! {
         /// `servers` may be empty then.
         pub srv: Option<Srv> = default(None), Live;
 
+        /// Further servers, named by PD, where `topology` is `tidb`: PD's addresses, or a table where that is
+        /// not all. `servers` may be empty then.
+        pub pd: Option<Pd> = default(None), Live;
+
         /// How it is known which server is the primary, and which servers there are: nothing but the list
-        /// (`static`, with the `role` of each server), or what the servers say.
+        /// (`static`, with the `role` of each server), or what the servers say. With `tidb` all are alike.
         pub topology: Topology = default(Topology::Static), Live;
 
         /// What a server is matters to somebody: to a listener of mode `split`, to the cache, to copies of
@@ -64,11 +70,30 @@ section! {
         /// Servers that take writes at the same time, where several can: with `galera`, and with
         /// `group-replication` where all members are primaries. A session keeps to one of them, and its reads
         /// go to the others only as far as `primary_reads` lets them. Not together with
-        /// `read_consistency = "strong"`, nor with `[cache]`.
+        /// `read_consistency = "strong"`, `sharing = "never"`, nor with `[cache]`.
         pub max_writers: u32 = default(1) unit "servers" in 1..=64, Live;
 
-        /// Time that a statement for the primary waits while there is none.
+        /// Time that a statement for the primary waits while there is none, and a session with `moves` whose
+        /// server is gone for one that takes it.
         pub failover_wait: Duration = default(secs(10)) in Duration::ZERO..=hours(1), Live;
+
+        /// After a failover, statements that have waited for the primary, and sessions with `moves` whose
+        /// server is gone, that are let through at the same time. Each other one follows when one is done, or
+        /// after `failover_wait`. 0 is no limit.
+        pub failover_release: u32 = default(100) unit "statements" in 0..=1_000_000, Live;
+
+        /// A transaction whose primary is lost in the middle is executed again on the new one, in mode
+        /// `split`: its statements are kept with checksums of their answers, and the session goes on only if
+        /// each answer is the same. Never once its COMMIT was sent.
+        pub transaction_replay: bool = default(false), NewSessions;
+
+        /// Statements of one transaction that are kept for that, with what is noted of their answers. A
+        /// longer one ends with its server.
+        pub transaction_replay_max: ByteSize = default(ByteSize::mebibytes(1)) in ByteSize::kibibytes(1)..=ByteSize::mebibytes(64), NewSessions;
+
+        /// The same of all sessions of one worker together. A transaction that finds no room ends with its
+        /// server.
+        pub transaction_replay_memory: ByteSize = default(ByteSize::mebibytes(64)) in ByteSize::mebibytes(1)..=ByteSize::gibibytes(64), NewSessions;
 
         /// Time that a statement waits while the cluster is paused (`forebay ctl pause`, a switchover).
         pub pause_timeout: Duration = default(secs(10)) in ms(1)..=hours(1), Live;
@@ -204,6 +229,22 @@ section! {
         pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
     }
 
+    /// The placement driver of a TiDB cluster, which knows its TiDB servers.
+    pub struct Pd [list "addresses"] {
+        /// Members of PD, each with the port for clients (usually 2379). One after the other is asked until
+        /// one answers.
+        pub addresses: Vec<ServerAddress> = required, Live;
+
+        /// The id of a keyspace, whose servers are meant. Without it those that belong to none.
+        pub keyspace: Option<u32> = default(None) in Some(0)..=Some(16_777_215), Live;
+
+        /// Sessions on each of the servers at the same time; 0 is no limit.
+        pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
+
+        /// Encryption to PD and to the servers' status ports. There is no `preferred`.
+        pub tls: ClusterTls = default(ClusterTls::default()), Live;
+    }
+
     /// One server.
     pub struct Server [label name] [short "address"] {
         /// Where the server is. Host names are looked up again every `dns_interval`.
@@ -229,6 +270,18 @@ section! {
         /// Where the server is: the gateway's own `zone` is preferred for reads, and by
         /// sessions with the policy `location` of `rebalance`.
         pub zone: Option<String> = default(None), Live;
+
+        /// Sessions of listeners with the same `label` come here first.
+        pub label: Option<String> = default(None), Live;
+
+        /// TiDB's status port, where `topology` is `tidb`: it tells when the server is about to end. PD says
+        /// it of the servers that it names.
+        pub status_port: Option<u32> = default(None) in Some(1)..=Some(65_535), Live;
+
+        /// Where somebody says how much of the server's CPU and memory is in use, for the policy `resource`
+        /// of `rebalance`: a Prometheus node exporter on its machine, or TiDB's own `/metrics`. Without one
+        /// TiDB is asked where `status_port` is known. Asked every five seconds, without encryption.
+        pub exporter: Option<HttpUrl> = default(None), Live;
     }
 }
 
@@ -243,6 +296,8 @@ choice! {
         GroupReplication = "group-replication",
         /// The nodes of a cluster: MariaDB, Percona.
         Galera = "galera",
+        /// TiDB servers, which all read and write.
+        Tidb = "tidb",
     }
 
     /// What a server is for.
@@ -284,6 +339,9 @@ choice! {
         /// The gateway's own zone first: new sessions go there as long as a server of it has room, others
         /// come there one a second. Then as with `connections`, among its servers.
         Location = "location",
+        /// Servers that are short of memory or CPU give sessions to others, by the figures of `exporter`.
+        /// Then as with `location`.
+        Resource = "resource",
     }
 
     /// What happens to the sessions of a server that is down.
@@ -305,6 +363,13 @@ choice! {
     }
 }
 
+impl Topology {
+    /// Whether the servers say which of them is the primary.
+    pub fn has_primary(self) -> bool {
+        !matches!(self, Self::Static | Self::Tidb)
+    }
+}
+
 impl Cluster {
     /// A cluster with every option at its default.
     pub fn new(name: impl Into<String>, servers: Vec<Server>) -> Self {
@@ -317,7 +382,12 @@ impl Cluster {
 
     /// Whether members that the servers name are added to `servers`.
     pub fn discovers(&self) -> bool {
-        self.topology != Topology::Static && self.monitor.as_ref().is_some_and(|monitor| monitor.discover)
+        self.topology.has_primary() && self.monitor.as_ref().is_some_and(|monitor| monitor.discover)
+    }
+
+    /// Whether servers are looked up that the configuration need not list: by SRV records, or by PD.
+    pub fn looks_up_servers(&self) -> bool {
+        self.srv.is_some() || self.pd.is_some()
     }
 
     /// Whether the server of this name is to be left by all.
@@ -348,6 +418,16 @@ impl Server {
 impl Default for Rebalance {
     fn default() -> Self {
         Self::stand_in()
+    }
+}
+
+impl Pd {
+    /// Of these members, with every other option at its default.
+    pub fn new(addresses: Vec<ServerAddress>) -> Self {
+        Self {
+            addresses,
+            ..Self::stand_in()
+        }
     }
 }
 

@@ -29,8 +29,18 @@ section! {
         /// over connections that sessions share.
         pub mode: Mode = default(Mode::Session), NewSessions;
 
+        /// Whether sessions of mode `split` share server connections: between transactions, or never. With
+        /// `never` each has a connection of its own, to the primary, on which its client has logged in;
+        /// rules see its statements. It is for servers that do not tell what a statement does to its
+        /// session (TiDB).
+        pub sharing: Sharing = default(Sharing::Transaction), NewSessions;
+
         /// Name of the `[cluster.NAME]` that serves the clients of this listener.
         pub cluster: String = default(String::new(), "required; with `protocol = \"redis\"` that of `[cache]`"), NewSessions;
+
+        /// Servers with the same `label` get the sessions of modes `tcp` and `session` as long as one of them
+        /// takes any. With `moves`, sessions on other servers come back, one a second.
+        pub label: Option<String> = default(None), NewSessions;
 
         /// How fresh reads on replicas are, in mode `split`. `eventual`: as fresh as the replica. `session`:
         /// a session sees its own writes. `strong`: every session sees every write that was acknowledged
@@ -51,9 +61,9 @@ section! {
         /// Answer a SELECT of one mapped row by its key from memory, in modes `session` and `split`.
         pub point_lookups: bool = default(false), NewSessions;
 
-        /// Move sessions to another server, between two statements, when theirs drains (`drain`), in mode
-        /// `session`. The gateway reads the texts of their statements then, and has to know the password of
-        /// their account. A session that holds what no other server can be given stays.
+        /// Move sessions to another server, between two statements, when theirs drains (`drain`) or is gone.
+        /// In mode `session`. The gateway reads the texts of their statements then, and has to know the
+        /// password of their account. A session that holds what no other server can be given stays.
         pub moves: bool = default(false), NewSessions;
 
         /// Client sessions of this listener; the limit of all listeners together stays in force.
@@ -132,6 +142,14 @@ choice! {
         Split = "split",
     }
 
+    /// When sessions let go of their server connection.
+    pub enum Sharing {
+        /// After each transaction.
+        Transaction = "transaction",
+        /// When they end.
+        Never = "never",
+    }
+
     /// How fresh a read must be.
     pub enum ReadConsistency {
         /// As the replica or the memory is.
@@ -160,6 +178,16 @@ impl Listener {
             cluster: cluster.into(),
             ..Self::stand_in()
         }
+    }
+
+    /// Whether its sessions share server connections.
+    pub fn shares(&self) -> bool {
+        self.mode == Mode::Split && self.sharing == Sharing::Transaction
+    }
+
+    /// Whether its sessions are understood, and have a server connection of their own.
+    pub fn shares_never(&self) -> bool {
+        self.mode == Mode::Split && self.sharing == Sharing::Never
     }
 
     /// Whether what its sessions do is understood, beyond the first byte of each command.

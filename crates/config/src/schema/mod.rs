@@ -8,6 +8,7 @@ mod cluster;
 mod listener;
 mod pool;
 mod rules;
+mod store;
 mod tls;
 mod user;
 mod watch;
@@ -19,12 +20,13 @@ use std::time::Duration;
 
 pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
 pub use cluster::{
-    Balance, Cluster, OnDown, ReadBalance, Rebalance, RebalancePolicy, Role, Server, ServerCompression, Srv,
-    Topology,
+    Balance, Cluster, OnDown, Pd, ReadBalance, Rebalance, RebalancePolicy, Role, Server, ServerCompression,
+    Srv, Topology,
 };
-pub use listener::{Listener, Mode, Protocol, ReadConsistency, TransactionReads};
+pub use listener::{Listener, Mode, Protocol, ReadConsistency, Sharing, TransactionReads};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};
+pub use store::Store;
 pub use tls::{ClientAuth, ClusterTls, ListenerTls, TlsMode, TlsVersion, Verify};
 pub(crate) use user::UsersFile;
 pub use user::{Accounts, AccountsFrom, Pooling, User};
@@ -38,7 +40,8 @@ use crate::value::Value;
 section! {
     /// A whole configuration.
     pub struct Config {
-        /// Worker threads. Each session lives on one of them, with both of its sockets.
+        /// Worker threads. Each session lives on one of them, with both of its sockets. A CPU limit of the
+        /// container (cgroup) counts as so many cores, rounded down.
         pub workers: usize = default(cores(), "one per core") unit "threads" in 1..=1024, Restart;
 
         /// Client sessions in all. A client beyond that is told so with error 1040 (too many connections).
@@ -55,8 +58,8 @@ section! {
         /// this time only.
         pub shutdown_delay: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(1), Live;
 
-        /// After an upgrade (`forebay ctl upgrade`), sessions of the old process have this time to end by
-        /// themselves; then they end as after SIGTERM.
+        /// After an upgrade (`forebay ctl upgrade`), sessions that have stayed with the old process have this
+        /// time to go or to end by themselves; then they end as after SIGTERM.
         pub upgrade_timeout: Duration = default(hours(1)) in Duration::ZERO..=days(30), Live;
 
         /// Reload when the configuration file changes. SIGHUP reloads in any case.
@@ -77,6 +80,9 @@ section! {
 
         /// Where operators connect.
         pub admin: Option<Admin> = default(None), Restart;
+
+        /// The store that several gateways have their configuration in.
+        pub store: Option<Store> = default(None), Restart;
 
         /// Where clients connect.
         pub listeners as "listener": Vec<Listener> = default(Vec::new()), Live;
@@ -109,8 +115,8 @@ section! {
     /// Log lines, written to standard error.
     pub struct Log {
         /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or several, separated by commas, of the form
-        /// `PART=LEVEL` where PART is `admin`, `cache`, `dataplane`, `forebay`, `net`, `telemetry` or
-        /// `upstream`: `info,upstream=debug`.
+        /// `PART=LEVEL` where PART is `admin`, `cache`, `dataplane`, `fleet`, `forebay`, `net`,
+        /// `telemetry`, `traffic` or `upstream`: `info,upstream=debug`.
         pub level: String = default("info".to_owned()), Live;
 
         /// `text` for people, `json` for programs: one object a line.
@@ -119,13 +125,24 @@ section! {
 
     /// The HTTP server for operators.
     pub struct Admin {
-        /// Address of `/metrics`, `/healthz` and `/readyz`. There is no login: choose an address that only
-        /// operators reach.
+        /// Address of `/metrics`, `/healthz` and `/readyz`. To read needs no login: choose an address
+        /// that only operators reach.
         pub bind: SocketAddr = required, Restart;
 
-        /// Unix socket for `forebay ctl`: the same server, and the acts that end sessions or move them, which
-        /// it takes from nobody else. Only root and the gateway's own system user get in.
+        /// Unix socket for `forebay ctl`: the same server, and the acts that change something. Only root and
+        /// the gateway's own system user get in.
         pub socket: Option<PathBuf> = default(None), Restart;
+
+        /// File with the token by which `bind` takes acts as well (`Authorization: Bearer TOKEN`); without it
+        /// `bind` only answers questions. Its owner is root or the gateway's own system user, and nobody else
+        /// may read it (mode 0600); `forebay token FILE` makes one. Read again at every reload, and when it
+        /// changes.
+        pub token_file: Option<PathBuf> = default(None), Live;
+
+        /// Names by which `bind` is asked (`Host` of a request), besides IP addresses, `localhost` and this
+        /// machine's own name; others are refused: a web page could give its own name to this address, and
+        /// have a browser read here.
+        pub hosts: Vec<String> = default(Vec::new()), Live;
     }
 }
 

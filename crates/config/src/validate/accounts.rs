@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{at_most_one, names_differ, needs};
 use crate::report::Report;
-use crate::schema::{
-    AccountsFrom, Cluster, Config, Listener, Mode, Monitor, Protocol, Switchover, Topology, User,
-};
+use crate::schema::{AccountsFrom, Cluster, Config, Listener, Monitor, Protocol, Switchover, Topology, User};
 use crate::secret::Secret;
 use crate::stored;
 
@@ -61,7 +59,7 @@ pub(super) fn some_user(listener: &Listener, config: &Config, path: &str, report
     let of_servers = cluster.is_some_and(|cluster| cluster.accounts.from != AccountsFrom::Configured);
     let known = !config.users.is_empty() || config.users_file.is_some() || of_servers;
     let broken = report.is_wrong("user") || report.is_wrong("users_file");
-    let checks = listener.mode == Mode::Split && listener.protocol == Protocol::Mysql;
+    let checks = listener.shares() && listener.protocol == Protocol::Mysql;
     if checks && !known && !broken {
         let hint = format!(
             "add [[user]] with `name` and `password`, or `accounts = \"servers\"` to [cluster.{}]",
@@ -93,8 +91,11 @@ pub(super) fn switchover(switchover: &Switchover, topology: Topology, path: &str
         ("password_env", switchover.password_env.is_some()),
     ];
     at_most_one("the password", &own, path, report);
-    if topology == Topology::Static && !report.is_wrong(path) {
-        let found = "it with `topology = \"static\"`, where the file says who is the primary";
+    if !topology.has_primary() && !report.is_wrong(path) {
+        let found = match topology {
+            Topology::Tidb => "it with `topology = \"tidb\"`, where all servers take writes",
+            _ => "it with `topology = \"static\"`, where the file says who is the primary",
+        };
         report
             .wrong(path, "a `topology` that finds out who is the primary", found)
             .hint(None);

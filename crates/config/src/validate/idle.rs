@@ -2,7 +2,7 @@
 //! where none does. Nobody must believe that a rule refuses statements which no listener looks at; but a file
 //! is good with it, since listeners come and go.
 
-use crate::schema::{Cluster, Config, Listener, Mode, Protocol, RebalancePolicy, Rule};
+use crate::schema::{Cluster, Config, Listener, Mode, Protocol, RebalancePolicy, Rule, Server, Topology};
 
 /// What is said of each rule, account and option that does nothing.
 #[must_use]
@@ -14,7 +14,34 @@ pub fn idle_worries(config: &Config) -> Vec<String> {
         worries.extend(options(name, cluster, config));
         worries.extend(rebalance(name, cluster, config));
     }
+    worries.extend(
+        config
+            .listeners
+            .iter()
+            .filter_map(|listener| label(listener, config)),
+    );
     worries
+}
+
+/// Some server bears the label of a listener, and its mode goes by that.
+fn label(listener: &Listener, config: &Config) -> Option<String> {
+    let (name, wanted) = (&listener.name, listener.label.as_ref()?);
+    if splits(listener) || is_redis(listener) {
+        return Some(format!(
+            "listener.{name}: `label` does nothing: it is for sessions of modes \"tcp\" and \"session\""
+        ));
+    }
+    let cluster = config.clusters.get(&listener.cluster)?;
+    let is_borne = cluster
+        .servers
+        .iter()
+        .any(|server| server.label.as_ref() == Some(wanted));
+    (!is_borne).then(|| {
+        format!(
+            "listener.{name}: no server of cluster.{} has `label = \"{wanted}\"`",
+            listener.cluster
+        )
+    })
 }
 
 fn splits(listener: &Listener) -> bool {
@@ -82,18 +109,38 @@ fn options(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
         return None;
     }
     let usual = Cluster::new(name, Vec::new());
+    let moves = of_cluster().any(|listener| listener.moves);
     // Over a Unix socket `interval` counts in all modes that see a login.
     let accounts = cluster.accounts != usual.accounts
         && !of_cluster().any(is_redis)
         && super::trust::by_socket(cluster).is_none();
     let written = [
         ("accounts", accounts),
-        ("failover_wait", cluster.failover_wait != usual.failover_wait),
+        (
+            "failover_release",
+            !moves && cluster.failover_release != usual.failover_release,
+        ),
+        (
+            "failover_wait",
+            !moves && cluster.failover_wait != usual.failover_wait,
+        ),
         ("group", cluster.groups != usual.groups),
         ("pool", cluster.pool != usual.pool),
         ("primary_reads", cluster.primary_reads != usual.primary_reads),
         ("read_balance", cluster.read_balance != usual.read_balance),
-        ("read_wait", cluster.read_wait != usual.read_wait),
+        ("read_wait", !moves && cluster.read_wait != usual.read_wait),
+        (
+            "transaction_replay",
+            cluster.transaction_replay != usual.transaction_replay,
+        ),
+        (
+            "transaction_replay_max",
+            cluster.transaction_replay_max != usual.transaction_replay_max,
+        ),
+        (
+            "transaction_replay_memory",
+            cluster.transaction_replay_memory != usual.transaction_replay_memory,
+        ),
         (
             "trust_functions",
             cluster.trust_functions != usual.trust_functions,
@@ -134,6 +181,13 @@ fn rebalance(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
             .iter()
             .any(|server| server.zone.as_ref() == Some(zone))
     };
+    let has_figures = |server: &Server| server.exporter.is_some() || cluster.topology == Topology::Tidb;
+    if policy == RebalancePolicy::Resource && !cluster.servers.iter().any(has_figures) && cluster.pd.is_none()
+    {
+        return Some(format!(
+            "cluster.{name}: `rebalance` knows nothing of CPU and memory: give the servers an `exporter`"
+        ));
+    }
     let is_idle = policy == RebalancePolicy::Location && !config.zone.as_ref().is_some_and(is_known);
     is_idle.then(|| {
         format!(

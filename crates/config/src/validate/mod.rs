@@ -7,6 +7,7 @@ mod cache;
 mod idle;
 mod rules;
 mod setup;
+mod store;
 mod topology;
 mod trust;
 
@@ -16,6 +17,7 @@ pub(crate) use accounts::{users, users_differ};
 pub use cache::MAPPINGS_MAX;
 pub use idle::idle_worries;
 pub use setup::setup_worries;
+pub(crate) use store::OF_GATEWAY;
 pub(crate) use topology::strong_users;
 pub use trust::trust_worries;
 
@@ -35,19 +37,22 @@ const NAME_MAX: usize = 255;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The crates that write to the log: what [`crate::Log::level`] takes before the `=`.
-pub const LOG_PARTS: [&str; 7] = [
+pub const LOG_PARTS: [&str; 9] = [
     "admin",
     "cache",
     "dataplane",
+    "fleet",
     "forebay",
     "net",
     "telemetry",
+    "traffic",
     "upstream",
 ];
 
 /// Checks a configuration whose defaults are filled in.
 pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     log_level(&config.log.level, report);
+    store::store(config, report);
     some_listener(config, report);
     binds_differ(config, report);
     let names = config.listeners.iter().map(|listener| listener.name.as_str());
@@ -69,12 +74,14 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     rules::rules(config, report);
     cache::cache(config, report);
     topology::zone(config.zone.as_deref(), "zone", report);
+    admin_hosts(config, report);
     for (name, cluster) in &config.clusters {
         let path = format!("cluster.{name}");
         cluster_name(name, &path, report);
         servers(cluster, &path, report);
         rules::groups(cluster, &path, report);
         topology::srv(cluster, &path, report);
+        topology::pd(cluster, &path, report);
         topology::roles(cluster, config, &path, report);
         topology::followed(cluster, &path, report);
         topology::ignored(cluster, &path, report);
@@ -94,6 +101,16 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         }
         check(&cluster.check, &format!("{path}.check"), report);
         cluster_tls(&cluster.tls, &format!("{path}.tls"), report);
+        if let Some(pd) = &cluster.pd {
+            let path = format!("{path}.pd.tls");
+            cluster_tls(&pd.tls, &path, report);
+            if pd.tls.mode == TlsMode::Preferred {
+                let found = "\"preferred\"";
+                report
+                    .wrong(&format!("{path}.mode"), "\"off\" or \"required\"", found)
+                    .hint(None);
+            }
+        }
     }
 }
 
@@ -113,6 +130,18 @@ fn moves(listener: &Listener, path: &str, report: &mut Report<'_>) {
     report
         .wrong(&option, "false, or `mode = \"session\"`", found)
         .hint(None);
+}
+
+/// What is no name would never be met, without a word.
+fn admin_hosts(config: &Config, report: &mut Report<'_>) {
+    let hosts = config.admin.iter().flat_map(|admin| &admin.hosts);
+    let is_no_name = |host: &&String| host.is_empty() || host.contains(['/', '*', ':']);
+    if let Some(host) = hosts.filter(is_no_name).find(|_| !report.is_wrong("admin.hosts")) {
+        let expected = "names without scheme, port and `*` (IP addresses need no entry)";
+        report
+            .wrong("admin.hosts", expected, format!("{host:?}"))
+            .hint(None);
+    }
 }
 
 /// The forms of `EnvFilter` that are documented. A single word that is no level would be taken for the name
@@ -173,7 +202,8 @@ fn unknown_log_parts(level: &str) -> BTreeSet<&str> {
 }
 
 fn some_listener(config: &Config, report: &mut Report<'_>) {
-    if config.listeners.is_empty() && !report.is_wrong("listener") {
+    // Those of a gateway that has a store stand there.
+    if config.listeners.is_empty() && config.store.is_none() && !report.is_wrong("listener") {
         let hint = "add [[listener]] with `bind` and `cluster`".to_owned();
         report
             .wrong("listener", "at least one listener", "none")
@@ -291,19 +321,37 @@ fn encryption_fits_mode(listener: &Listener, path: &str, report: &mut Report<'_>
 
 /// Whoever says how reads are to be spread and forgets to have them spread would not find out.
 fn options_of_split(listener: &Listener, path: &str, report: &mut Report<'_>) {
-    let mode = format!("{path}.mode");
-    if listener.mode == Mode::Split || report.is_wrong(&mode) {
+    if listener.shares() || report.is_wrong(&format!("{path}.mode")) {
         return;
     }
-    for option in ["read_consistency", "transaction_reads"] {
+    let sharing = format!("{path}.sharing");
+    if listener.mode != Mode::Split && report.is_written(&sharing) && !report.is_wrong(&sharing) {
+        let found = format!("it in mode \"{}\"", listener.mode.word());
+        let expected = "this option only in mode \"split\"";
+        report.wrong_key(&sharing, expected, found).hint(None);
+    }
+    let (only, options) = match listener.shares_never() {
+        true => (
+            "only where connections are shared",
+            &["read_consistency", "transaction_reads", "point_lookups"][..],
+        ),
+        false => (
+            "only in mode \"split\"",
+            &["read_consistency", "transaction_reads"][..],
+        ),
+    };
+    for option in options {
         let option = format!("{path}.{option}");
         if report.is_written(&option) && !report.is_wrong(&option) {
-            let found = format!(
-                "it in mode \"{}\", where reads go where writes go",
-                listener.mode.word()
-            );
+            let found = match listener.shares_never() {
+                true => "it with `sharing = \"never\"`".to_owned(),
+                false => format!(
+                    "it in mode \"{}\", where reads go where writes go",
+                    listener.mode.word()
+                ),
+            };
             report
-                .wrong_key(&option, "this option only in mode \"split\"", found)
+                .wrong_key(&option, format!("this option {only}"), found)
                 .hint(None);
         }
     }
@@ -444,7 +492,7 @@ fn servers(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         return;
     }
     match cluster.servers.len() {
-        0 if cluster.srv.is_some() => return,
+        0 if cluster.looks_up_servers() => return,
         0 => return report.wrong(&path, "at least one server", "none").hint(None),
         count if count > SERVERS_MAX => {
             return report

@@ -72,7 +72,7 @@ fn some_servers(group: &Group, cluster: &Cluster, path: &str, report: &mut Repor
 /// A server that is found by itself need not be in `servers`, but then only its address with the port can be
 /// meant.
 pub(super) fn servers_exist(names: &[String], cluster: &Cluster, path: &str, report: &mut Report<'_>) {
-    let discovers = cluster.topology != Topology::Static || cluster.srv.is_some();
+    let discovers = cluster.topology != Topology::Static || cluster.looks_up_servers();
     for (index, name) in names.iter().enumerate() {
         let element = format!("{path}[{index}]");
         let listed = || cluster.servers.iter().map(|server| server.name.as_str());

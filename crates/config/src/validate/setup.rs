@@ -1,6 +1,6 @@
 //! What is right, and mostly not what was meant: told by `forebay check`, and in the log at the start.
 
-use crate::schema::{AccountsFrom, Cluster, Config, Listener, Mode, Protocol, Rule};
+use crate::schema::{AccountsFrom, Cluster, Config, Listener, Protocol, Rule};
 
 /// Servers that a line names; further ones are counted.
 const NAMED_MAX: usize = 4;
@@ -78,7 +78,7 @@ fn passwords(name: &str, cluster: &Cluster) -> Option<String> {
 /// limit.
 fn limits(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
     let splits = |listener: &Listener| {
-        listener.cluster == name && listener.protocol == Protocol::Mysql && listener.mode == Mode::Split
+        listener.cluster == name && listener.protocol == Protocol::Mysql && listener.shares()
     };
     if !config.listeners.iter().any(splits) {
         return None;
@@ -124,13 +124,13 @@ fn moves(listener: &Listener, config: &Config) -> Option<String> {
     })
 }
 
-/// The admin server knows neither accounts nor TLS.
+/// The admin server knows no TLS, and answers questions of anybody.
 fn admin(config: &Config) -> Option<String> {
     let bind = config.admin.as_ref()?.bind;
     (!bind.ip().to_canonical().is_loopback()).then(|| {
         format!(
-            "admin: {bind} is not loopback, and there is no login: whoever reaches it sees sessions and accounts' names, and can reload and \
-             change the log. Bind 127.0.0.1, or let a firewall keep everybody else away"
+            "admin: {bind} is not loopback, and to read needs no login: whoever reaches it sees sessions and accounts' names. \
+             Bind 127.0.0.1, or let a firewall keep everybody else away"
         )
     })
 }

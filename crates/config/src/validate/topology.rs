@@ -7,6 +7,9 @@ use crate::address::ServerAddress;
 use crate::report::Report;
 use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Server, Topology, User};
 
+/// What an address without a port has, and PD never.
+const MYSQL_PORT: u16 = 3306;
+
 /// Longest name in DNS and longest part of one, in bytes (RFC 1035, 2.3.4).
 const DNS_NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
@@ -24,6 +27,10 @@ pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut
     if cluster.topology == Topology::Static {
         one_primary(cluster, path, report);
         primary_for_some(cluster, config, path, report);
+    } else if cluster.topology == Topology::Tidb {
+        no_roles(cluster, path, report);
+        no_monitor(cluster, path, report);
+        no_sharing(cluster, config, report);
     } else {
         let topology = cluster.topology.word();
         let need = format!("an account, since `topology` is \"{topology}\"");
@@ -50,9 +57,10 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let discovers = cluster.monitor.as_ref().is_some_and(|monitor| monitor.discover);
     let counts = matches!(topology, Topology::GroupReplication | Topology::Galera);
     let options = [
-        ("monitor.discover", topology == Topology::Static, discovers),
-        ("monitor.damping", topology == Topology::Static, true),
+        ("monitor.discover", !topology.has_primary(), discovers),
+        ("monitor.damping", !topology.has_primary(), true),
         ("monitor.heartbeat_table", topology == Topology::Galera, true),
+        ("max_lag", topology == Topology::Tidb, is_limited),
         (
             "max_transactions_behind",
             !counts,
@@ -61,7 +69,7 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         ("donor_reads", topology != Topology::Galera, cluster.donor_reads),
         (
             "discover_ignore",
-            topology == Topology::Static,
+            !topology.has_primary(),
             !cluster.discover_ignore.is_empty(),
         ),
     ];
@@ -128,7 +136,7 @@ pub(super) fn drained(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         }
     }
     let is_drained = |server: &Server| cluster.drains(&server.name);
-    let has_others = cluster.discovers() || cluster.srv.is_some();
+    let has_others = cluster.discovers() || cluster.looks_up_servers();
     if !cluster.servers.is_empty() && cluster.servers.iter().all(is_drained) && !has_others {
         let expected = "a server that is left to take sessions";
         report
@@ -168,6 +176,88 @@ pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
+/// PD can be asked where it is TiDB's, by nothing but its address, and not beside DNS.
+pub(super) fn pd(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let is_tidb = cluster.topology == Topology::Tidb || report.is_wrong(&format!("{path}.topology"));
+    for (index, server) in cluster.servers.iter().enumerate() {
+        let option = format!("{path}.servers[{index}].status_port");
+        if server.status_port.is_some() && !is_tidb {
+            let found = format!("it with \"{}\"", cluster.topology.word());
+            let expected = "this option only with `topology = \"tidb\"`";
+            report.wrong_key(&option, expected, found).hint(None);
+        }
+    }
+    let Some(pd) = &cluster.pd else { return };
+    let path = format!("{path}.pd");
+    if !is_tidb {
+        let found = format!("it with \"{}\"", cluster.topology.word());
+        let expected = "this option only with `topology = \"tidb\"`";
+        report.wrong_key(&path, expected, found).hint(None);
+    }
+    if cluster.srv.is_some() {
+        let found = "both `srv` and `pd`";
+        report
+            .wrong_key(&path, "one that names the servers", found)
+            .hint(None);
+    }
+    let addresses = format!("{path}.addresses");
+    if pd.addresses.is_empty() && !report.is_wrong(&addresses) && !report.is_wrong(&path) {
+        report
+            .wrong(&path, "the address of a member of PD", "none")
+            .hint(None);
+    }
+    for (index, address) in pd.addresses.iter().enumerate() {
+        let element = format!("{addresses}[{index}]");
+        let is_reachable = matches!(address, ServerAddress::Host { port, .. } if *port != MYSQL_PORT);
+        if !is_reachable && !report.is_wrong(&element) && !report.is_wrong(&addresses) {
+            let expected = "a host and the port of PD for clients (\"pd1:2379\")";
+            report.wrong(&element, expected, format!("{address}")).hint(None);
+        }
+    }
+}
+
+/// TiDB servers are asked at their status port.
+fn no_monitor(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    if cluster.monitor.is_some() {
+        let found = "one, since `topology` is \"tidb\"";
+        report
+            .wrong_key(&format!("{path}.monitor"), "no monitor", found)
+            .hint("give the account to `check`".to_owned());
+    }
+}
+
+/// TiDB does not tell what a statement does to a session.
+fn no_sharing(cluster: &Cluster, config: &Config, report: &mut Report<'_>) {
+    for (index, listener) in config.listeners.iter().enumerate() {
+        let mode = format!("listener[{index}].mode");
+        if listener.cluster == cluster.name && listener.shares() && !report.is_wrong(&mode) {
+            let expected = "`sharing = \"never\"` with it, since `topology` is \"tidb\"";
+            let hint = "TiDB does not tell what a statement does to its session".to_owned();
+            report.wrong(&mode, expected, "\"split\" without").hint(hint);
+        }
+    }
+    let meets = |rule: &crate::schema::Rule| {
+        config.listeners.iter().any(|listener| {
+            let is_meant = rule.listener.is_empty() || rule.listener.contains(&listener.name);
+            listener.cluster == cluster.name && listener.shares_never() && is_meant
+        })
+    };
+    let with_schema =
+        |rule: &crate::schema::Rule| rule.table.iter().any(|table| table.as_str().contains('.'));
+    for (index, rule) in config.rules.iter().enumerate() {
+        for (option, asks) in [("schema", !rule.schema.is_empty()), ("table", with_schema(rule))] {
+            let path = format!("rule[{index}].{option}");
+            if asks && !report.is_wrong(&path) && meets(rule) {
+                let found = "one, for a listener before TiDB, which does not tell the present schema";
+                let hint = "say in `listener` for which the rule is".to_owned();
+                report
+                    .wrong_key(&path, "a rule without a schema", found)
+                    .hint(hint);
+            }
+        }
+    }
+}
+
 /// Several servers may take writes where they can, and where nobody needs to know what all of them have
 /// taken.
 pub(super) fn writers(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
@@ -179,12 +269,17 @@ pub(super) fn writers(cluster: &Cluster, config: &Config, path: &str, report: &m
     let strong = |consistency| consistency == Some(ReadConsistency::Strong);
     let listener = (config.listeners.iter())
         .position(|listener| splits(listener) && strong(Some(listener.read_consistency)));
+    let of_one_writer =
+        (config.listeners.iter()).position(|listener| splits(listener) && listener.shares_never());
     let rule = config.rules.iter().position(|rule| strong(rule.read_consistency));
     let cached = (config.cache.as_ref()).is_some_and(|cache| cache.cluster == cluster.name);
     let why = if !matches!(cluster.topology, Topology::GroupReplication | Topology::Galera) {
         format!("`topology` is \"{}\"", cluster.topology.word())
     } else if cached {
         format!("the [cache] of line {} follows one", report.line("cache"))
+    } else if let Some(index) = of_one_writer {
+        let line = report.line(&format!("listener[{index}].sharing"));
+        format!("sessions keep one server in line {line}")
     } else if let Some(index) = listener {
         let line = report.line(&format!("listener[{index}].read_consistency"));
         format!("reads are \"strong\" in line {line}")
@@ -276,7 +371,10 @@ fn no_roles(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     for (index, server) in cluster.servers.iter().enumerate() {
         let path = format!("{path}.servers[{index}].role");
         if let Some(role) = server.role.filter(|_| !report.is_wrong(&path)) {
-            let found = format!("\"{}\", which the servers say themselves", role.word());
+            let found = match cluster.topology {
+                Topology::Tidb => format!("\"{}\"", role.word()),
+                _ => format!("\"{}\", which the servers say themselves", role.word()),
+            };
             let expected = format!("no role, since `topology` is \"{}\"", cluster.topology.word());
             report.wrong(&path, expected, found).hint(None);
         }

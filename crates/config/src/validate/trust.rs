@@ -2,7 +2,7 @@
 //! server opens to a process.
 
 use crate::address::ServerAddress;
-use crate::schema::{Cluster, Config, Mode, Protocol, TlsMode, Verify};
+use crate::schema::{Cluster, ClusterTls, Config, Mode, Protocol, TlsMode, Verify};
 
 /// System users for whom servers have accounts without a password from the start (`unix_socket`,
 /// `auth_socket`).
@@ -13,7 +13,8 @@ const TRUSTED_BY_SERVERS: [&str; 2] = ["root", "mysql"];
 pub fn trust_worries(config: &Config, system_user: &str) -> Vec<String> {
     let of_cluster = |(name, cluster): (&String, &Cluster)| {
         [
-            tls(name, cluster),
+            tls(&format!("{name}.tls"), &cluster.tls),
+            (cluster.pd.as_ref()).and_then(|pd| tls(&format!("{name}.pd.tls"), &pd.tls)),
             sockets(name, cluster, system_user),
             bytes_by_socket(name, cluster, config),
         ]
@@ -22,15 +23,15 @@ pub fn trust_worries(config: &Config, system_user: &str) -> Vec<String> {
 }
 
 /// A cluster without `ca` verifies nothing unless `verify` is written, and that needs a `ca`.
-fn tls(name: &str, cluster: &Cluster) -> Option<String> {
-    let is_blind = cluster.tls.mode == TlsMode::Required && cluster.tls.verify == Verify::Off;
-    let why = match cluster.tls.ca {
+fn tls(path: &str, tls: &ClusterTls) -> Option<String> {
+    let is_blind = tls.mode == TlsMode::Required && tls.verify == Verify::Off;
+    let why = match tls.ca {
         None => "without `ca`",
         Some(_) => "with `verify = \"off\"`",
     };
     is_blind.then(|| {
         format!(
-            "cluster.{name}.tls: `mode = \"required\"` {why} encrypts, and does not say with whom: somebody in between can show a certificate of \
+            "cluster.{path}: `mode = \"required\"` {why} encrypts, and does not say with whom: somebody in between can show a certificate of \
              his own, and read and change everything. Name the authority of the servers' certificates in `ca`"
         )
     })

@@ -35,6 +35,18 @@ fn an_empty_file_has_no_listener() {
 }
 
 #[test]
+fn what_is_kept_of_transactions_has_bounds() {
+    told_after(
+        "transaction_replay = 1\ntransaction_replay_max = \"128MiB\"\ntransaction_replay_memory = \"512KiB\"\n",
+        expect![[r#"
+            f.toml:8:22: cluster.main.transaction_replay: expected true or false, found 1
+            f.toml:9:26: cluster.main.transaction_replay_max: expected a size from "1KiB" to "64MiB", found "128MiB"
+            f.toml:10:29: cluster.main.transaction_replay_memory: expected a size from "1MiB" to "64GiB", found "512KiB"
+        "#]],
+    );
+}
+
+#[test]
 fn unknown_keys_have_a_suggestion() {
     told(
         r#"
@@ -63,7 +75,7 @@ pasword = "hunter2"
             f.toml:2:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean `workers`?
             f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.monitor`, `cluster.NAME.accounts` or `cluster.NAME.check`
             f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; `topology` belongs in `cluster.NAME`
-            f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, upgrade_timeout, watch, buffer_pool_max, statement_memory_max, log, admin, listener, cluster, user, users_file, rule, zone, cache
+            f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, upgrade_timeout, watch, buffer_pool_max, statement_memory_max, log, admin, store, listener, cluster, user, users_file, rule, zone, cache
             f.toml:7:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
             f.toml:13:1: listener[0].lookup_consistency: expected this option with `protocol = "redis"` or `point_lookups = true`, found it where nothing is read from memory; for reads on replicas it is `read_consistency`
             f.toml:15:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
@@ -117,7 +129,7 @@ queue_timeout = "2h"
             f.toml:4:9: watch: expected true or false, found "true"; leave the quotes out
             f.toml:5:20: shutdown_timeout: expected a duration from "0s" to "1d", found 30; give the unit: "30s" or "30ms"
             f.toml:6:19: buffer_pool_max: expected a whole number from 0 to 65536, found 1.5
-            f.toml:7:9: admin: expected a table, found "127.0.0.1:6080"; options: bind, socket
+            f.toml:7:9: admin: expected a table, found "127.0.0.1:6080"; options: bind, socket, token_file, hosts
             f.toml:10:9: log.level: expected a text, found 3
             f.toml:11:10: log.format: expected "text" or "json", found "jsn"; did you mean `json`?
             f.toml:14:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "6033"; for every address of this machine write "0.0.0.0:6033" or "[::]:6033"
@@ -135,7 +147,7 @@ queue_timeout = "2h"
             f.toml:30:19: cluster.main.servers[1].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1:port"
             f.toml:30:31: cluster.main.servers[2].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found nothing: the option is missing
             f.toml:30:33: cluster.main.servers[2].addres: expected an option of `cluster.main.servers[2]`, found the unknown key `addres`; did you mean `address`?
-            f.toml:30:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup, role, zone
+            f.toml:30:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup, role, zone, label, status_port, exporter
             f.toml:30:54: cluster.main.servers[4].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found a text with an `@`; give the address without a scheme
             f.toml:31:9: cluster.main.check.user: expected an account, since `password` is given, found nothing: the option is missing
             f.toml:31:22: cluster.main.check.interval: expected a duration from "50ms" to "1h", found "2m30s"; one number and one unit: ms, s, m, h, d
@@ -537,7 +549,7 @@ monitor = { heartbeat_table = "`a`.b" }
         expect![[r#"
             f.toml:9:1: cluster.a.monitor: expected an account, since `topology` is "galera", found nothing: the option is missing
             f.toml:11:38: cluster.a.servers[0].role: expected no role, since `topology` is "galera", found "primary", which the servers say themselves
-            f.toml:13:12: cluster.b.topology: expected "static" or "replication" or "group-replication" or "galera", found "group-replicaton"; did you mean `group-replication`?
+            f.toml:13:12: cluster.b.topology: expected "static" or "replication" or "group-replication" or "galera" or "tidb", found "group-replicaton"; did you mean `group-replication`?
             f.toml:18:20: cluster.c.monitor.user: expected a user name, found none
             f.toml:18:46: cluster.c.monitor.password_file: expected the password once, found a second one beside `password`
             f.toml:18:67: cluster.c.monitor.password_env: expected the password once, found a second one beside `password`
@@ -587,6 +599,21 @@ fn a_file_of_something_else_is_cut_short() {
     let text: String = (0..5000).map(|index| format!("key_{index} = 1\n")).collect();
     let errors = Config::parse(&text, "f.toml").unwrap_err();
     assert_eq!(errors.0.len(), 100);
+}
+
+#[test]
+fn names_of_the_admin_server_are_plain() {
+    for host in ["http://gateway", "*.example", "gateway:6080", ""] {
+        let text =
+            format!("{SOUND}[admin]\nbind = \"127.0.0.1:6080\"\nhosts = [\"gateway.example\", {host:?}]\n");
+        let errors = Config::parse(&text, "f.toml").unwrap_err().to_string();
+        assert!(
+            errors.contains("admin.hosts: expected names without") && errors.contains(&format!("{host:?}"))
+        );
+    }
+    let text =
+        format!("{SOUND}[admin]\nbind = \"127.0.0.1:6080\"\nhosts = [\"gateway\", \"gateway.example.\"]\n");
+    Config::parse(&text, "f.toml").unwrap();
 }
 
 proptest! {

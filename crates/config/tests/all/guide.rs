@@ -78,7 +78,9 @@ fn pieces(page: &str) -> Vec<(usize, String)> {
 fn mistakes(context: &str, piece: &str) -> Vec<String> {
     let rest = piece.strip_prefix("[[listener]]\n").filter(|_| context == SPLIT);
     let mut text = format!("{context}{}", rest.unwrap_or(piece));
-    for (header, part) in PARTS {
+    // Beside a store the rest stands there.
+    let parts = PARTS.into_iter().filter(|_| !piece.contains("[store]"));
+    for (header, part) in parts {
         if !text.contains(header) && !context.starts_with(header) {
             text += part;
         }

@@ -14,5 +14,6 @@ mod renamed;
 mod rules;
 mod setup;
 mod slips;
+mod store;
 mod topology;
 mod trust;

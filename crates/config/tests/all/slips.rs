@@ -112,7 +112,7 @@ fn other_languages_are_told_how_it_is_written_here() {
     told(
         &SOUND.replacen("servers =", "max_connections = 100\nservers =", 1),
         expect![[r#"
-            f.toml:7:1: cluster.main.max_connections: expected an option of `cluster.main`, found the unknown key `max_connections`; `max_connections` belongs in `listener`, `cluster.NAME.servers`, `cluster.NAME.srv` or `user`
+            f.toml:7:1: cluster.main.max_connections: expected an option of `cluster.main`, found the unknown key `max_connections`; `max_connections` belongs in `listener`, `cluster.NAME.servers`, `cluster.NAME.srv`, `cluster.NAME.pd` or `user`
         "#]],
     );
 }
@@ -204,8 +204,8 @@ fn parts_of_the_log_are_crates_that_write_to_it() {
     let text = format!("{SOUND}[log]\nlevel = {level:?}\n");
     assert_eq!(Config::parse(&text, "f.toml").unwrap().log.level, level);
     expect![[r#"
-        log.level: "hyper" is no part of Forebay that writes to the log; parts: admin, cache, dataplane, forebay, net, telemetry, upstream
-        log.level: "session" is no part of Forebay that writes to the log; parts: admin, cache, dataplane, forebay, net, telemetry, upstream"#]]
+        log.level: "hyper" is no part of Forebay that writes to the log; parts: admin, cache, dataplane, fleet, forebay, net, telemetry, traffic, upstream
+        log.level: "session" is no part of Forebay that writes to the log; parts: admin, cache, dataplane, fleet, forebay, net, telemetry, traffic, upstream"#]]
     .assert_eq(&config::log_worries(level).join("\n"));
     assert_eq!(
         config::log_worries("info,hyper=warn,axum::routing=warn,net=warn,hyper=info")

@@ -34,6 +34,126 @@ servers = []
 }
 
 #[test]
+fn servers_may_be_left_to_pd() {
+    let text = r#"
+zone = "east"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+topology = "tidb"
+servers = []
+pd = ["pd1:2379", "[::1]:2379"]
+[cluster.b]
+topology = "tidb"
+servers = [{ address = "tidb1:4000", status_port = 10080 }]
+pd = { addresses = ["pd1:2379"], keyspace = 42, max_connections = 9, tls = { mode = "required", ca = "/dev/null" } }
+"#;
+    let config = Config::parse(text, "f.toml").unwrap();
+    let [a, b] = ["a", "b"].map(|name| config.clusters[name].pd.clone().unwrap());
+    let address = |text| ServerAddress::parse(text).unwrap();
+    assert_eq!(a.addresses, [address("pd1:2379"), address("[::1]:2379")]);
+    assert_eq!((b.keyspace, b.max_connections), (Some(42), 9));
+    assert_eq!(b.tls.verify, config::Verify::Identity);
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+servers = [{ address = "db1", status_port = 10080 }]
+pd = ["pd1", "/run/pd.sock"]
+[cluster.b]
+topology = "tidb"
+servers = [{ address = "tidb1:4000", role = "primary", status_port = 0 }]
+pd = { addresses = [], tls = { mode = "preferred" } }
+monitor = { user = "forebay" }
+srv = "_mysql._tcp.db"
+max_lag = "3s"
+[cluster.c]
+topology = "tidb"
+servers = []
+pd = "pd1:2379"
+"#,
+        expect![[r#"
+            f.toml:6:31: cluster.a.servers[0].status_port: expected this option only with `topology = "tidb"`, found it with "static"
+            f.toml:7:1: cluster.a.pd: expected this option only with `topology = "tidb"`, found it with "static"
+            f.toml:7:7: cluster.a.pd.addresses[0]: expected a host and the port of PD for clients ("pd1:2379"), found pd1:3306
+            f.toml:7:14: cluster.a.pd.addresses[1]: expected a host and the port of PD for clients ("pd1:2379"), found /run/pd.sock
+            f.toml:10:45: cluster.b.servers[0].role: expected no role, since `topology` is "tidb", found "primary"
+            f.toml:10:70: cluster.b.servers[0].status_port: expected a whole number from 1 to 65535, found 0
+            f.toml:11:1: cluster.b.pd: expected one that names the servers, found both `srv` and `pd`
+            f.toml:11:39: cluster.b.pd.tls.mode: expected "off" or "required", found "preferred"
+            f.toml:12:1: cluster.b.monitor: expected no monitor, found one, since `topology` is "tidb"; give the account to `check`
+            f.toml:14:1: cluster.b.max_lag: expected this option only with another `topology`, found it with "tidb", where it does nothing
+            f.toml:18:6: cluster.c.pd.addresses: expected a list; each is "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "pd1:2379"; put it in brackets: [ … ]
+        "#]],
+    );
+}
+
+#[test]
+fn sessions_that_share_nothing_are_all_that_tidb_has() {
+    let text = r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+sharing = "never"
+cluster = "a"
+[cluster.a]
+topology = "tidb"
+servers = ["tidb1:4000"]
+[[rule]]
+text = "x"
+refuse = "no"
+"#;
+    let config = Config::parse(text, "f.toml").unwrap();
+    assert!(config.listeners[0].shares_never() && !config.listeners[0].shares());
+    assert!(!config.clusters["a"].uses_roles);
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "a"
+[[listener]]
+bind = "127.0.0.1:6034"
+mode = "split"
+sharing = "never"
+read_consistency = "eventual"
+point_lookups = true
+cluster = "a"
+[[listener]]
+bind = "127.0.0.1:6035"
+sharing = "never"
+cluster = "a"
+[cluster.a]
+topology = "tidb"
+servers = ["tidb1:4000"]
+[[user]]
+name = "app"
+password = ""
+[[rule]]
+schema = ["secret"]
+refuse = "no"
+[[rule]]
+table = ["secret.t", "t"]
+refuse = "no"
+[[rule]]
+table = ["t"]
+refuse = "no"
+"#,
+        expect![[r#"
+            f.toml:4:8: listener[0].mode: expected `sharing = "never"` with it, since `topology` is "tidb", found "split" without; TiDB does not tell what a statement does to its session
+            f.toml:10:1: listener[1].read_consistency: expected this option only where connections are shared, found it with `sharing = "never"`
+            f.toml:11:17: listener[1].point_lookups: expected a [cache] whose rows are read, found true without any [cache]; add [cache] with `cluster`, and [[cache.mapping]]
+            f.toml:15:1: listener[2].sharing: expected this option only in mode "split", found it in mode "session"
+            f.toml:24:1: rule[0].schema: expected a rule without a schema, found one, for a listener before TiDB, which does not tell the present schema; say in `listener` for which the rule is
+            f.toml:27:1: rule[1].table: expected a rule without a schema, found one, for a listener before TiDB, which does not tell the present schema; say in `listener` for which the rule is
+        "#]],
+    );
+}
+
+#[test]
 fn who_is_ignored_is_nobody_who_is_wanted() {
     told(
         r#"
@@ -149,11 +269,22 @@ max_writers = 2
 [cluster.c]
 servers = ["db1"]
 max_writers = 2
+[[listener]]
+bind = "127.0.0.1:6035"
+mode = "split"
+cluster = "d"
+sharing = "never"
+[cluster.d]
+topology = "galera"
+servers = ["db1"]
+monitor = { user = "forebay" }
+max_writers = 2
 "#,
         expect![[r#"
             f.toml:17:20: user[1].read_consistency: expected another one than "strong", since [cluster.a] has `max_writers`, found "strong"
             f.toml:27:15: cluster.b.max_writers: expected 1, since reads are "strong" in line 10, found 2
             f.toml:30:15: cluster.c.max_writers: expected 1, since `topology` is "static", found 2
+            f.toml:40:15: cluster.d.max_writers: expected 1, since sessions keep one server in line 35, found 2
         "#]],
     );
 }

@@ -21,6 +21,12 @@ fn encryption_with_whoever_answers() {
     ] {
         assert_eq!(told(&tls(seeing), "session", "forebay"), [""; 0], "{seeing}");
     }
+    let pd = "topology = \"tidb\"\nservers = []\npd = { addresses = [\"pd1:2379\"], tls = { mode = \"required\" } }\n";
+    let blind = told(pd, "session", "forebay");
+    assert!(
+        blind.len() == 1 && blind[0].contains("cluster.main.pd.tls"),
+        "{blind:?}"
+    );
 }
 
 #[test]

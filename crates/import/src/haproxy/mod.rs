@@ -98,7 +98,7 @@ pub fn haproxy(text: &str) -> Result<Imported, ImportError> {
     global.write(&mut toml, &mut told);
     listener::write(&listeners, &global, &mut toml, &mut told);
     toml.section("[admin]");
-    toml.comment("/metrics, /status, /sessions and /reload, in the place of `stats`. There is no login.");
+    toml.comment("/metrics, /status and /sessions, in the place of `stats`: to read needs no login.");
     toml.text("bind", ADMIN);
     for cluster in reached {
         cluster.write(&global, &mut toml, &mut told);

@@ -1,0 +1,57 @@
+//! `[store]`: where a gateway that is one of several takes its configuration from.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::tls::ClusterTls;
+use crate::address::ServerAddress;
+use crate::duration::{minutes, secs};
+use crate::secret::Secret;
+use crate::section::section;
+
+section! {
+    /// The store that several gateways have their configuration in. The file of a gateway has what is its own
+    /// beside it: `zone`, `workers`, `[admin]`, and what else the machine decides; all other options stand in
+    /// the store's text.
+    pub struct Store {
+        /// Members of an etcd, each with the port for clients (usually 2379). One after the other is asked
+        /// until one answers. Beyond loopback it takes `user` and `tls`.
+        pub endpoints: Vec<ServerAddress> = default(Vec::new()), Restart;
+
+        /// Instead of an etcd a folder, which all gateways share: of one machine, for tests.
+        pub folder: Option<PathBuf> = default(None), Restart;
+
+        /// Which gateways belong together: those with the same word here. Their keys are below
+        /// `/forebay/FLEET/`.
+        pub fleet: String = default("main".to_owned()), Restart;
+
+        /// This gateway among the others. No two have the same.
+        pub name: Option<String> = default(None, "the name of the machine"), Restart;
+
+        /// Account of the etcd. It needs to read and write the keys of the fleet.
+        pub user: Option<String> = default(None), Restart;
+
+        /// Password of `user`; exactly one of the three ways to give it.
+        pub password: Option<Secret> = default(None), Restart;
+
+        /// File that holds the password; a newline at its end is not part of it.
+        pub password_file: Option<PathBuf> = default(None), Restart;
+
+        /// Environment variable that holds the password.
+        pub password_env: Option<String> = default(None), Restart;
+
+        /// Encryption to the etcd. There is no `preferred`.
+        pub tls: ClusterTls = default(ClusterTls::default()), Restart;
+
+        /// Where the files are that the store's text names (`password_file`, certificates, keys): relative
+        /// paths in it start here, and others are refused.
+        pub secrets_dir: PathBuf = default(PathBuf::from("/etc/forebay/secrets")), Restart;
+
+        /// Where the configuration that was applied last is kept, for a start without the store.
+        pub state_dir: PathBuf = default(PathBuf::from("/var/lib/forebay")), Restart;
+
+        /// A gateway of which nothing has been heard for this time is none of the fleet any more: changes
+        /// no longer wait for its word.
+        pub lease: Duration = default(secs(10)) in secs(2)..=minutes(5), Restart;
+    }
+}

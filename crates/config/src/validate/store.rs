@@ -1,0 +1,138 @@
+//! `[store]`, and what may stand in the file of a gateway that has one.
+
+use std::net::IpAddr;
+
+use crate::address::ServerAddress;
+use crate::report::Report;
+use crate::schema::{Config, Store, TlsMode};
+
+/// Options that a gateway has by itself.
+pub(crate) const OF_GATEWAY: [&str; 5] = ["store", "zone", "workers", "admin", "watch"];
+
+/// Options that may stand in the gateway's own file, for what the common text does not say.
+const IN_EITHER: [&str; 4] = [
+    "log",
+    "max_connections",
+    "buffer_pool_max",
+    "statement_memory_max",
+];
+
+/// The port that an address without one would have.
+const MYSQL_PORT: u16 = 3306;
+
+/// Longest `fleet` and `name`, in bytes: they are parts of keys.
+const NAME_MAX: usize = 64;
+
+/// Endpoints that are asked one after the other.
+const ENDPOINTS_MAX: usize = 9;
+
+pub(super) fn store(config: &Config, report: &mut Report<'_>) {
+    let Some(store) = &config.store else { return };
+    where_it_is(store, report);
+    for (option, name) in [("fleet", Some(&store.fleet)), ("name", store.name.as_ref())] {
+        let path = format!("store.{option}");
+        let Some(name) = name.filter(|name| !is_name(name)) else {
+            continue;
+        };
+        if !report.is_wrong(&path) {
+            let expected = format!("1 to {NAME_MAX} letters, digits, `.`, `-` or `_`");
+            report.wrong(&path, expected, format!("{name:?}")).hint(None);
+        }
+    }
+    account(store, report);
+    if store.tls.mode == TlsMode::Preferred && !report.is_wrong("store.tls.mode") {
+        let found = "\"preferred\"";
+        report
+            .wrong("store.tls.mode", "\"off\" or \"required\"", found)
+            .hint(None);
+    }
+    super::cluster_tls(&store.tls, "store.tls", report);
+    only_own(report);
+}
+
+fn where_it_is(store: &Store, report: &mut Report<'_>) {
+    if report.is_wrong("store.endpoints") || report.is_wrong("store.folder") {
+        return;
+    }
+    let (expected, found) = match (store.endpoints.len(), &store.folder) {
+        (1..=ENDPOINTS_MAX, None) | (0, Some(_)) => ("", ""),
+        (0, None) => ("`endpoints` of an etcd", "none"),
+        (_, Some(_)) => ("`endpoints` or `folder`", "both"),
+        _ => ("at most 9 of them", "more"),
+    };
+    if !expected.is_empty() {
+        report.wrong("store.endpoints", expected, found).hint(None);
+    }
+    for (index, endpoint) in store.endpoints.iter().enumerate() {
+        let element = format!("store.endpoints[{index}]");
+        let is_reachable = matches!(endpoint, ServerAddress::Host { port, .. } if *port != MYSQL_PORT);
+        if !is_reachable && !report.is_wrong(&element) {
+            let expected = "a host and the port of etcd for clients (\"etcd1:2379\")";
+            report.wrong(&element, expected, endpoint.to_string()).hint(None);
+        }
+    }
+}
+
+/// The configuration of all gateways is changed by whoever reaches the store.
+fn account(store: &Store, report: &mut Report<'_>) {
+    let ways = [
+        ("password", store.password.is_some()),
+        ("password_file", store.password_file.is_some()),
+        ("password_env", store.password_env.is_some()),
+    ];
+    super::at_most_one("the password", &ways, "store", report);
+    let has_password = ways.iter().any(|(_, given)| *given);
+    if store.user.is_some() != has_password && !report.is_wrong("store.user") {
+        let (expected, found) = match has_password {
+            true => ("an account, since a password is given", "none"),
+            false => ("an account with a password", "none for it"),
+        };
+        report.wrong("store.user", expected, found).hint(None);
+    }
+    let Some(far) = store.endpoints.iter().find(|endpoint| !is_loopback(endpoint)) else {
+        return;
+    };
+    let why = format!("since {far} is beyond this machine");
+    if store.tls.mode != TlsMode::Required && !report.is_wrong("store.tls.mode") {
+        let found = format!("\"{}\"", store.tls.mode.word());
+        let expected = format!("\"required\", {why}");
+        report.wrong("store.tls.mode", expected, found).hint(None);
+    }
+    if store.user.is_none() && !has_password && !report.is_wrong("store.user") {
+        let expected = format!("an account of the etcd, {why}");
+        report.wrong("store.user", expected, "none").hint(None);
+    }
+}
+
+fn is_loopback(endpoint: &ServerAddress) -> bool {
+    match endpoint {
+        ServerAddress::Unix(_) => true,
+        ServerAddress::Host { host, .. } => {
+            let address = host.parse::<IpAddr>();
+            address.map_or(host == "localhost", |address| address.is_loopback())
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// What is one for all gateways would be silently another one here.
+fn only_own(report: &mut Report<'_>) {
+    let is_shared = |key: &String| {
+        let key = key.as_str();
+        !OF_GATEWAY.contains(&key) && !IN_EITHER.contains(&key)
+    };
+    let shared: Vec<String> = report.written_at_top().filter(is_shared).collect();
+    for key in &shared {
+        if report.is_wrong(key) {
+            continue;
+        }
+        let expected = "what is one for all gateways in the store alone, since there is a [store]";
+        report
+            .wrong_key(key, expected, format!("`{key}`"))
+            .hint("put it into the file of `forebay ctl apply FILE`".to_owned());
+    }
+}
