@@ -55,6 +55,11 @@ impl Gauge {
         self.0.store(self.0.load(Relaxed).wrapping_sub(1), Relaxed);
     }
 
+    /// Adds `n`, or takes it away where it is negative. Only ever called from one thread.
+    pub fn add(&self, n: i64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
     /// Replaces the value.
     pub fn set(&self, value: i64) {
         self.0.store(value, Relaxed);

@@ -11,9 +11,44 @@ pub struct ControlSeries {
     pub sessions_limit: Gauge,
     /// 1 once a shutdown has begun.
     pub shutting_down: Gauge,
+    /// 1 while an operator says that no client is to come.
+    pub unready: Gauge,
     reloads_ok: Counter,
     reloads_failed: Counter,
     last_reload_s: Gauge,
+    admin_refused: [Counter; Refusal::ALL.len()],
+}
+
+/// Why the admin server refuses a request. The same words appear in logs and metric labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An act without the token, or with another.
+    Token,
+    /// An act on the address, where no token is configured.
+    NoTokenFile,
+    /// It asks by a name that is not the gateway's.
+    Host,
+    /// It comes from a web page.
+    Page,
+    /// It comes by the socket from another system user.
+    User,
+}
+
+impl Refusal {
+    /// All of them, in the order of their values.
+    pub const ALL: [Self; 5] = [Self::Token, Self::NoTokenFile, Self::Host, Self::Page, Self::User];
+
+    /// The word.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::NoTokenFile => "no_token_file",
+            Self::Host => "host",
+            Self::Page => "page",
+            Self::User => "user",
+        }
+    }
 }
 
 impl ControlSeries {
@@ -28,11 +63,21 @@ impl ControlSeries {
         self.last_reload_s.set(now.as_secs() as i64);
     }
 
+    /// Counts a request that the admin server has refused.
+    pub fn admin_refused(&self, why: Refusal) {
+        self.admin_refused[why as usize].inc();
+    }
+
     pub(crate) fn collect(&self, out: &mut Samples) {
         out.gauge(&catalog::SESSIONS_LIMIT, &[], self.sessions_limit.get());
         out.gauge(&catalog::SHUTTING_DOWN, &[], self.shutting_down.get());
+        out.gauge(&catalog::UNREADY, &[], self.unready.get());
         out.counter(&catalog::CONFIG_RELOADS, &["ok"], self.reloads_ok.get());
         out.counter(&catalog::CONFIG_RELOADS, &["failed"], self.reloads_failed.get());
         out.gauge(&catalog::CONFIG_LAST_RELOAD, &[], self.last_reload_s.get());
+        for why in Refusal::ALL {
+            let count = self.admin_refused[why as usize].get();
+            out.counter(&catalog::ADMIN_REFUSED, &[why.label()], count);
+        }
     }
 }

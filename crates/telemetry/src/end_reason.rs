@@ -34,7 +34,7 @@ end_reasons! {
     /// The client's connection broke or closed without a goodbye; in mode `tcp` every end that is nobody's
     /// fault.
     ClientGone = "client_gone",
-    /// The client sent no command for `client_idle_timeout`.
+    /// The client sent no command for `client_idle_timeout`, or in mode `split` for its `wait_timeout`.
     ClientIdle = "client_idle",
     /// The client began a command and did not go on, or did not take an answer, for `stall_timeout`.
     ClientStalled = "client_stalled",
@@ -65,6 +65,8 @@ end_reasons! {
     Drained = "drained",
     /// Forebay is shutting down.
     Shutdown = "shutdown",
+    /// It goes on in the process that has taken over (`forebay ctl upgrade`); its client does not notice.
+    HandedOver = "handed_over",
     /// A fault of the gateway itself, which has said on standard error where: please report it.
     Panic = "panic",
     /// TLS with the client could not be agreed on, or the listener requires it and the client did not ask for

@@ -24,7 +24,7 @@ mod telemetry;
 mod worker;
 
 pub use cells::{Counter, Gauge};
-pub use control::ControlSeries;
+pub use control::{ControlSeries, Refusal};
 pub use end_reason::EndReason;
 pub use exposition::Format;
 pub use fault::Fault;
