@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use super::pace::Pace;
 use super::plan::{self, Plan, load};
 use super::{Factor, Figures, Move, Phase};
 use crate::WARM;
@@ -21,9 +22,6 @@ const EVEN_PERCENT: u64 = 100;
 /// Fewer sessions than this on all servers together say nothing.
 const HANDFUL: u64 = 5;
 
-/// However long nobody has looked, no more sessions move at once than those of this time.
-const CAUGHT_UP: Duration = Duration::from_secs(2);
-
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     uneven_since: Option<Duration>,
@@ -35,10 +33,7 @@ pub(super) struct Connections {
 /// Sessions move until all servers have their share.
 #[derive(Debug)]
 struct Evening {
-    /// Between two sessions.
-    every: Duration,
-    /// When the next one may move.
-    next: Duration,
+    pace: Pace,
     /// Sessions that were too many at the beginning, as far as they have not moved yet.
     left: u32,
     /// What the last look has asked for.
@@ -93,8 +88,7 @@ impl Connections {
         }
         self.uneven_since = None;
         self.evening = Some(Evening {
-            every: (within / too_many).max(Duration::from_nanos(1)),
-            next: now,
+            pace: Pace::new(now, within, too_many),
             left: too_many,
             asked: 0,
             taken: now,
@@ -115,7 +109,7 @@ impl Evening {
             self.held.extend(untaken.map(|of| of.from));
             self.taken = now;
         }
-        let wanted = self.owed(now, count).min(self.left);
+        let wanted = self.pace.owed(now, count).min(self.left);
         self.asked = 0;
         while self.asked < wanted {
             let Some(from) = giver(plan, &self.held) else {
@@ -137,26 +131,15 @@ impl Evening {
             _ => Phase::Moving,
         }
     }
-
-    /// How many may move until the next look: those whose time has come, and those that nobody has taken, as
-    /// long as these do not pile up.
-    fn owed(&mut self, now: Duration, untaken: u32) -> u32 {
-        self.next = self.next.max(now.saturating_sub(CAUGHT_UP));
-        let due = match now.checked_sub(self.next) {
-            Some(late) => late.as_nanos() / self.every.as_nanos() + 1,
-            None => 0,
-        };
-        let due = u32::try_from(due).unwrap_or(u32::MAX);
-        self.next += self.every * due;
-        due.saturating_add(untaken.min(due.max(1)))
-    }
 }
 
 /// How many sessions have to move until all is even; `None` where it is not worth it.
 fn too_many(plan: &Plan) -> Option<u32> {
-    let giver = plan.server(giver(plan, &[])?);
+    let from = giver(plan, &[])?;
+    let giver = plan.server(from);
     let takers = Takers::of(plan);
-    let mut others = plan.servers().map(|(_, server)| server);
+    let others = plan.servers().filter(|(at, _)| !plan.computes_more(*at, from));
+    let mut others = others.map(|(_, server)| server);
     let is_worth_it = giver.candidate.backup || takers.sessions >= HANDFUL;
     let is_due = is_worth_it
         && others.any(|to| to.id != giver.id && takers.admit(to) && is_above(giver, to, RATIO_PERCENT));

@@ -5,14 +5,18 @@
 //! many sessions are to go from where to where until the next one. Which sessions these are is not its
 //! business, nor whether any can: what nobody has taken is given back with the next look.
 //!
-//! One file a factor, in the order of their weight: `location`, `connections`. A factor sees what those
-//! before it have asked for in the same look, and leaves alone what is theirs, so that no two of them undo
-//! one another. (That a server drains or is gone is no factor: its sessions leave it without a plan, since
-//! each of them has to. Factors of CPU and memory would come before both, once there is a source of such
-//! figures.)
+//! One file a factor, in the order of their weight: `health`, `memory`, `cpu`, `location`, `connections`. A
+//! factor sees what those before it have asked for in the same look, and leaves alone what is theirs, so that
+//! no two of them undo one another. (That a server drains or is gone is no factor: its sessions leave it
+//! without a plan, since each of them has to.)
 
 mod connections;
+mod cpu;
+mod health;
+mod leaving;
 mod location;
+mod memory;
+mod pace;
 mod plan;
 
 use std::time::Duration;
@@ -22,7 +26,10 @@ use config::{Balance, RebalancePolicy};
 use crate::{Candidate, Draw};
 
 use connections::Connections;
+use cpu::Cpu;
+use health::Health;
 use location::Location;
+use memory::Memory;
 use plan::Plan;
 
 /// A session that has been moved for the sake of balance stays where it is for this long, whatever the
@@ -35,6 +42,12 @@ pub const SESSION_RESTS_AFTER_FAILURE: Duration = Duration::from_secs(600);
 /// Why sessions move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Factor {
+    /// Connections to their server fail.
+    Health,
+    /// Their server runs out of memory.
+    Memory,
+    /// Their server computes more than others.
+    Cpu,
     /// They are in another zone than the gateway.
     Location,
     /// Their server has more sessions for its weight than others.
@@ -43,12 +56,21 @@ pub enum Factor {
 
 impl Factor {
     /// All of them, in the order of their weight.
-    pub const ALL: [Self; 2] = [Self::Location, Self::Connections];
+    pub const ALL: [Self; 5] = [
+        Self::Health,
+        Self::Memory,
+        Self::Cpu,
+        Self::Location,
+        Self::Connections,
+    ];
 
     /// The word in metrics and for operators.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
+            Self::Health => "health",
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
             Self::Location => "location",
             Self::Connections => "connections",
         }
@@ -64,6 +86,30 @@ pub struct Figures {
     pub candidate: Candidate,
     /// It is in the gateway's own zone.
     pub is_near: bool,
+    /// What has become of connections to it.
+    pub attempts: Attempts,
+    /// How much of its processors is in use; `None` where nobody says so, or has for a while.
+    pub cpu: Option<Sample>,
+    /// How much of its memory.
+    pub memory: Option<Sample>,
+}
+
+/// Counts that only grow: what came of a server's connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// Connections that were tried, and those that have ended by the server's doing.
+    pub made: u64,
+    /// Those of them that could not be made or have ended so.
+    pub failed: u64,
+}
+
+/// A figure of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// In thousandths of all there is.
+    pub permille: u32,
+    /// Of which moment, counted as the time of a look is.
+    pub at: Duration,
 }
 
 /// How the load is to be evened out.
@@ -128,8 +174,13 @@ impl Phase {
 /// Decides for the servers of one cluster.
 #[derive(Debug, Default)]
 pub struct Rebalancer {
+    health: Health,
+    memory: Memory,
+    cpu: Cpu,
     location: Location,
     connections: Connections,
+    /// Sessions leave servers that are no good.
+    leaves: bool,
 }
 
 impl Rebalancer {
@@ -145,18 +196,25 @@ impl Rebalancer {
     ) -> Vec<Move> {
         let draw = Draw { turn: seed, seed };
         let mut plan = Plan::new(servers, policy.balance, draw);
-        match policy.policy {
-            RebalancePolicy::Off => *self = Self::default(),
-            RebalancePolicy::Connections => {
-                self.location = Location::default();
-                self.connections.look(now, policy.within, untaken, &mut plan);
-            }
-            RebalancePolicy::Location => {
-                self.location.look(now, untaken, &mut plan);
-                plan.keep_to_the_own_zone();
-                self.connections.look(now, policy.within, untaken, &mut plan);
-            }
+        if policy.policy == RebalancePolicy::Off {
+            *self = Self::default();
+            return Vec::new();
         }
+        self.health.look(now, untaken, &mut plan);
+        if policy.policy == RebalancePolicy::Resource {
+            self.memory.look(now, untaken, &mut plan);
+            self.cpu.look(now, untaken, &mut plan);
+        } else {
+            (self.memory, self.cpu) = Default::default();
+        }
+        if policy.policy == RebalancePolicy::Connections {
+            self.location = Location::default();
+        } else {
+            self.location.look(now, untaken, &mut plan);
+            plan.keep_to_the_own_zone();
+        }
+        self.connections.look(now, policy.within, untaken, &mut plan);
+        self.leaves = self.health.is_moving(now) || self.memory.is_moving(now);
         let moves = plan.into_moves();
         debug_assert!(
             moves.iter().all(|of| of.from != of.to && of.sessions > 0),
@@ -168,7 +226,7 @@ impl Rebalancer {
     /// What is under way.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        match self.location.is_moving() {
+        match self.leaves || self.cpu.is_moving() || self.location.is_moving() {
             true => Phase::Moving,
             false => self.connections.phase(),
         }
@@ -199,3 +257,5 @@ pub fn shares(servers: &[Candidate]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_resources;

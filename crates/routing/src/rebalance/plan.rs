@@ -2,6 +2,7 @@
 //! may give and take sessions at all.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use config::Balance;
 
@@ -13,6 +14,10 @@ pub(super) struct Plan {
     servers: Vec<Figures>,
     /// Only servers of the gateway's own zone take part from here on.
     near_only: bool,
+    /// These are the business of a factor that has looked before.
+    left_alone: BTreeSet<u32>,
+    /// How much servers compute, in steps, where that counts.
+    steps: BTreeMap<u32, u32>,
     balancer: Balancer,
     draw: Draw,
     moves: Vec<Move>,
@@ -23,6 +28,8 @@ impl Plan {
         Self {
             servers: servers.to_vec(),
             near_only: false,
+            left_alone: BTreeSet::new(),
+            steps: BTreeMap::new(),
             balancer: Balancer::new(balance),
             draw,
             moves: Vec::new(),
@@ -49,7 +56,32 @@ impl Plan {
     }
 
     fn takes_part(&self, server: &Figures) -> bool {
-        takes_part(server) && (server.is_near || !self.near_only)
+        takes_part(server) && (server.is_near || !self.near_only) && !self.left_alone.contains(&server.id)
+    }
+
+    /// The place of a server that takes part, and its sessions.
+    pub(super) fn find(&self, id: u32) -> Option<(usize, u32)> {
+        let mut servers = self.servers();
+        let (at, server) = servers.find(|(_, server)| server.id == id)?;
+        Some((at, server.candidate.sessions))
+    }
+
+    /// No factor after this one gives to this server, or takes from it.
+    pub(super) fn leave_alone(&mut self, id: u32) {
+        self.left_alone.insert(id);
+    }
+
+    /// How much servers compute, in steps: no factor after this one moves sessions to a server that computes
+    /// more than theirs.
+    pub(super) fn note_steps(&mut self, steps: BTreeMap<u32, u32>) {
+        self.steps = steps;
+    }
+
+    pub(super) fn computes_more(&self, at: usize, than: usize) -> bool {
+        let steps = |at: usize| self.steps.get(&self.servers[at].id);
+        steps(at)
+            .zip(steps(than))
+            .is_some_and(|(this, other)| this > other)
     }
 
     pub(super) fn server(&self, at: usize) -> &Figures {
@@ -73,7 +105,8 @@ impl Plan {
         for (at, candidate) in candidates.iter_mut().enumerate() {
             let server = &self.servers[at];
             let is_its_way = begun.is_none_or(|begun| self.moves[begun].to == server.id);
-            let takes = self.takes_part(server) && !candidate.is_full() && at != from;
+            let is_free = !candidate.is_full() && !self.computes_more(at, from);
+            let takes = self.takes_part(server) && is_free && at != from;
             candidate.available = takes && is_its_way && may(server);
         }
         self.draw = Draw {

@@ -18,7 +18,7 @@ fn policy(policy: RebalancePolicy) -> Policy {
     }
 }
 
-fn figures(id: u32, sessions: u32) -> Figures {
+pub(super) fn figures(id: u32, sessions: u32) -> Figures {
     Figures {
         id,
         candidate: Candidate {
@@ -30,6 +30,9 @@ fn figures(id: u32, sessions: u32) -> Figures {
             warmth_permille: WARM,
         },
         is_near: false,
+        attempts: Attempts::default(),
+        cpu: None,
+        memory: None,
     }
 }
 
@@ -250,6 +253,9 @@ impl Model {
                 }),
             },
             is_near: server.id < 2,
+            attempts: Attempts::default(),
+            cpu: None,
+            memory: None,
         };
         self.servers.iter().map(of).collect()
     }
