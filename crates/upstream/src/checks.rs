@@ -10,10 +10,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::accounts;
 use crate::cluster::{Cluster, ServerChange};
+use crate::exporter;
 use crate::health::Change;
 use crate::probe::probe;
 use crate::server::{Server, ServerId};
 use crate::srv;
+use crate::tidb;
 use crate::topology;
 
 /// Least time between the beginnings of two checks of a server, however often traffic suspects it.
@@ -27,17 +29,18 @@ impl Cluster {
     /// control thread's runtime.
     pub async fn run_checks(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
-        let mut watched: HashMap<ServerId, [AbortHandle; 2]> = HashMap::new();
+        let mut watched: HashMap<ServerId, [AbortHandle; 4]> = HashMap::new();
         let phases = RandomState::new();
         tasks.spawn(topology::discover(Arc::clone(&self)));
         tasks.spawn(accounts::watch(Arc::clone(&self)));
         tasks.spawn(srv::watch(Arc::clone(&self)));
+        tasks.spawn(tidb::follow_pd(Arc::clone(&self)));
         loop {
             let servers = self.servers();
-            watched.retain(|id, both| {
+            watched.retain(|id, all| {
                 let kept = servers.iter().any(|server| server.id() == *id);
                 if !kept {
-                    both.iter().for_each(AbortHandle::abort);
+                    all.iter().for_each(AbortHandle::abort);
                 }
                 kept
             });
@@ -46,7 +49,13 @@ impl Cluster {
                     let phase = phases.hash_one(server.id()) as u32;
                     let checks = Watch::new(Arc::clone(&self), Arc::clone(server), phase);
                     let looks = topology::watch(Arc::clone(&self), Arc::clone(server));
-                    [tasks.spawn(checks.run()), tasks.spawn(looks)]
+                    let statuses = tidb::watch_status(Arc::clone(&self), Arc::clone(server));
+                    [
+                        tasks.spawn(checks.run()),
+                        tasks.spawn(looks),
+                        tasks.spawn(statuses),
+                        tasks.spawn(exporter::watch(Arc::clone(&self), Arc::clone(server))),
+                    ]
                 });
             }
             drop(servers);
@@ -193,6 +202,7 @@ impl Watch {
             }
             Some(Change::WentDown { .. }) | None => return,
         }
+        self.cluster.heed_signals();
         self.cluster.serve_queue();
     }
 
@@ -207,6 +217,9 @@ impl Watch {
                         reason: reason.into(),
                     },
                 );
+                // Another one may take sessions in spite of what it says, before those in line are told that
+                // none does.
+                self.cluster.heed_signals();
                 self.cluster.serve_queue();
             }
             _ => tracing::debug!(cluster, server, reason, "check failed"),

@@ -39,11 +39,11 @@ impl Cluster {
     /// # Errors
     /// See [`LeaseError`].
     pub async fn lease(self: &Arc<Self>, client: &Peer, local: &Peer) -> Result<Lease, LeaseError> {
-        self.lease_beside(client, local, Vec::new()).await
+        self.lease_beside(client, local, None, Vec::new()).await
     }
 
-    /// The same, beside the servers of `failures`, which took the connection and no session. They stay the
-    /// first among the failures of the answer.
+    /// The same, on a server with this label if one of them takes it, and beside the servers of `failures`,
+    /// which took the connection and no session. They stay the first among the failures of the answer.
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -51,13 +51,15 @@ impl Cluster {
         self: &Arc<Self>,
         client: &Peer,
         local: &Peer,
+        label: Option<&str>,
         mut failures: Vec<ConnectFailure>,
     ) -> Result<Lease, LeaseError> {
         let config = self.config();
         let mut queue_time = QueueTime::new(config.queue_timeout);
         loop {
-            let permit = self.permit(&config, &failures, &mut queue_time).await?;
+            let permit = self.permit(&config, label, &failures, &mut queue_time).await?;
             let server = Arc::clone(permit.server());
+            server.note_attempt();
             match connect::connect(
                 &server,
                 &config,
@@ -103,6 +105,7 @@ impl Cluster {
     async fn permit(
         self: &Arc<Self>,
         config: &config::Cluster,
+        label: Option<&str>,
         failures: &[ConnectFailure],
         queue_time: &mut QueueTime,
     ) -> Result<Permit, LeaseError> {
@@ -110,7 +113,10 @@ impl Cluster {
         // Those who are in line already come first; who comes back from a server that did not take it was
         // there before.
         let permit = if self.queue().is_empty() || !tried.is_empty() {
-            self.try_permit(&tried)
+            match label.and_then(|label| self.permit_with_label(label, &tried)) {
+                Some(permit) => Ok(Some(permit)),
+                None => self.try_permit(&tried),
+            }
         } else {
             Ok(None)
         };

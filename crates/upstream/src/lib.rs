@@ -22,8 +22,11 @@ pub mod conversation;
 mod direct;
 mod disconnect;
 mod error;
+pub mod etcd;
+mod exporter;
 mod greeting;
 mod health;
+mod http;
 mod lease;
 pub mod login;
 mod metrics;
@@ -39,7 +42,9 @@ mod sharing;
 mod srv;
 pub mod switchover;
 mod tickets;
+mod tidb;
 mod topology;
+mod usage;
 
 pub use mysql_wire::gtid::Flavor;
 
@@ -47,7 +52,9 @@ pub use accounts::{
     AccountSecret, DENIALS, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret,
 };
 pub use backoff::Backoff;
-pub use cluster::{Balance, Cluster, Left, PausedStatement, ServerBalance, ServerChange, ServerEvent};
+pub use cluster::{
+    Balance, Cluster, Left, PausedStatement, Released, ServerBalance, ServerChange, ServerEvent,
+};
 pub use direct::{Direct, DirectError};
 pub use disconnect::{Nobody, disconnect, disconnect_tls};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
@@ -55,9 +62,9 @@ pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
 pub use permit::Permit;
 pub use pool::{
-    Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened, Pool,
-    Travel,
+    Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened,
+    PackedConnection, Pool, Travel,
 };
 pub use server::{DrainedBy, Server, ServerId, ServerState, Status, Ticket};
 pub use server_profile::ServerProfile;
-pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};
+pub use topology::{Inspection, LoginTrial, Member, Role, Signal, Topology, Variables};

@@ -53,6 +53,10 @@ impl Source for Cluster {
         }
         self.collect_topology(out);
         self.collect_accounts(out);
+        if self.config().pd.is_some() {
+            let is_current = i64::from(self.pd_answers.load(Ordering::Relaxed));
+            out.gauge(&catalog::PD_ANSWERS, &[cluster], is_current);
+        }
         self.pools.collect(cluster, out);
         let labels = &[cluster];
         let queue = self.queue();
@@ -67,6 +71,9 @@ impl Source for Cluster {
         out.gauge(&catalog::PAUSE_WAITING, labels, self.paused_statements().into());
         out.counter(&catalog::PAUSE_TIMEOUTS, labels, get(&self.pause.timeouts));
         out.counter(&catalog::PAUSE_REJECTED, labels, get(&self.pause.rejected));
+        let waiting = self.waiting_for_release();
+        out.gauge(&catalog::RELEASE_WAITING, labels, waiting.into());
+        out.counter(&catalog::RELEASED, labels, get(&self.release.total));
     }
 }
 
@@ -122,7 +129,7 @@ impl Cluster {
             out.gauge(&catalog::REPLICAS_TOO_FAR_BEHIND, labels, i64::from(behind));
         }
         // In a list without roles nobody misses a primary.
-        if self.config().topology != config::Topology::Static {
+        if self.config().topology.has_primary() {
             let missing = topology.primary.is_none() && !refused;
             out.gauge(&catalog::PRIMARY_MISSING, labels, i64::from(missing));
         }

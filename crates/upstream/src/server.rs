@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::ServerAddress;
 use mysql_wire::gtid::GtidSet;
-use routing::rebalance::Factor;
+use routing::rebalance::{Attempts, Factor};
 use tokio::sync::Notify;
 
 use crate::address::Addresses;
@@ -19,7 +19,8 @@ use crate::metrics::{CheckSeries, LookSeries};
 use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
 use crate::tickets::Tickets;
-use crate::topology::Place;
+use crate::topology::{Place, Signal};
+use crate::usage::Usage;
 
 /// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed
 /// server cannot hit one that was added later under the same name.
@@ -48,6 +49,10 @@ pub struct Server {
     stands_in: AtomicBool,
     /// The short form of `drained_by`.
     draining: AtomicBool,
+    /// How much of its CPU and memory is in use.
+    pub(crate) usage: Usage,
+    /// What has come of connections for traffic: how many were tried, and how many failed.
+    attempts: [AtomicU64; 2],
     /// Sessions that may leave it so that the load evens out.
     pub(crate) tickets: Tickets,
     drained_by: ArcSwapOption<DrainedBy>,
@@ -56,7 +61,9 @@ pub struct Server {
     near: AtomicBool,
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
-    by_dns: AtomicBool,
+    looked_up: AtomicBool,
+    /// Its status port says that it is about to end.
+    leaving: AtomicBool,
     /// Permits taken. Sequentially consistent, see [`crate::queue::Queue`].
     sessions: AtomicU32,
     /// [`Availability`], for the choice: the short form of `health`.
@@ -69,6 +76,8 @@ pub struct Server {
     pub(crate) addresses: Addresses,
     pub(crate) profile: ArcSwapOption<ServerProfile>,
     applied: ArcSwapOption<GtidSet>,
+    /// What was known of that before the look failed after which nothing is known.
+    last_applied: ArcSwapOption<GtidSet>,
     /// It has not answered the monitor's last look in time.
     silent: AtomicBool,
     pub(crate) check_now: Notify,
@@ -129,8 +138,8 @@ pub enum DrainedBy {
     Option,
     /// An operator has said so: [`Cluster::drain`](crate::Cluster::drain).
     Operator,
-    /// It says so itself, in these words: `offline_mode = ON`.
-    Server(Arc<str>),
+    /// It says so itself.
+    Server(Signal),
 }
 
 impl fmt::Display for DrainedBy {
@@ -138,7 +147,7 @@ impl fmt::Display for DrainedBy {
         f.write_str(match self {
             Self::Option => "option",
             Self::Operator => "operator",
-            Self::Server(words) => words,
+            Self::Server(signal) => signal.words(),
         })
     }
 }
@@ -197,12 +206,15 @@ impl Server {
             backup: AtomicBool::new(config.backup),
             stands_in: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            usage: Usage::default(),
+            attempts: [AtomicU64::new(0), AtomicU64::new(0)],
             tickets: Tickets::default(),
             drained_by: ArcSwapOption::empty(),
             place: ArcSwap::from_pointee(Place::of(config)),
             near: AtomicBool::new(false),
             discovered: AtomicBool::new(false),
-            by_dns: AtomicBool::new(false),
+            looked_up: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             sessions: AtomicU32::new(0),
             availability: AtomicU8::new(Availability::Unknown as u8),
             warming_since_ms: AtomicU64::new(0),
@@ -212,6 +224,7 @@ impl Server {
             addresses: Addresses::of(&config.address),
             profile: ArcSwapOption::empty(),
             applied: ArcSwapOption::empty(),
+            last_applied: ArcSwapOption::empty(),
             silent: AtomicBool::new(false),
             check_now: Notify::new(),
             checks: CheckSeries::default(),
@@ -235,6 +248,12 @@ impl Server {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its name with its address: what another process calls so is the same server.
+    #[must_use]
+    pub fn whereabouts(&self) -> String {
+        format!("{} {}", self.name, self.address)
     }
 
     /// Its address as configured.
@@ -296,6 +315,14 @@ impl Server {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether it drains for no other reason than that it may fall behind.
+    pub(crate) fn drains_as_donor(&self) -> bool {
+        matches!(
+            self.drained_by().as_deref(),
+            Some(DrainedBy::Server(Signal::Donor(_)))
+        )
     }
 
     /// Whether some of its sessions are to go to another server so that the load evens out.
@@ -391,13 +418,23 @@ impl Server {
         self.discovered.store(discovered, Ordering::Relaxed);
     }
 
-    /// Whether it is here because SRV records name it.
-    pub(crate) fn is_by_dns(&self) -> bool {
-        self.by_dns.load(Ordering::Relaxed)
+    /// Whether it is here because SRV records or PD name it.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        self.looked_up.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_by_dns(&self, by_dns: bool) {
-        self.by_dns.store(by_dns, Ordering::Relaxed);
+    pub(crate) fn set_looked_up(&self, looked_up: bool) {
+        self.looked_up.store(looked_up, Ordering::Relaxed);
+    }
+
+    /// Whether its status port says that it is about to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether that is news.
+    pub(crate) fn set_leaving(&self, leaving: bool) -> bool {
+        self.leaving.swap(leaving, Ordering::Relaxed) != leaving
     }
 
     /// Whether it is known to be in the gateway's own zone.
@@ -423,16 +460,33 @@ impl Server {
         self.applied.load_full()
     }
 
+    /// Transactions that it was known to have executed, also where it cannot be asked any more.
+    #[must_use]
+    pub fn last_applied(&self) -> Option<Arc<GtidSet>> {
+        let (applied, last) = (self.applied(), self.last_applied.load_full());
+        match last {
+            Some(last) if applied.is_some() => with(applied.as_ref(), &last),
+            last => last.or(applied),
+        }
+    }
+
     /// It was seen to have executed these, too.
     pub fn note_applied(&self, position: &GtidSet) {
-        self.applied.rcu(|known| {
-            let merged = known.as_ref().and_then(|known| {
-                let mut merged = GtidSet::clone(known);
-                merged.merge(position).ok().map(|()| merged)
-            });
-            // What does not go together with what was known takes its place: less is known then.
-            Some(Arc::new(merged.unwrap_or_else(|| position.clone())))
-        });
+        self.applied.rcu(|known| with(known.as_ref(), position));
+    }
+
+    /// It does not answer: it may have lost some of them.
+    pub(crate) fn forget_applied(&self) {
+        // In this order: who looks meanwhile sees one or the other.
+        if let Some(known) = self.applied() {
+            self.last_applied.rcu(|last| with(last.as_ref(), &known));
+        }
+        self.set_applied(None);
+    }
+
+    /// It answers again: what it says counts.
+    pub(crate) fn answers(&self) {
+        self.last_applied.store(None);
     }
 
     /// It says that it has executed these and no others; `None` when nobody can tell, or it may have lost
@@ -470,8 +524,13 @@ impl Server {
 
     /// It as a candidate for a session, but for `available`, which the caller knows better.
     pub(crate) fn candidate(&self, available: bool, slow_start: Duration) -> routing::Candidate {
+        self.weighing(self.weight(), available, slow_start)
+    }
+
+    /// The same with another weight.
+    pub(crate) fn weighing(&self, weight: u32, available: bool, slow_start: Duration) -> routing::Candidate {
         routing::Candidate {
-            weight: self.weight(),
+            weight,
             backup: self.is_backup(),
             available,
             sessions: self.sessions(),
@@ -529,6 +588,30 @@ impl Server {
             self.look_now.notify_one();
         }
         news
+    }
+
+    /// Whether sessions of listeners with this label come here first.
+    #[must_use]
+    pub fn has_label(&self, label: &str) -> bool {
+        self.place().label.as_deref() == Some(label)
+    }
+
+    /// Traffic tries a connection to it.
+    pub(crate) fn note_attempt(&self) {
+        self.attempts[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One that was tried has failed.
+    pub(crate) fn note_failed_attempt(&self) {
+        self.attempts[1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn attempts(&self) -> Attempts {
+        let [made, failed] = self
+            .attempts
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed));
+        Attempts { made, failed }
     }
 
     /// It belongs to the cluster no more, for this reason.
@@ -629,6 +712,43 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// What is known, and this.
+fn with(known: Option<&Arc<GtidSet>>, position: &GtidSet) -> Option<Arc<GtidSet>> {
+    let merged = known.and_then(|known| {
+        let mut merged = GtidSet::clone(known);
+        merged.merge(position).ok().map(|()| merged)
+    });
+    // What does not go together with what was known takes its place: less is known then.
+    Some(Arc::new(merged.unwrap_or_else(|| position.clone())))
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::gtid::Flavor;
+
+    use super::*;
+
+    #[test]
+    fn what_it_had_is_known_until_it_answers_again() {
+        let address = config::ServerAddress::Unix("/nowhere".into());
+        let server = Server::new(ServerId(0), &config::Server::new(address), true);
+        let position = |text: &[u8]| GtidSet::parse(Flavor::MariaDb, text).unwrap();
+        let last = || server.last_applied().map(|last| last.to_string());
+        assert_eq!(last(), None);
+        server.note_applied(&position(b"0-1-7"));
+        for _ in 0..2 {
+            server.forget_applied();
+            assert_eq!((server.applied(), last().as_deref()), (None, Some("0-1-7")));
+        }
+        // A session has waited there for what it has written.
+        server.note_applied(&position(b"0-1-5"));
+        assert_eq!(last().as_deref(), Some("0-1-7"));
+        server.set_applied(Some(position(b"0-1-6")));
+        server.answers();
+        assert_eq!(last().as_deref(), Some("0-1-6"));
+    }
 }

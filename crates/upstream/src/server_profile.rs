@@ -1,9 +1,10 @@
 //! What servers said of themselves in their greetings: the gateway's own greeting to clients is made of this.
 
 use mysql_wire::{Capabilities, Greeting, StatusFlags};
+use serde::{Deserialize, Serialize};
 
 /// The profile of one server, or of a cluster: what every server seen can.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerProfile {
     /// Version as sent, e.g. `9.7.4` or `5.5.5-10.11.19-MariaDB`. Of a cluster: the configured one, or else
     /// the lowest seen, since clients switch features on by it.

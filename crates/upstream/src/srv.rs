@@ -21,6 +21,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cluster::Cluster;
 
+/// Who names the servers, for the log.
+const NAMED_BY: &str = "SRV records";
+
 /// Time for a name server to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
@@ -51,7 +54,9 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
     loop {
         let config = cluster.config();
         let Some(srv) = &config.srv else {
-            cluster.take_named(&[]);
+            if config.pd.is_none() {
+                cluster.take_named(&[], NAMED_BY);
+            }
             cluster.srv_changed.notified().await;
             continue;
         };
@@ -59,7 +64,7 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
         let found = look_up(srv).await;
         let interval = match &found {
             Ok(records) => {
-                cluster.take_named(&servers(records, srv));
+                cluster.take_named(&servers(records, srv), NAMED_BY);
                 config.dns_interval
             }
             Err(_) => config.dns_interval.min(RETRY_AFTER),

@@ -20,8 +20,9 @@ mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -273,9 +274,10 @@ impl AccountSecret {
     }
 }
 
-/// A number that no account has had.
+/// A number that no account has had, also in the process before this one: sessions that follow an upgrade
+/// bring the numbers of theirs.
 fn next_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(0)));
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 

@@ -1,5 +1,5 @@
-//! Servers that come to a cluster and go: by the configuration, by SRV records, and because members name
-//! them.
+//! Servers that come to a cluster and go: by the configuration, by SRV records, by PD, and because members
+//! name them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,6 +10,7 @@ use config::ServerAddress;
 
 use super::{Cluster, ServerChange};
 use crate::server::{Availability, DrainedBy, Server, ServerId, now};
+use crate::topology::Signal;
 
 /// Of a server that drains because an operator has said so.
 pub(super) struct Drain {
@@ -68,22 +69,23 @@ impl Cluster {
         true
     }
 
-    /// Takes over which servers DNS names. Those of the configuration stay what they are, whoever names them.
-    pub(crate) fn take_named(self: &Arc<Self>, named: &[config::Server]) {
+    /// Takes over which servers DNS or PD (`named_by`) names. Those of the configuration stay what they are,
+    /// whoever names them.
+    pub(crate) fn take_named(self: &Arc<Self>, named: &[config::Server], named_by: &str) {
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.servers.load_full();
-        let is_own = |server: &&Arc<Server>| !server.is_by_dns() && !server.is_discovered();
+        let is_own = |server: &&Arc<Server>| !server.is_looked_up() && !server.is_discovered();
         let own: Vec<_> = old.iter().filter(is_own).cloned().collect();
         let is_new = |config: &&config::Server| {
             own.iter()
                 .all(|own| own.name() != config.name && *own.address() != config.address)
         };
         let named: Vec<_> = (named.iter().filter(is_new))
-            .map(|config| self.keep_or_add(&old, config, "SRV records"))
+            .map(|config| self.keep_or_add(&old, config, named_by))
             .collect();
         for server in &named {
             server.set_discovered(false);
-            server.set_by_dns(true);
+            server.set_looked_up(true);
         }
         let other = old.iter().filter(|server| server.is_discovered()).cloned();
         let servers: Vec<_> = own.into_iter().chain(named).chain(other).collect();
@@ -92,9 +94,13 @@ impl Cluster {
             .map(|server| server.id())
             .eq(old.iter().map(|server| server.id()));
         if same {
+            drop(changing);
+            // Their zones may have changed.
+            self.renew_topology();
             return;
         }
-        self.replace_servers(servers, |_| "SRV records do not name it any more");
+        let reason = format!("no longer named by {named_by}");
+        self.replace_servers(servers, |_| reason.as_str());
         self.combine_traits();
         drop(changing);
         self.renew_topology();
@@ -173,11 +179,18 @@ impl Cluster {
     ///
     /// # Errors
     /// In words for a person: there is no such server, or nobody would be left to take sessions.
-    pub fn drain(&self, name: &str, ends: Option<Instant>) -> Result<(), String> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn drain(self: &Arc<Self>, name: &str, ends: Option<Instant>) -> Result<(), String> {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let server = self.named(name)?;
         let servers = self.servers();
-        let stays = |other: &&Arc<Server>| other.id() != server.id() && other.weight() > 0;
+        // Signals are judged anew without this server.
+        let is_unfit = |other: &Server| matches!(self.signal_of(other), Some(Signal::Unfit(_)));
+        let stays = |other: &&Arc<Server>| {
+            other.id() != server.id()
+                && other.own_weight() > 0
+                && !self.is_drained_by_hand(other.name())
+                && !is_unfit(other)
+        };
         let is_left = |other: &Arc<Server>| other.availability() == Availability::Yes;
         if !servers.iter().filter(stays).any(is_left) {
             let cluster = &self.name;
@@ -197,7 +210,12 @@ impl Cluster {
             ));
         }
         self.drained_now().insert(name.to_owned(), Drain { ends });
-        self.drain_or_not(&server);
+        self.judge_signals(&servers);
+        let comes_back = self.settle_drains(&servers);
+        drop(changing);
+        if comes_back {
+            self.serve_queue();
+        }
         Ok(())
     }
 
@@ -205,9 +223,7 @@ impl Cluster {
     /// the configuration has other servers than at that time, or drains others itself.
     fn leave_somebody(&self, servers: &[Arc<Server>]) {
         let config = self.config.load();
-        let takes = |server: &Arc<Server>| {
-            !self.is_drained_by_hand(server.name()) && (server.is_draining() || server.weight() > 0)
-        };
+        let takes = |server: &Arc<Server>| !self.is_drained_by_hand(server.name()) && server.own_weight() > 0;
         let group_drains =
             |group: &config::Group| group.servers.iter().all(|name| self.is_drained_by_hand(name));
         let nobody_is_left = !servers.iter().any(takes) || config.groups.values().any(group_drains);
@@ -241,8 +257,9 @@ impl Cluster {
         drop(changing);
         self.serve_queue();
         match server.drained_by().as_deref() {
-            Some(DrainedBy::Server(words)) => Err(format!(
-                "server {name} says itself that it is to be left ({words}): it takes sessions again once that is over"
+            Some(DrainedBy::Server(signal)) => Err(format!(
+                "server {name} says itself that it is to be left ({}): it takes sessions again once that is over",
+                signal.words()
             )),
             Some(_) => Err("the option `drain` of the configuration names it: take it out there".to_owned()),
             None => Ok(()),

@@ -1,8 +1,10 @@
 //! A cluster: its servers, and everything about them that all workers share.
 
+mod labels;
 mod members;
 mod pause;
 mod rebalance;
+mod release;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -19,11 +21,14 @@ use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
 
 pub use self::pause::PausedStatement;
+pub use self::release::Released;
 
+use self::labels::LabelTurn;
 use self::members::Drain;
 use self::pause::Pause;
 use self::rebalance::Rebalance;
 pub use self::rebalance::{Balance, Left, ServerBalance};
+use self::release::Release;
 use self::signals::Signals;
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
@@ -55,6 +60,7 @@ pub struct Cluster {
     pub(crate) news: Notify,
     queue: Queue<Grant>,
     pub(crate) pause: Pause,
+    pub(crate) release: Release,
     events: broadcast::Sender<ServerEvent>,
     turns: AtomicU64,
     seeds: RandomState,
@@ -70,8 +76,15 @@ pub struct Cluster {
     pub(crate) follow: Follow,
     pub(crate) accounts: Accounts,
     rebalance: Rebalance,
+    label_turn: LabelTurn,
     /// There is another `srv` option, or there may be.
     pub(crate) srv_changed: Notify,
+    /// The same of `pd`.
+    pub(crate) pd_changed: Notify,
+    /// PD has said which servers there are, and is asked on.
+    pub(crate) pd_answers: AtomicBool,
+    /// How TLS to PD and to status ports is begun.
+    pd_tls: ArcSwapOption<net::TlsConnector>,
 }
 
 /// What a session in the queue gets in the end.
@@ -119,7 +132,7 @@ impl Cluster {
     /// # Errors
     /// If its TLS files cannot be used.
     pub fn new(config: config::Cluster) -> Result<Arc<Self>, UpstreamError> {
-        let tls = connector(&config)?;
+        let (tls, pd_tls) = (connector(&config.name, &config.tls)?, pd_connector(&config)?);
         let servers = (0..)
             .zip(&config.servers)
             .map(|(id, server)| Server::new(ServerId(id), server, true));
@@ -138,6 +151,7 @@ impl Cluster {
             news: Notify::new(),
             queue: Queue::new(),
             pause: Pause::default(),
+            release: Release::default(),
             events: broadcast::Sender::new(EVENTS_KEPT),
             turns: AtomicU64::new(0),
             seeds: RandomState::new(),
@@ -149,7 +163,11 @@ impl Cluster {
             follow,
             accounts: Accounts::default(),
             rebalance: Rebalance::default(),
+            label_turn: LabelTurn::default(),
             srv_changed: Notify::new(),
+            pd_changed: Notify::new(),
+            pd_answers: AtomicBool::new(false),
+            pd_tls: ArcSwapOption::new(pd_tls),
         });
         cluster
             .servers()
@@ -258,7 +276,7 @@ impl Cluster {
     /// # Errors
     /// If its TLS files cannot be used. Then nothing has changed.
     pub fn reload(self: &Arc<Self>, config: config::Cluster) -> Result<(), UpstreamError> {
-        let tls = connector(&config)?;
+        let (tls, pd_tls) = (connector(&config.name, &config.tls)?, pd_connector(&config)?);
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.servers.load_full();
         let mut servers: Vec<_> = config
@@ -268,7 +286,7 @@ impl Cluster {
             .collect();
         for server in &servers {
             server.set_discovered(false);
-            server.set_by_dns(false);
+            server.set_looked_up(false);
         }
         if config.discovers() {
             let configured: Vec<_> = servers.iter().map(|server| server.address().clone()).collect();
@@ -279,17 +297,19 @@ impl Cluster {
                     .cloned(),
             );
         }
-        if config.srv.is_some() {
+        if config.looks_up_servers() {
             let is_listed = |named: &Arc<Server>| servers.iter().any(|server| server.id() == named.id());
             let named: Vec<_> = old
                 .iter()
-                .filter(|old| old.is_by_dns() && !is_listed(old))
+                .filter(|old| old.is_looked_up() && !is_listed(old))
                 .collect();
             servers.extend(named.into_iter().cloned());
         }
         self.tls.store(tls);
+        self.pd_tls.store(pd_tls);
         self.config.store(Arc::new(config));
         self.srv_changed.notify_one();
+        self.pd_changed.notify_one();
         self.config_number.fetch_add(1, Ordering::Release);
         self.replace_servers(servers.clone(), |gone| self.why_no_longer(gone));
         self.combine_traits();
@@ -307,16 +327,24 @@ impl Cluster {
         Ok(())
     }
 
+    /// How TLS to PD and to status ports is begun; `None` where it is off.
+    pub(crate) fn pd_tls(&self) -> Option<Arc<net::TlsConnector>> {
+        self.pd_tls.load_full()
+    }
+
     /// Reads certificates and keys again if their files have changed.
     ///
     /// # Errors
     /// If they cannot be used; then the old ones stay in use.
     pub fn reload_tls_if_changed(&self) -> Result<bool, UpstreamError> {
-        let Some(tls) = self.tls() else { return Ok(false) };
-        tls.reload_if_changed().map_err(|source| UpstreamError::Tls {
-            cluster: self.name.clone(),
-            source,
-        })
+        let mut changed = false;
+        for tls in [self.tls(), self.pd_tls()].into_iter().flatten() {
+            changed |= tls.reload_if_changed().map_err(|source| UpstreamError::Tls {
+                cluster: self.name.clone(),
+                source,
+            })?;
+        }
+        Ok(changed)
     }
 
     /// Learns from a greeting that `server` has sent. To be called with every greeting read; costs a
@@ -347,6 +375,7 @@ impl Cluster {
     /// server (closed without a greeting, say). It gets no new sessions until a check has passed, which is
     /// made at once.
     pub fn suspect(&self, server: &Server, reason: &str) {
+        server.note_failed_attempt();
         if server.suspect(reason) {
             tracing::warn!(
                 cluster = self.name,
@@ -354,6 +383,7 @@ impl Cluster {
                 reason,
                 "server suspected: no new sessions until a check has passed"
             );
+            self.follow.news.notify_one();
         }
     }
 
@@ -383,23 +413,55 @@ impl Cluster {
         self.follow.news.notify_one();
     }
 
-    /// A permit on the best server that is not in `tried`: `Ok(None)` when all are full.
+    /// A permit on the best server that is not in `tried`, or else on one that drains as a donor of Galera:
+    /// it may fall behind, which is better than no server. `Ok(None)` when all are full.
     pub(crate) fn try_permit(self: &Arc<Self>, tried: &[ServerId]) -> Result<Option<Permit>, NoPermit> {
+        let found = self.best_permit(tried, Server::weight);
+        if matches!(found, Ok(Some(_))) {
+            return found;
+        }
+        let as_donor = |server: &Server| match server.drains_as_donor() {
+            true => server.own_weight(),
+            false => 0,
+        };
+        match (found, self.best_permit(tried, as_donor)) {
+            (_, Ok(Some(permit))) => Ok(Some(permit)),
+            (Err(none), Err(_)) => Err(none),
+            _ => Ok(None),
+        }
+    }
+
+    /// A permit on the best server by these weights that is not in `tried`: `Ok(None)` when all are full. A
+    /// server of weight 0 takes nobody.
+    fn best_permit(
+        self: &Arc<Self>,
+        tried: &[ServerId],
+        weight: impl Fn(&Server) -> u32,
+    ) -> Result<Option<Permit>, NoPermit> {
+        let weight = |server: &Server| match tried.contains(&server.id()) {
+            true => 0,
+            false => weight(server),
+        };
         let (balancer, slow_start, near_first) = {
             let config = self.config.load();
-            let near_first = config.rebalance.policy == RebalancePolicy::Location;
+            let near_first = matches!(
+                config.rebalance.policy,
+                RebalancePolicy::Location | RebalancePolicy::Resource
+            );
             (Balancer::new(config.balance), config.slow_start, near_first)
         };
-        let may = |server: &Server| !tried.contains(&server.id());
         // A backup of the own zone comes after the others of all zones.
-        let is_near = |server: &Server| server.is_near() && !server.is_backup() && may(server);
+        let weight_if_near = |server: &Server| match server.is_near() && !server.is_backup() {
+            true => weight(server),
+            false => 0,
+        };
         let servers = self.servers.load();
         let draw = self.draw();
         loop {
-            let near = near_first.then(|| choose(balancer, &servers, is_near, slow_start, draw));
+            let near = near_first.then(|| choose(balancer, &servers, weight_if_near, slow_start, draw));
             let choice = match near {
                 Some(choice @ Choice::Server(_)) => choice,
-                _ => choose(balancer, &servers, may, slow_start, draw),
+                _ => choose(balancer, &servers, weight, slow_start, draw),
             };
             match choice {
                 Choice::Server(place) => {
@@ -424,14 +486,22 @@ impl Cluster {
         }
     }
 
-    /// A permit for a session that leaves this server, on the best of the others: `None` when all of them are
-    /// full, or none is available. Nobody waits in line for one.
+    /// A permit for a session that leaves its server, on the best of those that are not named: `None` when
+    /// all of them are full, or none is available. Nobody waits in line for one.
     #[must_use]
-    pub fn permit_beside(self: &Arc<Self>, present: ServerId) -> Option<Permit> {
+    pub fn permit_beside(self: &Arc<Self>, others: &[ServerId]) -> Option<Permit> {
         // Those who wait for any server at all come first.
         self.queue
             .is_empty()
-            .then(|| self.try_permit(&[present]).ok().flatten())?
+            .then(|| self.best_permit(others, Server::weight).ok().flatten())?
+    }
+
+    /// A permit on this server alone, whether it takes new sessions or not, for a session that has lost its
+    /// own connection: `None` where it is full, or not to be reached.
+    #[must_use]
+    pub fn permit_to(self: &Arc<Self>, server: &Arc<Server>) -> Option<Permit> {
+        let takes = server.takes_statements() && !server.is_silent();
+        takes.then(|| Permit::take(self, server)).flatten()
     }
 
     /// Gives free permits to those in line, and tells them when none can come any more.
@@ -505,12 +575,12 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Chooses among the servers that `may` be chosen and are up, or else among those that have not been checked
+/// Chooses among the servers that have a weight and are up, or else among those that have not been checked
 /// yet.
 fn choose(
     balancer: Balancer,
     servers: &[Arc<Server>],
-    may: impl Fn(&Server) -> bool,
+    weight: impl Fn(&Server) -> u32,
     slow_start: Duration,
     draw: Draw,
 ) -> Choice {
@@ -519,10 +589,12 @@ fn choose(
     let mut candidates: Vec<Candidate> = Vec::with_capacity(servers.len());
     for wanted in [Availability::Yes, Availability::Unknown] {
         candidates.clear();
-        candidates.extend(servers.iter().zip(&seen).map(|(server, seen)| {
-            let available = *seen == wanted && may(server);
-            server.candidate(available, slow_start)
-        }));
+        candidates.extend(
+            servers
+                .iter()
+                .zip(&seen)
+                .map(|(server, seen)| server.weighing(weight(server), *seen == wanted, slow_start)),
+        );
         match balancer.choose(&candidates, draw) {
             Choice::NoneAvailable => {}
             choice => return choice,
@@ -531,17 +603,24 @@ fn choose(
     Choice::NoneAvailable
 }
 
-fn connector(config: &config::Cluster) -> Result<Option<Arc<net::TlsConnector>>, UpstreamError> {
-    if config.tls.mode == TlsMode::Off {
+type Connector = Option<Arc<net::TlsConnector>>;
+
+fn connector(cluster: &str, tls: &config::ClusterTls) -> Result<Connector, UpstreamError> {
+    if tls.mode == TlsMode::Off {
         return Ok(None);
     }
-    match net::TlsConnector::new(&config.tls) {
+    match net::TlsConnector::new(tls) {
         Ok(connector) => Ok(Some(Arc::new(connector))),
         Err(source) => Err(UpstreamError::Tls {
-            cluster: config.name.clone(),
+            cluster: cluster.to_owned(),
             source,
         }),
     }
+}
+
+fn pd_connector(config: &config::Cluster) -> Result<Connector, UpstreamError> {
+    let pd = config.pd.as_ref();
+    pd.map_or(Ok(None), |pd| connector(&config.name, &pd.tls))
 }
 
 pub(crate) fn reason(server: &Server) -> ServerReason {
@@ -550,7 +629,7 @@ pub(crate) fn reason(server: &Server) -> ServerReason {
         Status::Down => format!("is down ({})", state.reason),
         _ if state.suspect => format!("does not answer ({})", state.reason),
         _ if server.is_draining() => match server.drained_by().as_deref() {
-            Some(DrainedBy::Server(words)) => format!("takes no new sessions ({words})"),
+            Some(DrainedBy::Server(signal)) => format!("takes no new sessions ({})", signal.words()),
             Some(DrainedBy::Operator) => "takes no new sessions (`ctl drain`)".to_owned(),
             Some(DrainedBy::Option) | None => "takes no new sessions (it is in `drain`)".to_owned(),
         },

@@ -69,6 +69,8 @@ pub struct ServerBalance {
     pub share: f64,
     /// Why its share is smaller than its weight says, or there is none.
     pub why: Option<&'static str>,
+    /// How much of its CPU is in use, in thousandths, and of its memory, where that is known.
+    pub usage: [Option<u32>; 2],
     /// Who has left it last for the sake of balance.
     pub left: Option<Left>,
 }
@@ -94,6 +96,7 @@ impl Cluster {
     /// Looks at all servers, and gives them tickets for as many sessions as are to leave them. Returns which
     /// servers have some and how many, and how long to wait for the next look. `zone`: the gateway's own.
     pub fn even_out(&self, zone: Option<&str>) -> (Vec<(ServerId, u32)>, Duration) {
+        self.give_label_turn();
         let config = self.config();
         let policy = Policy {
             policy: config.rebalance.policy,
@@ -115,7 +118,7 @@ impl Cluster {
         servers.iter().for_each(|server| server.note_zone(zone));
         let figures: Vec<_> = servers
             .iter()
-            .map(|server| figures(server, config.slow_start))
+            .map(|server| figures(server, config.slow_start, state.began))
             .collect();
         let now = now().saturating_duration_since(state.began);
         let before = state.rebalancer.phase();
@@ -197,6 +200,10 @@ impl Cluster {
             sessions: candidate.sessions,
             share,
             why: why(server, &candidate, share),
+            usage: server
+                .usage
+                .samples(state.began, now())
+                .map(|known| Some(known?.permille)),
             left: state.left.get(&server.id()).cloned(),
         };
         Balance {
@@ -207,16 +214,21 @@ impl Cluster {
     }
 }
 
-fn figures(server: &Server, slow_start: Duration) -> Figures {
+fn figures(server: &Server, slow_start: Duration, began: Instant) -> Figures {
     let mut candidate = server.candidate(takes_sessions(server), slow_start);
     if server.is_at_its_limit() {
         // The limit may be the server's own, which nobody has configured.
         candidate.max_connections = candidate.sessions.max(1);
+        candidate.available &= candidate.sessions > 0;
     }
+    let [cpu, memory] = server.usage.samples(began, now());
     Figures {
         id: server.id().0,
         candidate,
         is_near: server.is_near(),
+        attempts: server.attempts(),
+        cpu,
+        memory,
     }
 }
 

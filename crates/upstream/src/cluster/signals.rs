@@ -14,8 +14,8 @@ use crate::topology::{Signal, Standing};
 /// What servers have said.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    /// Who drains for it, and the words.
-    heeded: BTreeMap<ServerId, Arc<str>>,
+    /// Who drains for it.
+    heeded: BTreeMap<ServerId, Signal>,
     /// Whom nobody leaves in spite of it: nobody else would be left.
     refused: BTreeSet<ServerId>,
 }
@@ -23,11 +23,23 @@ pub(super) struct Signals {
 /// What is to be known of a server.
 #[derive(Clone, Debug)]
 struct Candidate {
-    standing: Standing,
+    /// What weighs most of what it says.
+    signal: Option<Signal>,
+    takes_writes: bool,
+    began_as_replica: bool,
     availability: Availability,
-    /// Its configuration lets sessions come to it: it has a weight, and does not drain for another reason.
-    is_open: bool,
+    /// By the configuration.
+    has_weight: bool,
+    /// By the configuration or an operator.
+    drains: bool,
     backup: bool,
+}
+
+impl Candidate {
+    /// Whether sessions may come to it, whatever it says itself.
+    fn takes(&self) -> bool {
+        self.has_weight && !self.drains && self.availability == Availability::Yes
+    }
 }
 
 /// Places of servers.
@@ -43,50 +55,51 @@ struct Verdict {
 /// Who is left for what it has said. `groups` must not be without a server, either. `by_role`: sessions go
 /// where the roles of the servers send them, and no longer taking writes is a role.
 fn decide(servers: &[Candidate], groups: &[BTreeSet<usize>], by_role: bool) -> Verdict {
-    let all = || 0..servers.len();
-    let is_unfit = |at: &usize| {
-        matches!(
-            servers[*at].standing.signal,
-            Some(Signal::Unfit(_) | Signal::Donor(_))
-        )
-    };
-    let mut heeded: BTreeSet<usize> = all().filter(is_unfit).collect();
-    let takes = |at: &usize| servers[*at].is_open && servers[*at].availability == Availability::Yes;
-    let takes_writes = |at: &usize| servers[*at].standing.takes_writes == Some(true);
-    let read_only: Vec<usize> = all()
-        .filter(|at| servers[*at].standing.signal == Some(Signal::ReadOnly))
-        .collect();
-    let successors: Vec<usize> = all()
-        .filter(|at| takes(at) && takes_writes(at) && servers[*at].standing.signal.is_none())
-        .collect();
+    let all: BTreeSet<usize> = (0..servers.len()).collect();
+    let is_read_only = |at: &usize| servers[*at].signal == Some(Signal::ReadOnly);
+    let takes_over =
+        |at: &usize| servers[*at].takes() && servers[*at].takes_writes && servers[*at].signal.is_none();
+    let successors: BTreeSet<usize> = all.iter().copied().filter(takes_over).collect();
     // Sessions come to replicas as well: who is meant to write and who is not, nobody knows.
-    let serves_replicas =
-        all().any(|at| servers[at].is_open && !servers[at].backup && servers[at].standing.began_as_replica);
-    let is_succeeded = !by_role && !serves_replicas && !successors.is_empty() && !read_only.is_empty();
-    if is_succeeded {
-        heeded.extend(&read_only);
+    let serves_replicas = servers
+        .iter()
+        .any(|server| server.has_weight && !server.backup && server.began_as_replica);
+    let is_succeeded = !by_role && !serves_replicas && !successors.is_empty();
+    let says_so = |at: &usize| servers[*at].signal.is_some() && (is_succeeded || !is_read_only(at));
+    let mut verdict = Verdict {
+        heeded: all.iter().copied().filter(says_so).collect(),
+        ..Verdict::default()
+    };
+    for needed in std::iter::once(&all).chain(groups) {
+        verdict.leave_somebody_in(needed, servers);
     }
-    let mut refused = BTreeSet::new();
-    if !all().any(|at| takes(&at) && !heeded.contains(&at)) {
-        refused = std::mem::take(&mut heeded);
+    if verdict.heeded.iter().any(is_read_only) {
+        verdict.stand_ins = successors;
     }
-    for group in groups {
-        if group
-            .iter()
-            .all(|at| heeded.contains(at) || !servers[*at].is_open)
+    verdict
+}
+
+impl Verdict {
+    /// Where all of these that take sessions would be left, those stay whose reason weighs least.
+    fn leave_somebody_in(&mut self, needed: &BTreeSet<usize>, servers: &[Candidate]) {
+        let stays = |heeded: &BTreeSet<usize>| {
+            let mut others = needed.difference(heeded);
+            others.any(|at| servers[*at].takes())
+        };
+        while !stays(&self.heeded)
+            && let Some(least) = (self.heeded.intersection(needed))
+                .filter_map(|at| servers[*at].signal.as_ref())
+                .max()
+                .map(std::mem::discriminant)
         {
-            let (spared, others) = heeded.into_iter().partition(|at| group.contains(at));
-            heeded = others;
-            refused.extend(BTreeSet::<usize>::from_iter(spared));
+            let is_least = |at: &usize| {
+                let signal = servers[*at].signal.as_ref();
+                needed.contains(at) && signal.map(std::mem::discriminant) == Some(least)
+            };
+            let spared: BTreeSet<usize> = self.heeded.iter().copied().filter(is_least).collect();
+            self.heeded.retain(|at| !spared.contains(at));
+            self.refused.extend(spared);
         }
-    }
-    Verdict {
-        stand_ins: match is_succeeded && !heeded.is_disjoint(&read_only.into_iter().collect()) {
-            true => successors.into_iter().collect(),
-            false => BTreeSet::new(),
-        },
-        heeded,
-        refused,
     }
 }
 
@@ -108,7 +121,7 @@ impl Cluster {
     /// [`settle_drains`](Self::settle_drains) behind it.
     pub(super) fn judge_signals(&self, servers: &[Arc<Server>]) {
         let config = self.config.load();
-        let standings = match config.drain_on_signal {
+        let standings = match config.drain_on_signal && config.monitor.is_some() {
             true => self.follow.standings(&config, servers),
             false => vec![Standing::default(); servers.len()],
         };
@@ -129,22 +142,22 @@ impl Cluster {
         for (at, server) in servers.iter().enumerate() {
             server.set_stands_in(verdict.stand_ins.contains(&at));
         }
-        let words = |at: usize| {
-            let signal = candidates[at].standing.signal.as_ref();
-            signal.map_or("", Signal::words)
-        };
+        let signal = |at: usize| candidates[at].signal.as_ref();
         // Until all have been checked it may be that another one is left.
         let is_known = |candidate: &Candidate| candidate.availability != Availability::Unknown;
         let is_certain = candidates.iter().all(is_known);
         let mut signals = self.signals();
         signals.heeded = (verdict.heeded.iter())
-            .map(|&at| (servers[at].id(), Arc::from(words(at))))
+            .filter_map(|&at| Some((servers[at].id(), signal(at)?.clone())))
             .collect();
         let refused = verdict.refused.iter().filter(|_| is_certain);
         let refused: BTreeMap<ServerId, usize> = refused.map(|&at| (servers[at].id(), at)).collect();
         if refused.keys().any(|id| !signals.refused.contains(id)) {
             let named: Vec<String> = (refused.values())
-                .map(|&at| format!("{} ({})", servers[at].name(), words(at)))
+                .map(|&at| {
+                    let words = signal(at).map_or("", Signal::words);
+                    format!("{} ({words})", servers[at].name())
+                })
                 .collect();
             tracing::error!(
                 cluster = self.name,
@@ -155,20 +168,24 @@ impl Cluster {
         signals.refused = refused.into_keys().collect();
     }
 
-    fn candidate(&self, server: &Server, mut standing: Standing, donor_reads: bool) -> Candidate {
-        if donor_reads && matches!(standing.signal, Some(Signal::Donor(_))) {
-            standing.signal = None;
-        }
+    fn candidate(&self, server: &Server, standing: Standing, donor_reads: bool) -> Candidate {
+        let is_leaving = server.is_leaving() && self.config.load().drain_on_signal;
+        let by_status = is_leaving.then(|| Signal::Unfit("is about to end, by its status port".to_owned()));
+        let mut signals = by_status.into_iter().chain(standing.signals);
+        let counts = |signal: &Signal| !donor_reads || !matches!(signal, Signal::Donor(_));
         Candidate {
-            standing,
+            signal: signals.find(counts),
+            takes_writes: standing.takes_writes == Some(true),
+            began_as_replica: standing.began_as_replica,
             availability: server.availability(),
-            is_open: server.own_weight() > 0 && !self.is_drained_by_hand(server.name()),
+            has_weight: server.own_weight() > 0,
+            drains: self.is_drained_by_hand(server.name()),
             backup: server.is_configured_backup(),
         }
     }
 
     /// Why this server says that it is to be left, where that is heeded.
-    pub(super) fn signal_of(&self, server: &Server) -> Option<Arc<str>> {
+    pub(super) fn signal_of(&self, server: &Server) -> Option<Signal> {
         self.signals().heeded.get(&server.id()).cloned()
     }
 
@@ -183,27 +200,27 @@ mod tests {
 
     use super::*;
 
-    /// `-` says that it is to be left, `o` took writes until now, `w` takes writes, `r` began as a replica
-    /// and is one; behind it `b` a backup, `x` down, `?` not checked yet, `d` drained by hand.
+    /// `-` says that it is to be left, `+` is a donor, `o` took writes until now, `w` takes writes, `r` began
+    /// as a replica and is one; behind it `b` a backup, `x` down, `?` not checked yet, `d` drained by hand.
     fn servers(words: &[&str]) -> Vec<Candidate> {
         let of = |word: &&str| {
             let says = |letter: char| word.contains(letter);
             Candidate {
-                standing: Standing {
-                    signal: match (says('-'), says('o')) {
-                        (true, _) => Some(Signal::Unfit("offline_mode = ON".to_owned())),
-                        (false, true) => Some(Signal::ReadOnly),
-                        (false, false) => None,
-                    },
-                    takes_writes: Some(says('w')),
-                    began_as_replica: says('r'),
+                signal: match () {
+                    () if says('-') => Some(Signal::Unfit("offline_mode = ON".to_owned())),
+                    () if says('+') => Some(Signal::Donor("wsrep_desync = ON")),
+                    () if says('o') => Some(Signal::ReadOnly),
+                    () => None,
                 },
+                takes_writes: says('w'),
+                began_as_replica: says('r'),
                 availability: match (says('x'), says('?')) {
                     (true, _) => Availability::No,
                     (_, true) => Availability::Unknown,
                     _ => Availability::Yes,
                 },
-                is_open: !says('d'),
+                has_weight: true,
+                drains: says('d'),
                 backup: says('b'),
             }
         };
@@ -228,6 +245,9 @@ mod tests {
             (&["-", "wd"], &[], &[0]),
             (&["-d", "-", "w"], &[0, 1], &[]),
             (&["-", "wb"], &[0], &[]),
+            // Who is less fit is left.
+            (&["-", "+", "-"], &[0, 2], &[1]),
+            (&["-", "+x"], &[], &[0, 1]),
         ] {
             let found = heeded(words);
             assert_eq!(found, (expected.to_vec(), refused.to_vec()), "{words:?}");
@@ -250,6 +270,11 @@ mod tests {
             ),
             ("it has just begun to take writes again", &["ow", "b"], &[]),
             ("its successor is to be left itself", &["o", "w-b"], &[1]),
+            (
+                "a replica that drains is meant for sessions",
+                &["o", "w", "rd"],
+                &[],
+            ),
         ] {
             assert_eq!(heeded(words).0, expected, "{what}");
         }
@@ -277,13 +302,15 @@ mod tests {
         assert_eq!(verdict.refused, group(&[1, 2]));
         let verdict = decide(&servers(&["w", "-"]), &[group(&[0, 1])], false);
         assert_eq!(verdict.heeded, group(&[1]));
+        let verdict = decide(&servers(&["w", "-", "wx"]), &[group(&[1, 2])], false);
+        assert_eq!(verdict.refused, group(&[1]), "the other one is down");
     }
 
     proptest! {
         /// Whatever they say, somebody is left whom sessions can go to, if there was anybody.
         #[test]
         fn somebody_is_left(
-            words in prop::collection::vec("[-owr]{0,2}b?[x?d]?", 1..6),
+            words in prop::collection::vec("[-+owr]{0,2}b?[x?d]?", 1..6),
             by_role in any::<bool>(),
         ) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -291,13 +318,13 @@ mod tests {
             let groups: Vec<BTreeSet<usize>> = (0..servers.len()).map(|at| BTreeSet::from([at])).collect();
             for groups in [&groups[..], &[]] {
                 let verdict = decide(&servers, groups, by_role);
-                let takes = |at: &usize| servers[*at].is_open && servers[*at].availability == Availability::Yes;
+                let takes = |at: &usize| servers[*at].takes();
                 let before = (0..servers.len()).filter(takes).count();
                 let left = (0..servers.len()).filter(|at| takes(at) && !verdict.heeded.contains(at)).count();
                 prop_assert!(before == 0 || left > 0, "{verdict:?}");
                 prop_assert!(verdict.heeded.is_disjoint(&verdict.refused));
                 for at in verdict.heeded.iter().chain(&verdict.refused) {
-                    prop_assert!(servers[*at].standing.signal.is_some());
+                    prop_assert!(servers[*at].signal.is_some());
                 }
             }
         }

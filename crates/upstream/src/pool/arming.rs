@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use mysql_wire::Capabilities;
 use net::Stream;
+use serde::{Deserialize, Serialize};
 
 use super::connection::Baseline;
 use crate::conversation::{Bounds, QueryError, TextRow, ask, query, rows};
 
 /// Session variables of a server, by which its connections are to track their state.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tracked {
     /// Of the server when they were read.
     pub(super) version: Vec<u8>,
@@ -314,16 +315,27 @@ fn rank(name: &[u8]) -> usize {
 }
 
 fn assignments(baseline: &Baseline) -> String {
-    let mut sql = "SET SESSION ".to_owned();
-    for (index, (name, value)) in baseline.iter().enumerate() {
-        if index > 0 {
-            sql.push_str(", ");
-        }
-        sql.push_str(&String::from_utf8_lossy(name));
-        sql.push('=');
-        sql.push_str(&literal(name, value));
-    }
-    sql
+    let (of_charset, _) = BASELINE.split_at(4);
+    let [client, connection, results, collation] = [0, 1, 2, 3].map(|at| {
+        let mut known = baseline.iter();
+        known
+            .find(|(name, _)| name == of_charset[at].as_bytes())
+            .map(|(_, value)| value)
+    });
+    // As a login does it: columns of results have the collation then, which MySQL takes from no assignment.
+    let names = client
+        .zip(collation)
+        .filter(|_| connection == client && results == client);
+    let is_named = |name: &[u8]| names.is_some() && of_charset.iter().any(|known| known.as_bytes() == name);
+    let names = names.map(|(charset, collation)| {
+        let [charset, collation] = [charset, collation].map(|value| literal(b"", value));
+        format!("NAMES {charset} COLLATE {collation}")
+    });
+    let others = baseline.iter().filter(|(name, _)| !is_named(name));
+    let others =
+        others.map(|(name, value)| format!("{}={}", String::from_utf8_lossy(name), literal(name, value)));
+    let items: Vec<_> = names.into_iter().chain(others).collect();
+    format!("SET {}", items.join(", "))
 }
 
 /// A value so that it means the same under any `sql_mode`.
@@ -377,7 +389,7 @@ mod tests {
         ];
         assert_eq!(
             assignments(&baseline(rows)),
-            "SET SESSION character_set_connection='latin1', collation_connection='latin1_bin', \
+            "SET character_set_connection='latin1', collation_connection='latin1_bin', \
              tx_isolation='SERIALIZABLE', wait_timeout=600, lc_messages='de_DE'"
         );
     }

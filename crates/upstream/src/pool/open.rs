@@ -181,6 +181,7 @@ impl Opening<'_> {
             Purpose::Pool => For::Gateway,
             Purpose::Session(ForSession { client, local, .. }) => For::Client { client, local },
         };
+        self.server.note_attempt();
         let connected = connect::connect(self.server, config, whom, config.connect_timeout).await;
         let mut stream = connected.map_err(|error| match error.servers_fault {
             true => Failure::Server(error.reason),
@@ -300,13 +301,19 @@ impl Opening<'_> {
         adopted: Adopted,
     ) -> Result<(Rc<Opened>, bool), LeaseError> {
         let (version, capabilities) = (adopted.greeting.server_version, adopted.capabilities);
-        let watching = async {
-            let arming = self.arming(stream, capabilities, &version).await?;
-            let baseline = arming.watch(stream, capabilities).await;
-            let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
-            Ok((arming, baseline))
+        let watched = match capabilities.contains(sharing::NEEDED) {
+            true => {
+                let watching = async {
+                    let arming = self.arming(stream, capabilities, &version).await?;
+                    let baseline = arming.watch(stream, capabilities).await;
+                    let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
+                    Ok((arming, baseline))
+                };
+                self.within(watching).await
+            }
+            // There is nothing to be asked of it.
+            false => Err(Failure::Unusable(String::new())),
         };
-        let watched = self.within(watching).await;
         let is_watched = watched.is_ok();
         let (arming, baseline) = match watched {
             Ok(watched) => watched,

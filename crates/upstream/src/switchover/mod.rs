@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use self::client::Client;
 pub use self::report::{Report, State, Step, Told};
 use crate::cluster::Cluster;
-use crate::server::Server;
+use crate::server::{DrainedBy, Server};
+use crate::topology::Signal;
 
 /// Between two looks at whether all is still.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -76,8 +77,19 @@ impl Switchover {
         if old.server.id() == new.id() {
             return Err(format!("server {to} is the primary already"));
         }
-        if new.is_draining() {
-            return Err(format!("server {to} drains: say undrain first"));
+        match new.drained_by().as_deref() {
+            // That it takes no writes is what this is to change.
+            None | Some(DrainedBy::Server(Signal::ReadOnly)) => {}
+            Some(DrainedBy::Server(signal)) => {
+                let words = signal.words();
+                return Err(format!("server {to} says itself that it is to be left: {words}"));
+            }
+            Some(DrainedBy::Operator) => return Err(format!("server {to} drains: say undrain first")),
+            Some(DrainedBy::Option) => {
+                return Err(format!(
+                    "server {to} drains: it is in `drain` of the configuration"
+                ));
+            }
         }
         let report = Report::new(name, old.server.name(), to);
         Ok(Self {
@@ -105,6 +117,9 @@ impl Switchover {
             config::Topology::Galera => Box::pin(galera::run(&self, check_only)).await,
             config::Topology::Static => Err(Failure::Refused(
                 "with `topology = \"static\"` the file says who is the primary".to_owned(),
+            )),
+            config::Topology::Tidb => Err(Failure::Refused(
+                "with `topology = \"tidb\"` all servers take writes".to_owned(),
             )),
         };
         self.report.end(result);

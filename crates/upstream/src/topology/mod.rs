@@ -39,7 +39,8 @@ pub(crate) use follow::Follow;
 pub use inspect::{Inspection, LoginTrial, Variables};
 pub(crate) use monitor::watch;
 pub(crate) use observation::Place;
-pub(crate) use signal::{Signal, Standing};
+pub use signal::Signal;
+pub(crate) use signal::Standing;
 
 /// What a server is good for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

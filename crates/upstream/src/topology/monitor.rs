@@ -129,7 +129,7 @@ impl Monitor {
         }
         // It may have been restarted, on other data.
         self.applied = None;
-        self.server.set_applied(None);
+        self.server.forget_applied();
         let (cluster, server) = (&self.cluster, &self.server);
         let mut connection = Connection::open(cluster, server, config, account, account.timeout).await?;
         match look(&mut connection, config.topology, account).await {
@@ -175,12 +175,13 @@ impl Monitor {
             _ if grows => {}
             _ => self.server.set_applied(position.clone()),
         }
+        self.server.answers();
         self.applied = position;
     }
 
     /// Until the next look is due.
     async fn wait(&mut self, config: &config::Cluster, account: &config::Monitor, begun: Instant) {
-        let searching = config.topology != config::Topology::Static && self.cluster.follow.is_searching();
+        let searching = config.topology.has_primary() && self.cluster.follow.is_searching();
         let interval = match searching {
             true => account.interval.min(SEARCHING_INTERVAL),
             false => account.interval,

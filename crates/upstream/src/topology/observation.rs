@@ -11,6 +11,11 @@ use std::time::Duration;
 pub(crate) struct Place {
     pub(crate) role: Option<config::Role>,
     pub(crate) zone: Option<Arc<str>>,
+    /// The port at which a TiDB server says whether it is about to end.
+    pub(crate) status_port: Option<u16>,
+    pub(crate) label: Option<Arc<str>>,
+    /// Who says how much of its CPU and memory is in use.
+    pub(crate) exporter: Option<config::HttpUrl>,
 }
 
 impl Place {
@@ -18,6 +23,9 @@ impl Place {
         Self {
             role: config.role,
             zone: config.zone.as_deref().map(Arc::from),
+            status_port: config.status_port.and_then(|port| u16::try_from(port).ok()),
+            label: config.label.as_deref().map(Arc::from),
+            exporter: config.exporter.clone(),
         }
     }
 }
@@ -108,6 +116,14 @@ impl Facts {
             Self::Replication(facts) => facts.writable,
             Self::Group(facts) => facts.writable,
             Self::Galera(facts) => facts.writable,
+        }
+    }
+
+    /// Whether it replicates from another server, or would if it could.
+    pub(super) fn follows_somebody(&self) -> bool {
+        match self {
+            Self::Replication(facts) => facts.sources.iter().any(Source::is_on),
+            Self::Group(_) | Self::Galera(_) => false,
         }
     }
 }

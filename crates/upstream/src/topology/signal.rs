@@ -14,9 +14,9 @@ use crate::server::ServerId;
 /// Looks in a row by which it is believed that something has changed.
 const LOOKS: u32 = 2;
 
-/// Why a server is to be left, by its own words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
+/// Why a server is to be left, by its own words. Those that weigh more come first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
     /// It refuses statements, or those of all but its operators, or its data are not what they should be.
     Unfit(String),
     /// Galera: it may fall behind. With `donor_reads` it is good enough.
@@ -26,8 +26,9 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// The reason for people.
-    pub(crate) fn words(&self) -> &str {
+    /// The reason for people: `offline_mode = ON`.
+    #[must_use]
+    pub fn words(&self) -> &str {
         match self {
             Self::Unfit(words) => words,
             Self::Donor(words) => words,
@@ -36,29 +37,41 @@ impl Signal {
     }
 }
 
-/// What the looks at one server have heard.
+/// The signals that the looks at one server have heard. Each kind counts for itself: a server that is no
+/// longer the primary for good is believed no sooner when it says something else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hearing {
-    /// What it has said last that means: leave me.
+    unfit: Heard,
+    donor: Heard,
+    read_only: Heard,
+    /// Whether it was a replica at the first look.
+    began_as_replica: Option<bool>,
+    /// At the last look.
+    takes_writes: Option<bool>,
+    took_writes: bool,
+}
+
+/// What was heard of one kind of signal.
+#[derive(Clone, Debug, Default)]
+struct Heard {
+    /// The signal, as the server said it last.
     signal: Option<Signal>,
-    /// It is believed to mean that still.
+    /// The server is believed to mean this signal still.
     holds: bool,
     /// Looks in a row that speak for the opposite.
     against: u32,
-    /// Whether it took writes at the first look and at the last one.
-    first_and_last: Option<(bool, bool)>,
-    took_writes: bool,
     damper: Damper,
 }
 
 /// What a server means, and what else is to be known of it before all leave it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    pub(crate) signal: Option<Signal>,
+    /// All that it says, in their order.
+    pub(crate) signals: Vec<Signal>,
     /// As of its last look; `None` where it has not said.
     pub(crate) takes_writes: Option<bool>,
-    /// It took none when it was looked at for the first time: sessions that come to it are meant for such a
-    /// server.
+    /// It was a replica when it was looked at for the first time: sessions that come to it are meant for such
+    /// a server.
     pub(crate) began_as_replica: bool,
 }
 
@@ -66,22 +79,45 @@ impl Hearing {
     /// A look has succeeded.
     pub(super) fn note(&mut self, facts: &Facts, offline: bool) {
         let takes_writes = facts.is_writable();
-        let (first, _) = self.first_and_last.unwrap_or((takes_writes, takes_writes));
-        self.first_and_last = Some((first, takes_writes));
-        self.took_writes |= takes_writes;
+        let is_replica = facts.follows_somebody();
+        self.began_as_replica.get_or_insert(is_replica || !takes_writes);
+        self.takes_writes = Some(takes_writes);
+        // A replica that takes writes is none that applications write to.
+        self.took_writes |= takes_writes && !is_replica;
         let said = match offline {
             true => Some(offline_mode()),
-            false => of(facts).or_else(|| (self.took_writes && !takes_writes).then_some(Signal::ReadOnly)),
+            false => of(facts),
         };
-        self.count(said);
+        let (donor, unfit) = match said {
+            Some(donor @ Signal::Donor(_)) => (Some(donor), None),
+            unfit => (None, unfit),
+        };
+        self.unfit.count(unfit);
+        self.donor.count(donor);
+        let is_over = self.took_writes && !takes_writes;
+        self.read_only.count(is_over.then_some(Signal::ReadOnly));
     }
 
     /// It has refused the monitor, since it is in `offline_mode`. Looks that fail in any other way tell
     /// nothing.
     pub(super) fn note_offline(&mut self) {
-        self.count(Some(offline_mode()));
+        self.unfit.count(Some(offline_mode()));
     }
 
+    pub(super) fn standing(&mut self, server: ServerId, damping: Duration, now: Instant) -> Standing {
+        let heard = [&mut self.unfit, &mut self.donor, &mut self.read_only];
+        let signals = heard
+            .into_iter()
+            .filter_map(|heard| heard.signal(server, damping, now));
+        Standing {
+            signals: signals.collect(),
+            takes_writes: self.takes_writes,
+            began_as_replica: self.began_as_replica == Some(true),
+        }
+    }
+}
+
+impl Heard {
     fn count(&mut self, said: Option<Signal>) {
         self.against = match said.is_some() == self.holds {
             true => 0,
@@ -95,16 +131,11 @@ impl Hearing {
         }
     }
 
-    pub(super) fn standing(&mut self, server: ServerId, damping: Duration, now: Instant) -> Standing {
+    fn signal(&mut self, server: ServerId, damping: Duration, now: Instant) -> Option<Signal> {
         let is_well = (!self.holds).then_some(server);
-        let signal = match self.damper.admit(is_well, damping, now) {
+        match self.damper.admit(is_well, damping, now) {
             Some(_) => None,
             None => self.signal.clone(),
-        };
-        Standing {
-            signal,
-            takes_writes: self.first_and_last.map(|(_, last)| last),
-            began_as_replica: self.first_and_last.is_some_and(|(first, _)| !first),
         }
     }
 }
@@ -155,7 +186,7 @@ fn of_node(facts: &GaleraFacts) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::observation::{GroupMember, ReplicationFacts};
+    use crate::topology::observation::{Address, GroupMember, Receiving, ReplicationFacts, Source};
 
     const WELL: bool = true;
     const DAMPING: Duration = Duration::from_secs(1);
@@ -189,10 +220,14 @@ mod tests {
     }
 
     fn replicating(writable: bool) -> Facts {
+        following(&[], writable)
+    }
+
+    fn following(sources: &[Source], writable: bool) -> Facts {
         Facts::Replication(ReplicationFacts {
             identity: None,
             writable,
-            sources: Vec::new(),
+            sources: sources.to_vec(),
         })
     }
 
@@ -249,7 +284,7 @@ mod tests {
                 _ => {}
             }
             let standing = hearing.standing(ServerId(0), DAMPING, start + Duration::from_millis(ms));
-            believed.push(if standing.signal.is_some() { '-' } else { '+' });
+            believed.push(if standing.signals.is_empty() { '+' } else { '-' });
         }
         believed
     }
@@ -288,15 +323,49 @@ mod tests {
             hearing.standing(ServerId(0), DAMPING, now)
         };
         let standing = hear(&[true, false, false]);
-        assert_eq!(standing.signal, Some(Signal::ReadOnly));
+        assert_eq!(standing.signals, [Signal::ReadOnly]);
         assert_eq!(
             (standing.takes_writes, standing.began_as_replica),
             (Some(false), false)
         );
         let replica = hear(&[false, false]);
-        assert_eq!((replica.signal, replica.began_as_replica), (None, true));
+        assert_eq!((replica.signals, replica.began_as_replica), (vec![], true));
         let promoted = hear(&[false, true, true]);
-        assert_eq!((promoted.signal, promoted.takes_writes), (None, Some(true)));
+        assert_eq!((promoted.signals, promoted.takes_writes), (vec![], Some(true)));
+    }
+
+    #[test]
+    fn a_replica_that_took_writes_by_mistake_is_no_former_primary() {
+        let source = Source {
+            address: Address {
+                host: "db1".to_owned(),
+                port: 3306,
+            },
+            identity: None,
+            receiving: Receiving::Yes,
+            applying: true,
+            error: None,
+        };
+        let mut hearing = Hearing::default();
+        for writable in [true, false, false] {
+            hearing.note(&following(std::slice::from_ref(&source), writable), false);
+        }
+        let standing = hearing.standing(ServerId(0), DAMPING, Instant::now());
+        assert_eq!((standing.signals, standing.began_as_replica), (vec![], true));
+    }
+
+    #[test]
+    fn each_kind_of_signal_needs_two_looks() {
+        let mut hearing = Hearing::default();
+        let mut hear = |writable: bool, offline: bool| {
+            hearing.note(&replicating(writable), offline);
+            hearing.standing(ServerId(0), DAMPING, Instant::now()).signals
+        };
+        hear(true, false);
+        assert_eq!(hear(false, false), [], "one look");
+        assert_eq!(hear(false, false), [Signal::ReadOnly]);
+        assert_eq!(hear(false, true), [Signal::ReadOnly], "one look");
+        assert_eq!(hear(false, true), [offline_mode(), Signal::ReadOnly]);
     }
 
     #[test]
@@ -305,10 +374,7 @@ mod tests {
         hearing.note_offline();
         hearing.note_offline();
         let standing = hearing.standing(ServerId(0), DAMPING, Instant::now());
-        assert_eq!(
-            standing.signal.as_ref().map(Signal::words),
-            Some("offline_mode = ON")
-        );
+        assert_eq!(standing.signals, [offline_mode()]);
         assert_eq!(standing.takes_writes, None);
     }
 }

@@ -6,7 +6,7 @@ use mysql_wire::binlog::{
     BinlogError, Change, ColumnType, Command, Decoder, Gtid, Kind, Layout, Packet, Start, TableMap, Value,
 };
 use mysql_wire::gtid::{Flavor, GtidSet};
-use sandbox::{Sandbox, Spec};
+use sandbox::{Lent, Sandbox, Spec};
 use tokio::time::{Instant, timeout_at};
 
 use crate::link::Link;
@@ -111,8 +111,8 @@ fn words(kind: &Kind<'_>, table: Option<&TableMap>) -> String {
     }
 }
 
-async fn start(spec: Spec) -> (Sandbox, Link) {
-    let sandbox = tokio::task::spawn_blocking(move || Sandbox::start(spec))
+async fn start(spec: Spec) -> (Lent, Link) {
+    let sandbox = tokio::task::spawn_blocking(move || Sandbox::lend(spec))
         .await
         .unwrap()
         .unwrap();

@@ -106,7 +106,7 @@ pub(crate) fn log_status(sandbox: &Sandbox) -> &'static str {
 }
 
 async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>) {
-    let sandbox = tokio::task::spawn_blocking(move || Sandbox::start(spec))
+    let sandbox = tokio::task::spawn_blocking(move || Sandbox::lend(spec))
         .await
         .unwrap()
         .unwrap();

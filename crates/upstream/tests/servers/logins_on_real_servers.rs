@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::{CheckKind, ClusterTls, TlsMode, Verify};
 use net::{Stream, TlsConnector};
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, Lent, Sandbox, Spec};
 use upstream::login::{Account, LoggedIn, LoginError, Tls, login};
 use upstream::{Cluster, Status, read_greeting};
 
@@ -18,8 +18,8 @@ enum Link {
     Unix,
 }
 
-async fn start(kind: Kind) -> Sandbox {
-    tokio::task::spawn_blocking(move || Sandbox::start(Spec::new(kind)))
+async fn start(kind: Kind) -> Lent {
+    tokio::task::spawn_blocking(move || Sandbox::lend(Spec::new(kind)))
         .await
         .unwrap()
         .unwrap()
@@ -83,7 +83,7 @@ async fn mariadb() {
 async fn mariadb_11() {
     let program = sandbox::mariadb_11().unwrap();
     let spec = Spec::new(Kind::Mariadb).program(program);
-    let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(spec))
+    let sandbox = tokio::task::spawn_blocking(|| Sandbox::lend(spec))
         .await
         .unwrap()
         .unwrap();

@@ -10,7 +10,7 @@ use mysql_wire::{
     Capabilities, Command, ErrPacket, Event, OkPacket, PacketHeader, ResponseTracker, StatusFlags,
     write_packet,
 };
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, Lent, Sandbox, Spec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 use upstream::{Cluster, Connection, Credential, CredentialSecret, Key, LeaseError, Pool, Server, Status};
@@ -21,13 +21,13 @@ use crate::sessions_share_connections::on_a_worker;
 const LIMIT: Duration = Duration::from_secs(30);
 
 struct Fixture {
-    sandbox: Sandbox,
+    sandbox: Lent,
     config: config::Cluster,
 }
 
 impl Fixture {
     fn start(spec: Spec) -> Self {
-        let sandbox = Sandbox::start(spec).unwrap();
+        let sandbox = Sandbox::lend(spec).unwrap();
         let mut config = cluster(vec![server("a", sandbox.primary().address().parse().unwrap())]);
         config.connect_timeout = LIMIT;
         config.login_timeout = LIMIT;

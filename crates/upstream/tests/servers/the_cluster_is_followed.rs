@@ -39,7 +39,9 @@ impl Followed {
             }
             config::Topology::Replication => "GRANT REPLICATION CLIENT ON *.* TO watch",
             config::Topology::GroupReplication => "GRANT SELECT ON performance_schema.* TO watch",
-            config::Topology::Galera | config::Topology::Static => "GRANT USAGE ON *.* TO watch",
+            config::Topology::Galera | config::Topology::Static | config::Topology::Tidb => {
+                "GRANT USAGE ON *.* TO watch"
+            }
         };
         let account = format!("CREATE USER watch IDENTIFIED BY 'see'; {grants}");
         let sandbox = tokio::task::spawn_blocking(move || {

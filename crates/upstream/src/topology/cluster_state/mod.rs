@@ -68,6 +68,14 @@ struct Seen {
     hearing: Hearing,
 }
 
+impl Seen {
+    /// Whether what it has said last still counts: several looks that tell nothing make it old.
+    fn is_heard(&self) -> bool {
+        let tells = |blind: &Blind| matches!(blind.meaning, Meaning::Full | Meaning::Offline);
+        self.failures < LOOKS_LOST || self.blind.as_ref().is_some_and(tells)
+    }
+}
+
 /// Who a server is and whom it names, as of its last look.
 #[derive(Clone, Debug)]
 pub(super) struct ServerReport {
@@ -177,8 +185,8 @@ impl ClusterState {
             .as_ref()
             .map_or(Duration::ZERO, |monitor| monitor.damping);
         let standing = |server: &Arc<Server>| match self.seen.get_mut(&server.id()) {
-            Some(seen) => seen.hearing.standing(server.id(), damping, now),
-            None => Standing::default(),
+            Some(seen) if seen.is_heard() => seen.hearing.standing(server.id(), damping, now),
+            _ => Standing::default(),
         };
         servers.iter().map(standing).collect()
     }
@@ -196,7 +204,7 @@ impl ClusterState {
             .collect();
         let place = |id: ServerId| servers.iter().position(|server| server.id() == id);
         let incumbent = self.incumbent.and_then(place);
-        if config.topology != config::Topology::Static {
+        if config.topology.has_primary() {
             self.leave_out_aliases(servers, &mut observations, incumbent);
         }
         let past = Past {
@@ -210,7 +218,7 @@ impl ClusterState {
             rogue_writers,
         } = decide::decide(Rules::of(config), &observations, past);
         let damping = match &config.monitor {
-            Some(monitor) if config.topology != config::Topology::Static => monitor.damping,
+            Some(monitor) if config.topology.has_primary() => monitor.damping,
             _ => Duration::ZERO,
         };
         let admitted = self.damper.admit(found.map(|at| servers[at].id()), damping, now);
@@ -428,7 +436,7 @@ fn visibility(kind: config::Topology, server: &Server, seen: Option<&Seen>) -> V
     // Where the roles are written the monitor is for what is good to know, and may lack the privileges for
     // it: that a server does not tell is nothing against it.
     let failures = match kind {
-        config::Topology::Static => 0,
+        config::Topology::Static | config::Topology::Tidb => 0,
         _ => seen.failures,
     };
     match (&seen.facts, &seen.blind) {

@@ -40,6 +40,15 @@ pub(super) fn decide(servers: &[Observation], rules: Rules) -> Verdict {
     Verdict::of(servers.iter().map(judge).collect(), conflict)
 }
 
+/// Kind `tidb`: any of them reads and writes, and no session needs to know more than which are there.
+pub(super) fn decide_alike(servers: &[Observation]) -> Verdict {
+    let judge = |server: &Observation| match &server.visibility {
+        Visibility::Lost { reason } => Judged::unusable(reason),
+        _ => Judged::replica("reads and writes, as all TiDB servers do", None),
+    };
+    Verdict::of(servers.iter().map(judge).collect(), None)
+}
+
 /// As it has said itself.
 fn follows_nobody(visibility: &Visibility) -> bool {
     matches!(visibility.facts(), Some(Facts::Replication(facts)) if facts.sources.is_empty())

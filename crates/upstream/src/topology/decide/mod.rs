@@ -102,6 +102,7 @@ pub(super) struct Past {
 pub(super) fn decide(rules: Rules, servers: &[Observation], past: Past) -> Verdict {
     let verdict = match rules.kind {
         config::Topology::Static => fixed::decide(servers, rules),
+        config::Topology::Tidb => fixed::decide_alike(servers),
         config::Topology::Replication => replication::decide(servers, past),
         config::Topology::GroupReplication => group_replication::decide(servers, past),
         config::Topology::Galera => galera::decide(servers, past, rules.donor_reads),
@@ -122,7 +123,7 @@ pub(super) fn writers(
 ) -> Vec<usize> {
     let can = match kind {
         _ if max < 2 => Vec::new(),
-        config::Topology::Static | config::Topology::Replication => Vec::new(),
+        config::Topology::Static | config::Topology::Tidb | config::Topology::Replication => Vec::new(),
         config::Topology::GroupReplication => group_replication::writers(servers),
         config::Topology::Galera => galera::writers(servers),
     };

@@ -53,7 +53,9 @@ pub(super) async fn look(
 ) -> Result<Finding, QueryError> {
     match kind {
         // Only for the lag.
-        config::Topology::Static => replication::look(connection, monitor, false).await,
+        config::Topology::Static | config::Topology::Tidb => {
+            replication::look(connection, monitor, false).await
+        }
         config::Topology::Replication => replication::look(connection, monitor, monitor.discover).await,
         config::Topology::GroupReplication => group_replication::look(connection, monitor).await,
         config::Topology::Galera => galera::look(connection).await,

@@ -1,0 +1,98 @@
+//! A connection on its way to another process, which goes on with the same socket: nothing is asked on it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::{Capabilities, StatusFlags};
+use net::Stream;
+use serde::{Deserialize, Serialize};
+
+use super::arming::{Arming, Tracked};
+use super::connection::{Baseline, Connection, Idle, Key, Life, Opened, Parts};
+use super::{Pool, Travel, begin, now};
+use crate::permit::Permit;
+
+/// What a pool has to know of a [`Connection`] that another process has opened. Its socket goes beside it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackedConnection {
+    server: String,
+    capabilities: Capabilities,
+    thread_id: u32,
+    login_age_ms: u64,
+    version: Vec<u8>,
+    status: StatusFlags,
+    baseline: Baseline,
+    tracked: Tracked,
+}
+
+impl PackedConnection {
+    /// The name of its server.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The server's number for it.
+    #[must_use]
+    pub fn thread_id(&self) -> u32 {
+        self.thread_id
+    }
+}
+
+impl<S> Connection<S> {
+    /// What another process has to know of it.
+    #[must_use]
+    pub fn pack(&self) -> PackedConnection {
+        let opened = &self.opened;
+        let age = now().saturating_duration_since(opened.login_began);
+        PackedConnection {
+            server: opened.server.whereabouts(),
+            capabilities: opened.capabilities,
+            thread_id: opened.thread_id,
+            login_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            version: opened.version.clone(),
+            status: opened.status,
+            baseline: Baseline::clone(&opened.baseline),
+            tracked: Tracked::clone(&opened.arming.tracked),
+        }
+    }
+}
+
+impl<S: Travel> Pool<S> {
+    /// A connection that another process has opened, in the hands of the session that comes with it.
+    pub fn unpack(
+        &self,
+        stream: Stream,
+        key: &Rc<Key>,
+        packed: PackedConnection,
+        permit: Permit,
+    ) -> Connection<S> {
+        let server = Arc::clone(permit.server());
+        let (config, origin) = self.origin(&server);
+        let age = Duration::from_millis(packed.login_age_ms);
+        let opened = Rc::new(Opened {
+            server: Arc::clone(&server),
+            key: Rc::clone(key),
+            capabilities: packed.capabilities,
+            thread_id: packed.thread_id,
+            login_began: now().checked_sub(age).unwrap_or_else(now),
+            version: packed.version,
+            status: packed.status,
+            baseline: Rc::new(packed.baseline),
+            arming: Arming {
+                tracked: Arc::new(packed.tracked),
+                config,
+            },
+        });
+        let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
+        let idle = Idle(Box::new(Parts {
+            stream,
+            state: (self.fresh)(&opened),
+            opened,
+            life: Life::new(series, permit, now(), origin),
+        }));
+        begin(idle, now())
+    }
+}
