@@ -1,0 +1,66 @@
+//! A session that is understood goes to the process that takes over, or stays: see
+//! [`hand_over`](crate::hand_over).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use net::{Peer, Stream};
+use telemetry::ListenerSeries;
+
+use crate::control::Control;
+use crate::engine::client_session::ClientSession;
+use crate::engine::{lease, packed};
+use crate::error::SessionError;
+use crate::hand_over::Stays;
+use crate::hand_over::give;
+use crate::hand_over::offer::{self, Head, Kind};
+use crate::listener_state::ListenerState;
+use crate::worker::Worker;
+
+/// Gives the session away. It goes on here where that comes to nothing.
+///
+/// # Errors
+/// It is gone: nothing of it is this process's any more.
+pub(super) async fn go(session: &mut ClientSession) -> Result<(), SessionError> {
+    match try_to_go(session).await {
+        Ok(()) => {
+            // Neither is told anything: both go on with the other process.
+            session.streams.client = Stream::Detached;
+            drop(lease::detach(session));
+            Err(SessionError::HandedOver)
+        }
+        Err(why) => {
+            session.control.has_looked(why);
+            Ok(())
+        }
+    }
+}
+
+async fn try_to_go(session: &ClientSession) -> Result<(), Stays> {
+    if session.client.compression.is_some() {
+        return Err(Stays::Compressed);
+    }
+    if session.streams.client.is_encrypted() {
+        return Err(Stays::Tls);
+    }
+    let packed = packed::pack(session)?;
+    let (control, context) = (&session.control, &session.context);
+    let head = Head::new(Kind::Understood, control, &context.listener, &session.client.host);
+    let server = session.lease.as_ref().map(|_| &session.streams.server);
+    let streams = (&session.streams.client, server);
+    give::give(&context.worker, control, (&head, &packed), streams).await
+}
+
+/// The session in the process that takes over, where nothing is read from its client yet.
+///
+/// # Errors
+/// It cannot go on here.
+pub(crate) fn arrive(
+    on: (&Rc<Worker>, &Rc<Control>),
+    at: (&Arc<ListenerState>, &Arc<ListenerSeries>),
+    body: &[u8],
+    streams: (Stream, Option<Stream>, Peer),
+) -> Result<Box<ClientSession>, Stays> {
+    let packed = offer::read(body)?;
+    packed::unpack(on, at, packed, streams)
+}

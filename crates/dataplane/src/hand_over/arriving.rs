@@ -1,0 +1,106 @@
+//! A session that the process before this one offers, and what has come of others.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use telemetry::{Samples, catalog};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::Stays;
+use super::offer::{self, Head};
+use super::stays::Staying;
+use crate::listener_state::ListenerState;
+
+/// What is known of the process before this one.
+#[derive(Default)]
+pub(crate) struct Taken {
+    sessions: AtomicU64,
+    staying: Mutex<Staying>,
+}
+
+impl Taken {
+    /// A session has come, and is this process's.
+    pub(crate) fn note(&self) {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn say(&self, staying: Staying) {
+        *self.staying.lock().unwrap_or_else(PoisonError::into_inner) = staying;
+    }
+
+    /// How many have come.
+    pub(super) fn count(&self) -> u64 {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn collect(&self, out: &mut Samples) {
+        let taken = self.sessions.load(Ordering::Relaxed);
+        out.counter(&catalog::UPGRADE_SESSIONS_TAKEN, &[], taken);
+        let staying = self.staying.lock().unwrap_or_else(PoisonError::into_inner);
+        for why in Stays::ALL {
+            out.gauge(
+                &catalog::UPGRADE_SESSIONS_LEFT,
+                &[why.label()],
+                staying.of(why) as i64,
+            );
+        }
+    }
+}
+
+/// A session that the process before this one offers.
+pub(crate) struct Arriving {
+    pub(crate) head: Head,
+    /// With the head.
+    pub(super) bytes: Zeroizing<Vec<u8>>,
+    /// The client's, and the server's where it has one.
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) listener: Arc<ListenerState>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Arriving {
+    /// What is known of it.
+    pub(crate) fn body(&self) -> &[u8] {
+        offer::split(&self.bytes).map_or(&[], |(_, body)| body)
+    }
+}
+
+/// What becomes of an offer. It is refused where this is dropped.
+pub(crate) struct Verdict {
+    pub(super) answers: Sender<Answer>,
+    pub(super) number: u32,
+    pub(super) why: Option<Stays>,
+    /// The old process has said that it is ours.
+    pub(super) ours: Option<oneshot::Receiver<()>>,
+}
+
+/// An answer on its way to the old process: at most one for each of its offers, whose number it bounds.
+pub(super) type Answer = (u32, Result<(), Stays>);
+
+impl Verdict {
+    pub(crate) fn refuse(mut self, why: Stays) {
+        self.why = Some(why);
+    }
+
+    /// Accepts it. Whether it is ours then: nothing may be done with it before.
+    pub(crate) async fn accept(mut self) -> bool {
+        let Some(ours) = self.ours.take() else {
+            return false;
+        };
+        self.why = None;
+        let _ = self.answers.send((self.number, Ok(())));
+        ours.await.is_ok()
+    }
+}
+
+impl Drop for Verdict {
+    fn drop(&mut self) {
+        if let Some(why) = self.why {
+            // The old process may have ended.
+            let _ = self.answers.send((self.number, Err(why)));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A session of mode `session` that is forwarded goes to the process that takes over, with its server
+//! connection. All that it holds is there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::{Capabilities, ResponseTracker, StatusFlags};
+use net::{Peer, Stream};
+use serde::{Deserialize, Serialize};
+use telemetry::ListenerSeries;
+
+use super::offer::{self, Counts, Head, Kind};
+use super::{Stays, give};
+use crate::control::Control;
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::listener_state::ListenerState;
+use crate::registry::Place;
+use crate::relay::{Streams, Traffic};
+use crate::session::Session;
+use crate::worker::Worker;
+
+/// What is known of it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Forwarded {
+    server: String,
+    /// The server's number for the connection.
+    thread_id: u32,
+    user: Vec<u8>,
+    capabilities: Capabilities,
+    status: StatusFlags,
+    changed_user: Option<Box<str>>,
+    counts: Counts,
+}
+
+/// Whether it can go now, as far as what it has under way is concerned. To be asked between two commands.
+pub(crate) fn is_at_rest(session: &Session) -> bool {
+    if !session.is_free() {
+        session.control.stays(Stays::Transaction);
+        return false;
+    }
+    session.streams.up.is_at_rest() && session.streams.down.is_at_rest()
+}
+
+/// Gives the session away. It goes on here where that comes to nothing.
+///
+/// # Errors
+/// It is gone: nothing of it is this process's any more.
+pub(crate) async fn go(session: &mut Session) -> Result<(), SessionError> {
+    match try_to_go(session).await {
+        Ok(()) => {
+            // Neither is told anything: both go on with the other process.
+            session.streams.client = Stream::Detached;
+            session.streams.server = Stream::Detached;
+            Err(SessionError::HandedOver)
+        }
+        Err(why) => {
+            session.control.has_looked(why);
+            Ok(())
+        }
+    }
+}
+
+async fn try_to_go(session: &Session) -> Result<(), Stays> {
+    let (worker, control) = (&session.worker, &session.control);
+    let place = worker.shared.registry.find(control.id).ok_or(Stays::Refused)?;
+    let traffic = &session.streams.traffic;
+    let body = Forwarded {
+        server: session.server.whereabouts(),
+        thread_id: place.seat.map_or(0, |(_, thread_id)| thread_id),
+        user: place.user.to_vec(),
+        capabilities: session.capabilities,
+        status: session.status,
+        changed_user: session.changed_user.clone(),
+        counts: Counts {
+            from_client: traffic.from_client,
+            to_client: traffic.to_client,
+            commands: session.commands,
+        },
+    };
+    let head = Head::new(Kind::Forwarded, control, &session.listener, &session.peer);
+    let streams = (&session.streams.client, Some(&session.streams.server));
+    give::give(worker, control, (&head, &body), streams).await
+}
+
+/// The session in the process that takes over, where nothing is read from its client yet.
+///
+/// # Errors
+/// It cannot go on here.
+pub(super) fn arrive(
+    (worker, control): (&Rc<Worker>, &Rc<Control>),
+    (listener, series): (&Arc<ListenerState>, &Arc<ListenerSeries>),
+    body: &[u8],
+    (client, server_stream, peer): (Stream, Option<Stream>, Peer),
+) -> Result<Box<Session>, Stays> {
+    let known: Forwarded = offer::read(body)?;
+    let servers = listener.cluster.servers();
+    let server = servers.iter().find(|server| server.whereabouts() == known.server);
+    let server = server.ok_or(Stays::Server)?;
+    let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
+    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
+    let mut traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));
+    (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
+    let seat = (listener.key(server), known.thread_id);
+    let place = Place {
+        worker: worker.index,
+        cluster: listener.cluster_serial,
+        seat: Some(seat),
+        user: known.user.into(),
+    };
+    worker.shared.registry.insert(control.id, place);
+    control.attach_connection(seat.0, seat.1);
+    control.set_limits(listener.idle_limits());
+    Ok(Box::new(Session {
+        control: Rc::clone(control),
+        worker: Rc::clone(worker),
+        listener: Arc::clone(listener),
+        server: Arc::clone(server),
+        series: server_series,
+        streams: Streams {
+            client,
+            server: server_stream.ok_or(Stays::Refused)?,
+            up: Flow::default(),
+            down: Flow::default(),
+            traffic,
+        },
+        response: ResponseTracker::new(known.capabilities),
+        capabilities: known.capabilities,
+        status: known.status,
+        changed_user: known.changed_user,
+        peer,
+        commands: known.counts.commands,
+        error_sequence: Some(0),
+        _permit: permit,
+    }))
+}

@@ -1,0 +1,73 @@
+//! The old process's side: all sessions are offered to its successor, again and again.
+
+use std::sync::Arc;
+
+use net::handover::Channel;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use super::AGAIN_EVERY;
+use super::stays::Staying;
+use super::way::Giving;
+use crate::data_plane::Shared;
+use crate::gateway::Gateway;
+use crate::message::Message;
+
+impl Gateway {
+    /// Gives the sessions to the process that has taken over, and says to it and in the log how many went and
+    /// why others stay. Those are offered again each second. Never returns: drop it to end it.
+    pub async fn give_sessions(&self, channel: Channel) {
+        let giving = match Giving::start(channel, self.shared().registry.last_id()) {
+            Ok(giving) => giving,
+            Err(error) => {
+                warn!(%error, "upgrade: no session can be handed over: they stay until they end");
+                return std::future::pending().await;
+            }
+        };
+        let _end = End(Arc::clone(&giving));
+        let mut said = None;
+        loop {
+            self.shared().tell_all(|| Message::GiveAway(Arc::clone(&giving)));
+            tokio::time::sleep(AGAIN_EVERY).await;
+            let staying = staying(self.shared()).await;
+            giving.say(staying.in_words());
+            let now = (giving.went(), staying);
+            if said.as_ref() != Some(&now) {
+                info!(
+                    went = now.0,
+                    stay = now.1.sum(),
+                    why = now.1.in_words(),
+                    "upgrade: sessions handed over"
+                );
+                said = Some(now);
+            }
+        }
+    }
+}
+
+/// Says at the end how many have gone.
+struct End(Arc<Giving>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        info!(went = self.0.went(), "upgrade: no more sessions are handed over");
+    }
+}
+
+/// Why the sessions of all workers stay.
+async fn staying(shared: &Shared) -> Staying {
+    let mut answers = Vec::new();
+    for worker in 0..shared.workers() {
+        let (reply, answer) = oneshot::channel();
+        shared.tell(worker, Message::Staying { reply });
+        answers.push(answer);
+    }
+    let mut all = Staying::default();
+    for answer in answers {
+        // A worker that has stopped has none.
+        for why in answer.await.unwrap_or_default() {
+            all.add(why, 1);
+        }
+    }
+    all
+}

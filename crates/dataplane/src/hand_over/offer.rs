@@ -1,0 +1,149 @@
+//! What is said of a session that is offered to another process.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use net::Peer;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::control::Control;
+use crate::hand_over::Stays;
+use crate::listener_state::ListenerState;
+
+/// What the rest of an offer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// A session that is understood: `engine::packed`.
+    Understood,
+    /// One of mode `session` that is forwarded.
+    Forwarded,
+    /// One of mode `tcp`.
+    Bytes,
+}
+
+/// What the new process has to know of any session to find its place for it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Head {
+    pub(crate) kind: Kind,
+    /// The number that its client knows.
+    pub(crate) id: u32,
+    listener: String,
+    mode: String,
+    cluster: String,
+    moves: bool,
+    shares: bool,
+    /// As lists show it.
+    pub(crate) user: String,
+    /// `None` for a Unix socket.
+    client: Option<SocketAddr>,
+    age_ms: u64,
+    pub(crate) failed_logins: u16,
+}
+
+impl Head {
+    pub(crate) fn new(kind: Kind, control: &Control, listener: &ListenerState, client: &Peer) -> Self {
+        let config = &listener.config;
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            kind,
+            id: control.id,
+            listener: config.name.clone(),
+            mode: config.mode.word().to_owned(),
+            cluster: config.cluster.clone(),
+            moves: config.moves,
+            shares: config.shares(),
+            user: control.user().as_deref().unwrap_or_default().to_owned(),
+            client: client.socket_addr(),
+            age_ms: ms(control.began.elapsed()),
+            failed_logins: control.failed_logins() as u16,
+        }
+    }
+
+    /// Whether its sessions are served there as they were here.
+    pub(crate) fn is_of(&self, listener: &ListenerState) -> bool {
+        let config = &listener.config;
+        config.name == self.listener
+            && config.protocol == config::Protocol::Mysql
+            && config.mode.word() == self.mode
+            && config.cluster == self.cluster
+            && config.moves == self.moves
+            && config.shares() == self.shares
+    }
+
+    pub(crate) fn client(&self) -> Peer {
+        self.client.map_or(Peer::Unix, Peer::Tcp)
+    }
+
+    /// When it began.
+    pub(crate) fn began(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_sub(Duration::from_millis(self.age_ms)).unwrap_or(now)
+    }
+}
+
+/// Bytes and commands so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) from_client: u64,
+    pub(crate) to_client: u64,
+    pub(crate) commands: u64,
+}
+
+/// Head and body of an offer in one; `None` where they are longer than `max`.
+pub(crate) fn join(head: &Head, body: &impl Serialize, max: usize) -> Option<Zeroizing<Vec<u8>>> {
+    // Usually enough: what is copied to grow leaves its former place as it was, with its passwords.
+    let bytes = Zeroizing::new(Vec::with_capacity(16 * 1024));
+    let mut bounded = Bounded { bytes, max };
+    bounded.write_all(&[0; 4]).ok()?;
+    serde_json::to_writer(&mut bounded, head).ok()?;
+    let length = u32::try_from(bounded.bytes.len() - 4).ok()?.to_le_bytes();
+    serde_json::to_writer(&mut bounded, body).ok()?;
+    bounded.bytes[..4].copy_from_slice(&length);
+    Some(bounded.bytes)
+}
+
+/// Refuses what is too long before it takes memory.
+struct Bounded {
+    bytes: Zeroizing<Vec<u8>>,
+    max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What [`join`] was given as the body.
+///
+/// # Errors
+/// It is in another form. Where is said in the log, and not what stands there: it may be a password.
+pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Stays> {
+    serde_json::from_slice(body).map_err(|error| {
+        let (kind, byte) = (error.classify(), error.column());
+        tracing::warn!(
+            ?kind,
+            byte,
+            "a session of the process before this one is in another form"
+        );
+        Stays::Version
+    })
+}
+
+/// The two parts again.
+pub(crate) fn split(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some((serde_json::from_slice(head).ok()?, body))
+}

@@ -1,0 +1,139 @@
+//! A session of the process before this one on its worker: it is made while that process still has it, and
+//! begins when it is ours.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use net::Stream;
+use telemetry::ListenerSeries;
+use tokio::task::spawn_local;
+use tracing::debug;
+
+use super::arriving::Arriving;
+use super::offer::{Head, Kind};
+use super::{Stays, bytes, forwarded};
+use crate::connection::{self, Counted};
+use crate::control::{Control, Waiting};
+use crate::engine::client_session::ClientSession;
+use crate::engine::hand_over;
+use crate::listener_state::ListenerState;
+use crate::registry::Place;
+use crate::relay::Pair;
+use crate::session::Session;
+use crate::session_summary::SessionSummary;
+use crate::worker::Worker;
+
+/// A session that could begin.
+enum Ready {
+    Understood(Box<ClientSession>),
+    Forwarded(Box<Session>),
+    Bytes(Box<Pair>),
+}
+
+/// Takes a session over, or refuses it.
+pub(crate) fn begin(worker: Rc<Worker>, arriving: Arriving) {
+    spawn_local(take_over(worker, arriving));
+}
+
+async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
+    let listener = Arc::clone(&arriving.listener);
+    let head = &arriving.head;
+    // Where its number is another's, it has none while it is refused.
+    let is_known = !reserve(&worker, head, &listener);
+    let id = if is_known { 0 } else { head.id };
+    let control = Rc::new(Control::since(id, Rc::clone(&worker.clock), head.began()));
+    control.introduce(&listener.config.name, &head.client());
+    control.name_user(&head.user);
+    control.set_failed_logins(head.failed_logins);
+    poll_fn(|cx| {
+        control.remember_waker(cx);
+        Poll::Ready(())
+    })
+    .await;
+    let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
+    let made = match is_known {
+        true => Err(Stays::Number),
+        false => make(&worker, &control, &mut arriving, &counted.series),
+    };
+    let Arriving {
+        head,
+        verdict,
+        bytes: said,
+        ..
+    } = arriving;
+    drop(said);
+    let ready = match made {
+        Ok(ready) => ready,
+        Err(why) => {
+            debug!(session = head.id, why = why.label(), "session not taken over");
+            return verdict.refuse(why);
+        }
+    };
+    if !verdict.accept().await {
+        // It has gone on where it was: its sockets are not this process's to close in order.
+        return drop(ready);
+    }
+    worker.shared.taken.note();
+    let mut summary = SessionSummary::new(head.client());
+    control.mark(Waiting::Client);
+    // Boxed: none of them has room for what another needs.
+    let error = match ready {
+        Ready::Understood(session) => Box::pin(connection::serve_understood(session, &mut summary)).await,
+        Ready::Forwarded(mut session) => {
+            summary.user = head.user.into();
+            summary.server = Some(Arc::clone(&session.server));
+            Box::pin(connection::serve_forwarded(&mut session, &mut summary)).await
+        }
+        Ready::Bytes(mut pair) => {
+            summary.server = Some(Arc::clone(pair.permit.server()));
+            let (worker, control) = (&worker, &control);
+            Box::pin(connection::serve_bytes(
+                worker,
+                control,
+                &listener,
+                &mut pair,
+                &mut summary,
+            ))
+            .await
+        }
+    };
+    counted.end(&control, &summary, &error);
+}
+
+/// From here on nobody else gets its number.
+fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
+    let place = Place {
+        worker: worker.index,
+        cluster: listener.cluster_serial,
+        seat: None,
+        user: head.user.as_bytes().into(),
+    };
+    let is_listed = head.kind != Kind::Bytes;
+    worker.sessions.find(head.id).is_none()
+        && (!is_listed || worker.shared.registry.insert_new(head.id, place))
+}
+
+fn make(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    arriving: &mut Arriving,
+    series: &Arc<ListenerSeries>,
+) -> Result<Ready, Stays> {
+    let sockets = std::mem::take(&mut arriving.sockets);
+    let mut streams = sockets.into_iter().map(Stream::from_shared);
+    let mut stream = || streams.next().transpose().map_err(|_| Stays::Refused);
+    let (client, server) = (stream()?.ok_or(Stays::Refused)?, stream()?);
+    let at: (&Arc<ListenerState>, _) = (&arriving.listener, series);
+    let (body, peer) = (arriving.body(), arriving.head.client());
+    match arriving.head.kind {
+        Kind::Understood => {
+            hand_over::arrive((worker, control), at, body, (client, server, peer)).map(Ready::Understood)
+        }
+        Kind::Forwarded => {
+            forwarded::arrive((worker, control), at, body, (client, server, peer)).map(Ready::Forwarded)
+        }
+        Kind::Bytes => bytes::arrive((worker, control), at, body, (client, server)).map(Ready::Bytes),
+    }
+}

@@ -1,0 +1,164 @@
+//! Why a session stays with its process while the program is replaced.
+
+/// Why a session stays for now. The words are those of logs and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Stays {
+    /// A command, a login or something that the gateway does for it is under way.
+    #[default]
+    Busy,
+    /// A transaction is open.
+    Transaction,
+    /// The link to the client is encrypted.
+    Tls,
+    /// The protocol is compressed, with the client or with its server.
+    Compressed,
+    /// It holds a connection to a server that is encrypted.
+    ServerTls,
+    /// Bytes are on their way.
+    Unfinished,
+    /// Its answer has no end (a replica's), or its listener has another protocol than MySQL's.
+    Stream,
+    /// It is about to end, or to be moved to another server.
+    Signalled,
+    /// More is to be said of it than fits: prepared statements, mostly.
+    Large,
+    /// Its prepared statements ask for figures of its last statement.
+    Figures,
+    /// The new process has no such listener, or one with another mode or cluster.
+    Listener,
+    /// The new process has no such account any more, or no more sessions are allowed for it.
+    Account,
+    /// The new process does not know the server of its connection, cannot reach it, or has no room for it.
+    Server,
+    /// Its number is another session's there.
+    Number,
+    /// Sessions before it are on their way.
+    Line,
+    /// The new process has given no answer in time, or could not take it for a reason that it does not name.
+    Refused,
+    /// The new process is of another version, which does not take sessions of this one, or has ended.
+    Version,
+}
+
+impl Stays {
+    pub(crate) const ALL: [Self; 17] = [
+        Self::Busy,
+        Self::Transaction,
+        Self::Tls,
+        Self::Compressed,
+        Self::ServerTls,
+        Self::Unfinished,
+        Self::Stream,
+        Self::Signalled,
+        Self::Large,
+        Self::Figures,
+        Self::Listener,
+        Self::Account,
+        Self::Server,
+        Self::Number,
+        Self::Line,
+        Self::Refused,
+        Self::Version,
+    ];
+
+    /// Whether that does not change as long as the session is there.
+    pub(crate) fn is_for_good(self) -> bool {
+        matches!(self, Self::Tls | Self::Compressed)
+    }
+
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Transaction => "transaction",
+            Self::Tls => "tls",
+            Self::Compressed => "compressed",
+            Self::ServerTls => "server-tls",
+            Self::Unfinished => "unfinished",
+            Self::Stream => "stream",
+            Self::Signalled => "signalled",
+            Self::Large => "large",
+            Self::Figures => "figures",
+            Self::Listener => "listener",
+            Self::Account => "account",
+            Self::Server => "server",
+            Self::Number => "number",
+            Self::Line => "line",
+            Self::Refused => "refused",
+            Self::Version => "version",
+        }
+    }
+
+    /// The reason that has this word; one that is not known is [`Refused`](Self::Refused).
+    pub(crate) fn by_label(label: &[u8]) -> Self {
+        let known = Self::ALL
+            .into_iter()
+            .find(|stays| stays.label().as_bytes() == label);
+        known.unwrap_or(Self::Refused)
+    }
+}
+
+/// How many stay for which reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Staying([u64; Stays::ALL.len()]);
+
+impl Staying {
+    pub(crate) fn add(&mut self, why: Stays, count: u64) {
+        self.0[why as usize] += count;
+    }
+
+    pub(crate) fn of(&self, why: Stays) -> u64 {
+        self.0[why as usize]
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// A line of words and counts.
+    pub(crate) fn in_words(&self) -> String {
+        let some = Stays::ALL.into_iter().filter(|why| self.of(*why) > 0);
+        let words: Vec<_> = some
+            .map(|why| format!("{} {}", why.label(), self.of(why)))
+            .collect();
+        words.join(", ")
+    }
+
+    /// What [`in_words`](Self::in_words) has said. What is not understood is left out.
+    pub(crate) fn from_words(words: &str) -> Self {
+        let mut staying = Self::default();
+        for part in words.split(", ") {
+            if let Some((label, count)) = part.split_once(' ')
+                && let Ok(count) = count.parse()
+            {
+                staying.add(Stays::by_label(label.as_bytes()), count);
+            }
+        }
+        staying
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_words_of_their_own_and_come_back_from_them() {
+        for (place, why) in Stays::ALL.into_iter().enumerate() {
+            assert_eq!(
+                (why as usize, Stays::by_label(why.label().as_bytes())),
+                (place, why)
+            );
+        }
+        assert_eq!(Stays::by_label(b"of another version"), Stays::Refused);
+    }
+
+    #[test]
+    fn counts_come_back_from_their_line() {
+        let mut staying = Staying::default();
+        staying.add(Stays::Tls, 2);
+        staying.add(Stays::Transaction, 1);
+        assert_eq!(staying.in_words(), "transaction 1, tls 2");
+        assert_eq!(Staying::from_words(&staying.in_words()), staying);
+        assert_eq!(Staying::from_words(""), Staying::default());
+    }
+}

@@ -1,0 +1,168 @@
+//! The new process's side: sessions of its predecessor are taken over.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
+
+use net::handover::Channel;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::arriving::{Answer, Arriving, Verdict};
+use super::frame::{self, Kind};
+use super::stays::Staying;
+use super::{FORMAT, OFFER_MAX, Stays, offer};
+use crate::gateway::Gateway;
+use crate::message::Message;
+
+/// Offers that are not decided yet: their parts, and who waits for the last word.
+#[derive(Default)]
+struct Offers {
+    parts: HashMap<u32, Zeroizing<Vec<u8>>>,
+    waiting: HashMap<u32, oneshot::Sender<()>>,
+}
+
+impl Gateway {
+    /// Takes over the sessions that the process before this one gives away, on threads of its own, until that
+    /// ends.
+    ///
+    /// # Errors
+    /// What the kernel said: it has no thread for that.
+    pub fn take_sessions(self: &Arc<Self>, channel: Channel) -> std::io::Result<()> {
+        let gateway = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("take-over".into());
+        thread.spawn(move || take(&gateway, channel)).map(drop)
+    }
+}
+
+fn take(gateway: &Weak<Gateway>, channel: Channel) {
+    // Before anything is compared: the other process has to learn, too, that the two do not fit.
+    if channel.send(FORMAT, &[]).is_err() {
+        return;
+    }
+    match channel.receive() {
+        Ok(Some((format, _))) if format == FORMAT => {}
+        Ok(Some((format, _))) => {
+            let format = String::from_utf8_lossy(&format).into_owned();
+            return warn!(
+                format,
+                "sessions of the process before this one are in another form: they stay there"
+            );
+        }
+        // It has none, or does not know how.
+        Ok(None) | Err(_) => return,
+    }
+    let channel = Arc::new(channel);
+    let Ok(answers) = answering(&channel) else { return };
+    let mut offers = Offers::default();
+    while let Ok(Some((bytes, sockets))) = channel.receive() {
+        let Some(gateway) = gateway.upgrade() else { return };
+        let is_understood = offers.take(&gateway, &answers, &bytes, sockets);
+        { bytes }.zeroize();
+        if is_understood.is_none() {
+            break;
+        }
+    }
+    if let Some(gateway) = gateway.upgrade() {
+        gateway.shared().taken.say(Staying::default());
+        let taken = gateway.shared().taken.count();
+        info!(taken, "the process before this one gives no more sessions");
+    }
+}
+
+/// Writes answers on a thread of its own: whoever reads must not wait for the other process to read.
+fn answering(channel: &Arc<Channel>) -> std::io::Result<Sender<Answer>> {
+    let (answers, to_write) = std::sync::mpsc::channel::<Answer>();
+    let channel = Arc::clone(channel);
+    let thread = std::thread::Builder::new().name("take-over-ack".into());
+    thread.spawn(move || {
+        while let Ok((number, answer)) = to_write.recv() {
+            let (kind, why) = match answer {
+                Ok(()) => (Kind::Accepted, ""),
+                Err(why) => (Kind::Refused, why.label()),
+            };
+            // The old process may have ended, and waits for nothing then.
+            let _ = frame::send(&channel, (kind, number), why.as_bytes(), &[]);
+        }
+    })?;
+    Ok(answers)
+}
+
+impl Offers {
+    /// `None` for what no old process says.
+    fn take(
+        &mut self,
+        gateway: &Gateway,
+        answers: &Sender<Answer>,
+        bytes: &[u8],
+        sockets: Vec<OwnedFd>,
+    ) -> Option<()> {
+        let (kind, number, rest) = frame::read(bytes)?;
+        match kind {
+            Kind::Last => gateway.shared().registry.keep_off(number),
+            Kind::Part => {
+                let whole = self.parts.entry(number).or_default();
+                if whole.len() > OFFER_MAX {
+                    return None;
+                }
+                whole.extend_from_slice(rest);
+            }
+            Kind::Offer => {
+                let mut whole = self.parts.remove(&number).unwrap_or_default();
+                whole.extend_from_slice(rest);
+                let (ours, is_ours) = oneshot::channel();
+                self.waiting.insert(number, ours);
+                let verdict = Verdict {
+                    answers: answers.clone(),
+                    number,
+                    why: Some(Stays::Refused),
+                    ours: Some(is_ours),
+                };
+                gateway.arrives(whole, sockets, verdict);
+            }
+            Kind::Yours => {
+                if let Some(ours) = self.waiting.remove(&number) {
+                    // Its worker waits for it, unless that has stopped.
+                    let _ = ours.send(());
+                }
+            }
+            Kind::Withdrawn => {
+                self.parts.remove(&number);
+                self.waiting.remove(&number);
+            }
+            Kind::Staying => {
+                let staying = Staying::from_words(&String::from_utf8_lossy(rest));
+                gateway.shared().taken.say(staying);
+            }
+            Kind::Accepted | Kind::Refused => return None,
+        }
+        Some(())
+    }
+}
+
+impl Gateway {
+    /// Gives an offered session to a worker, or refuses it.
+    fn arrives(&self, bytes: Zeroizing<Vec<u8>>, sockets: Vec<OwnedFd>, verdict: Verdict) {
+        let Some((head, _)) = offer::split(&bytes) else {
+            return verdict.refuse(Stays::Refused);
+        };
+        let Some(listener) = self.listener_for(|listener| head.is_of(listener)) else {
+            return verdict.refuse(Stays::Listener);
+        };
+        let shared = self.shared();
+        let worker = shared.idlest_worker();
+        shared.sessions_on[worker].fetch_add(1, Ordering::Relaxed);
+        listener.active.fetch_add(1, Ordering::Relaxed);
+        let arriving = Arriving {
+            head,
+            bytes,
+            sockets,
+            listener,
+            verdict,
+        };
+        shared.tell(worker, Message::TakeOver(Box::new(arriving)));
+    }
+}

@@ -1,0 +1,195 @@
+//! The way to the process that takes over: offers, answers, and the threads that carry them.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use net::handover::Channel;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tracing::warn;
+use zeroize::Zeroizing;
+
+use super::frame::{self, Kind};
+use super::{ANSWER_LIMIT, FORMAT, IN_FLIGHT_MAX, REST, Stays};
+
+/// The way to the process that takes over.
+pub(crate) struct Giving {
+    /// Messages on their way to the thread that writes them: those of at most [`IN_FLIGHT_MAX`] sessions.
+    to_write: Sender<Outgoing>,
+    answers: Mutex<HashMap<u32, oneshot::Sender<Result<(), Stays>>>>,
+    next: AtomicU32,
+    in_flight: Semaphore,
+    /// The new process takes sessions of this one.
+    is_open: AtomicBool,
+    /// It has not answered in time: nobody's client waits for it again before that.
+    rests_until: Mutex<Option<Instant>>,
+    went: AtomicU64,
+}
+
+enum Outgoing {
+    Offer(u32, Zeroizing<Vec<u8>>, Vec<OwnedFd>),
+    Yours(u32, oneshot::Sender<bool>),
+    Withdrawn(u32),
+    Staying(String),
+}
+
+impl Giving {
+    pub(super) fn start(channel: Channel, last_id: u32) -> io::Result<Arc<Self>> {
+        channel.send(FORMAT, &[])?;
+        frame::send(&channel, (Kind::Last, last_id), &[], &[])?;
+        let (channel, (to_write, outgoing)) = (Arc::new(channel), std::sync::mpsc::channel());
+        let giving = Arc::new(Self {
+            to_write,
+            answers: Mutex::default(),
+            next: AtomicU32::new(1),
+            in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            // Nothing is offered to whoever has not said that it takes any.
+            is_open: AtomicBool::new(false),
+            rests_until: Mutex::default(),
+            went: AtomicU64::new(0),
+        });
+        let writes = Arc::clone(&channel);
+        std::thread::Builder::new()
+            .name("hand-over".into())
+            .spawn(move || write(&writes, &outgoing))?;
+        let reads = Arc::clone(&giving);
+        std::thread::Builder::new()
+            .name("hand-over-ack".into())
+            .spawn(move || reads.read(&channel))?;
+        Ok(giving)
+    }
+
+    fn answers(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<Result<(), Stays>>>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, channel: &Channel) {
+        match channel.receive() {
+            Ok(Some((format, _))) if format == FORMAT => {
+                self.is_open.store(true, Ordering::Relaxed);
+                while let Ok(Some((bytes, _))) = channel.receive() {
+                    let (number, answer) = match frame::read(&bytes) {
+                        Some((Kind::Accepted, number, _)) => (number, Ok(())),
+                        Some((Kind::Refused, number, why)) => (number, Err(Stays::by_label(why))),
+                        _ => break,
+                    };
+                    if let Some(waiting) = self.answers().remove(&number) {
+                        // Whoever waited may have given up.
+                        let _ = waiting.send(answer);
+                    }
+                }
+            }
+            _ => warn!("upgrade: the new process takes no sessions of this one: they stay until they end"),
+        }
+        self.is_open.store(false, Ordering::Relaxed);
+        self.answers().clear();
+    }
+
+    fn tell(&self, message: Outgoing) {
+        // The thread lives as long as this does.
+        let _ = self.to_write.send(message);
+    }
+
+    /// How many sessions have gone.
+    pub(super) fn went(&self) -> u64 {
+        self.went.load(Ordering::Relaxed)
+    }
+
+    /// Says why others have not.
+    pub(super) fn say(&self, staying: String) {
+        self.tell(Outgoing::Staying(staying));
+    }
+
+    /// Offers a session. Its client is not to be read from as long as the answer is there.
+    pub(super) async fn offer(
+        &self,
+        bytes: Zeroizing<Vec<u8>>,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<Offered<'_>, Stays> {
+        if !self.is_open.load(Ordering::Relaxed) {
+            return Err(Stays::Version);
+        }
+        if self.rests() {
+            return Err(Stays::Refused);
+        }
+        let in_flight = self.in_flight.try_acquire().map_err(|_| Stays::Line)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.answers().insert(number, answer);
+        let offered = Offered {
+            giving: self,
+            number,
+            is_theirs: false,
+            _in_flight: in_flight,
+        };
+        self.tell(Outgoing::Offer(number, bytes, sockets));
+        match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+            Ok(Ok(Ok(()))) => Ok(offered),
+            Ok(Ok(Err(why))) => Err(why),
+            Ok(Err(_)) => Err(Stays::Version),
+            Err(_) => {
+                *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Instant::now() + REST);
+                Err(Stays::Refused)
+            }
+        }
+    }
+
+    fn rests(&self) -> bool {
+        let until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+}
+
+/// A session that the new process would go on with. It stays where this is dropped.
+pub(super) struct Offered<'g> {
+    giving: &'g Giving,
+    number: u32,
+    is_theirs: bool,
+    _in_flight: SemaphorePermit<'g>,
+}
+
+impl Offered<'_> {
+    /// Gives it away. False where the new process has ended meanwhile, which has not begun with it then.
+    pub(super) async fn give(mut self) -> bool {
+        let (written, is_written) = oneshot::channel();
+        self.giving.tell(Outgoing::Yours(self.number, written));
+        self.is_theirs = is_written.await.unwrap_or(false);
+        self.is_theirs
+    }
+}
+
+impl Drop for Offered<'_> {
+    fn drop(&mut self) {
+        self.giving.answers().remove(&self.number);
+        match self.is_theirs {
+            true => _ = self.giving.went.fetch_add(1, Ordering::Relaxed),
+            false => self.giving.tell(Outgoing::Withdrawn(self.number)),
+        }
+    }
+}
+
+fn write(channel: &Channel, outgoing: &Receiver<Outgoing>) {
+    while let Ok(message) = outgoing.recv() {
+        // What cannot be written has nobody to read it: who waits for an answer waits in vain, for a while.
+        match message {
+            Outgoing::Offer(number, bytes, sockets) => {
+                let _ = frame::send_offer(channel, number, &bytes, &sockets);
+            }
+            Outgoing::Yours(number, written) => {
+                let sent = frame::send(channel, (Kind::Yours, number), &[], &[]);
+                let _ = written.send(sent.is_ok());
+            }
+            Outgoing::Withdrawn(number) => {
+                let _ = frame::send(channel, (Kind::Withdrawn, number), &[], &[]);
+            }
+            Outgoing::Staying(words) => {
+                let _ = frame::send(channel, (Kind::Staying, 0), words.as_bytes(), &[]);
+            }
+        }
+    }
+}

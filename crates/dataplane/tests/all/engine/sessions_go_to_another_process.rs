@@ -1,0 +1,303 @@
+//! Sessions go to the process that takes over, or go on where they are: `hand_over`. Both processes are in
+//! this one, with their real way between them.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataplane::Gateway;
+use mysql_wire::Command;
+use net::handover::Channel;
+use serde_json::Value;
+
+use super::stage::{Session, Setup, Stage};
+use crate::gateway::RunningGateway;
+
+const FORMAT: &[u8] = b"forebay sessions 1";
+
+/// Waits until both have as many sessions as are said.
+async fn have(old: &Gateway, new: &Gateway, sessions: [usize; 2]) {
+    let began = Instant::now();
+    while [old.sessions(), new.sessions()] != sessions {
+        let now = [old.sessions(), new.sessions()];
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{now:?} instead of {sessions:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Has a gateway give its sessions away until this is over.
+async fn while_giving<T>(old: &Arc<Gateway>, channel: Channel, then: impl Future<Output = T>) -> T {
+    tokio::select! {
+        () = old.give_sessions(channel) => unreachable!("it never ends"),
+        done = then => done,
+    }
+}
+
+/// The new process, which takes what it is given, and the old one's end of the way to it.
+fn successor(stage: &Stage) -> (RunningGateway, Channel) {
+    let (old, new) = Channel::pair().unwrap();
+    let successor = stage.another();
+    successor.gateway().take_sessions(new).unwrap();
+    (successor, old)
+}
+
+async fn works(stage: &Stage, session: &mut Session, at: &str) {
+    let write = format!("INSERT INTO t VALUES ('OK', '{at}')");
+    assert_eq!(session.query(&write).await, Ok(0), "{at}");
+    assert_eq!(stage.sent(&format!("'{at}'")).len(), 1, "{at}: once");
+}
+
+#[tokio::test]
+async fn with_all_that_they_hold() {
+    let stage = Stage::set(Setup::default()).await;
+    let [mut free, mut pinned] = [stage.connect().await, stage.connect().await];
+    let prepared = free.prepare("SELECT 'ROWS 1' FROM prepared WHERE id = ?").await;
+    assert_eq!(free.execute_with(prepared, 1).await, Ok(0));
+    assert_eq!(free.query("SET time_zone = 'OK'").await, Ok(0));
+    let kept = pinned.prepare("INSERT INTO kept VALUES (1)").await;
+    assert_eq!(pinned.execute(kept).await, Ok(0));
+    assert_eq!(pinned.query("SET @x = 1").await, Ok(0));
+    let place = stage.place("@x");
+    let (new, channel) = successor(&stage);
+    let (old, to) = (stage.gateway(), new.gateway());
+    while_giving(old, channel, async {
+        have(old, to, [0, 2]).await;
+        // Types are known that were sent once only.
+        let rest = [
+            &prepared.to_le_bytes()[..],
+            &[0, 1, 0, 0, 0, 0, 0],
+            &2_u64.to_le_bytes(),
+        ]
+        .concat();
+        free.send(Command::STMT_EXECUTE, &rest).await;
+        assert_eq!(free.answer().await, Ok(0));
+        works(&stage, &mut free, "free").await;
+        assert_eq!(pinned.pins().await, ["user-variables"]);
+        works(&stage, &mut pinned, "pinned").await;
+        assert_eq!(stage.place("'pinned'"), place, "on the same connection");
+        assert_eq!(pinned.execute(kept).await, Ok(0));
+        assert_eq!(stage.sent("INTO kept").len(), 1, "it was not prepared again");
+        let ids = [free.id(), pinned.id()];
+        let described = to.describe_sessions(10).await;
+        assert!(
+            described
+                .iter()
+                .all(|session| ids.contains(&session.id) && session.user == "app")
+        );
+        drop((free, pinned));
+        have(old, to, [0, 0]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn with_their_connections_where_they_have_them_for_themselves() {
+    for (mode, listener) in [("session", ""), ("session", "moves = true"), ("tcp", "")] {
+        let stage = Stage::set(Setup {
+            mode,
+            listener,
+            ..Setup::default()
+        })
+        .await;
+        let mut session = stage.connect().await;
+        works(&stage, &mut session, "before").await;
+        let (new, channel) = successor(&stage);
+        let (old, to) = (stage.gateway(), new.gateway());
+        while_giving(old, channel, async {
+            have(old, to, [0, 1]).await;
+            works(&stage, &mut session, "behind").await;
+            assert_eq!(
+                stage.place("'behind'"),
+                stage.place("'before'"),
+                "{mode} {listener}"
+            );
+            drop(session);
+            have(old, to, [0, 0]).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn at_the_end_of_a_transaction() {
+    for (mode, listener) in [("split", ""), ("session", ""), ("session", "moves = true")] {
+        let stage = Stage::set(Setup {
+            mode,
+            listener,
+            ..Setup::default()
+        })
+        .await;
+        let mut session = stage.connect().await;
+        assert_eq!(session.query("BEGIN").await, Ok(0));
+        let (new, channel) = successor(&stage);
+        let (old, to) = (stage.gateway(), new.gateway());
+        while_giving(old, channel, async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            have(old, to, [1, 0]).await;
+            assert_eq!(session.query("INSERT INTO t VALUES ('OK', 'TRX')").await, Ok(0));
+            assert_eq!(session.query("COMMIT").await, Ok(0));
+            have(old, to, [0, 1]).await;
+            works(&stage, &mut session, "behind").await;
+        })
+        .await;
+    }
+}
+
+/// What the other process does instead of what it should, and its client waits no longer than for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    SaysNo,
+    SaysNothing,
+    AcceptsTooLate,
+    Ends,
+}
+
+#[tokio::test]
+async fn or_go_on_where_they_are() {
+    for fault in [
+        Fault::SaysNo,
+        Fault::SaysNothing,
+        Fault::AcceptsTooLate,
+        Fault::Ends,
+    ] {
+        let stage = Stage::set(Setup::default()).await;
+        let mut session = stage.connect().await;
+        let (to_new, new) = Channel::pair().unwrap();
+        let new = Arc::new(new);
+        let old = stage.gateway();
+        while_giving(old, to_new, async {
+            assert_eq!(receive(&new).await.0, FORMAT);
+            new.send(FORMAT, &[]).unwrap();
+            // The number that was given last, and the offer with its socket.
+            assert_eq!(receive(&new).await.0[0], b'L');
+            let (offer, sockets) = receive(&new).await;
+            assert_eq!((offer[0], sockets.len()), (b'O', 1), "{fault:?}");
+            let number = &offer[1..5];
+            match fault {
+                Fault::SaysNo => new.send(&[b"R", number, b"server"].concat(), &[]).unwrap(),
+                Fault::Ends => drop(new),
+                Fault::SaysNothing => assert_eq!(receive(&new).await.0, [b"W", number].concat()),
+                Fault::AcceptsTooLate => {
+                    let mut withdrawn = Vec::new();
+                    while withdrawn.first() != Some(&b'W') {
+                        withdrawn = receive(&new).await.0;
+                    }
+                    new.send(&[b"A", number].concat(), &[]).unwrap();
+                }
+            }
+            works(&stage, &mut session, "behind").await;
+            assert_eq!(old.sessions(), 1, "{fault:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn or_stay_where_the_other_process_knows_another_form() {
+    let stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let (to_new, new) = Channel::pair().unwrap();
+    let new = Arc::new(new);
+    while_giving(stage.gateway(), to_new, async {
+        assert_eq!(receive(&new).await.0, FORMAT);
+        new.send(b"forebay sessions 0", &[]).unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        works(&stage, &mut session, "behind").await;
+        assert_eq!(stage.gateway().sessions(), 1);
+    })
+    .await;
+    // And the other way round.
+    let (old, to_old) = Channel::pair().unwrap();
+    let old = Arc::new(old);
+    stage.another().gateway().take_sessions(to_old).unwrap();
+    old.send(b"forebay sessions 0", &[]).unwrap();
+    assert_eq!(receive(&old).await.0, FORMAT);
+    let waiting = Arc::clone(&old);
+    let answer = tokio::task::spawn_blocking(move || waiting.receive().unwrap());
+    assert!(answer.await.unwrap().is_none(), "it takes none");
+}
+
+/// The next message but those that say why sessions stay.
+async fn receive(channel: &Arc<Channel>) -> (Vec<u8>, Vec<OwnedFd>) {
+    loop {
+        let channel = Arc::clone(channel);
+        let received = tokio::task::spawn_blocking(move || channel.receive().unwrap());
+        let (bytes, sockets) = received.await.unwrap().unwrap();
+        if bytes.first() != Some(&b'S') {
+            return (bytes, sockets);
+        }
+    }
+}
+
+/// The names of all that is said of a session. Where they change, what one process says another may not
+/// understand: give the form another number (`FORMAT` in `hand_over`), here as well. `UPDATE_EXPECT=1` writes
+/// the file anew.
+#[tokio::test]
+async fn in_a_form_that_has_a_number() {
+    let mut names = BTreeSet::new();
+    for (mode, listener) in [
+        ("split", ""),
+        ("session", "moves = true"),
+        ("session", ""),
+        ("tcp", ""),
+    ] {
+        let stage = Stage::set(Setup {
+            mode,
+            listener,
+            ..Setup::default()
+        })
+        .await;
+        let mut session = stage.connect().await;
+        let prepared = session.prepare("SELECT 'ROWS 1' FROM form WHERE id = ?").await;
+        assert_eq!(session.execute_with(prepared, 1).await, Ok(0));
+        assert_eq!(session.query("SET @x = 1").await, Ok(0));
+        let (to_new, new) = Channel::pair().unwrap();
+        let new = Arc::new(new);
+        let offer = while_giving(stage.gateway(), to_new, async {
+            assert_eq!(receive(&new).await.0, FORMAT);
+            new.send(FORMAT, &[]).unwrap();
+            receive(&new).await;
+            receive(&new).await.0
+        })
+        .await;
+        let (length, rest) = offer[5..].split_first_chunk::<4>().unwrap();
+        let (head, body) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        add_names("head", &serde_json::from_slice(head).unwrap(), &mut names);
+        let kind = format!("{mode}{}", if listener.is_empty() { "" } else { " that moves" });
+        add_names(&kind, &serde_json::from_slice(body).unwrap(), &mut names);
+    }
+    // Sets of bits go as numbers.
+    names.extend(
+        sql_class::Effects::ALL
+            .iter()
+            .map(|(bit, word)| format!("effect {:#x} {word}", bit.0)),
+    );
+    let form = names.into_iter().collect::<Vec<_>>().join("\n") + "\n";
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/all/engine/form_of_sessions.txt"
+    );
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, &form).unwrap();
+    }
+    let known = std::fs::read_to_string(path).unwrap();
+    assert_eq!(form, known, "the form needs another number");
+}
+
+fn add_names(at: &str, value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                add_names(&format!("{at}.{name}"), value, names);
+            }
+        }
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| add_names(&format!("{at}[]"), value, names)),
+        _ => _ = names.insert(at.to_owned()),
+    }
+}
