@@ -13,7 +13,7 @@ use upstream::{Cluster, Credential, CredentialSecret, LeaseError, ServerAccount}
 use crate::guesses::Guesses;
 use crate::password_checks::PasswordChecks;
 use crate::user_name::as_servers_read;
-use crate::users::{Applicant, Plugin, Users};
+use crate::users::{Applicant, Plugin, User, Users};
 
 pub(crate) struct Accounts {
     users: ArcSwap<Users>,
@@ -54,6 +54,11 @@ impl Accounts {
     /// that fail are asked for it.
     pub(crate) fn want_passwords(&self, cluster: &Cluster) -> bool {
         cluster.accounts().is_some() || cluster.passes_accounts() || self.users.load().wants_passwords()
+    }
+
+    /// What the configuration says of the account of that name.
+    pub(crate) fn configured(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.users.load().configured(name)
     }
 
     /// Whoever wants to log in under that name.

@@ -15,7 +15,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use telemetry::{EndReason, ListenerSeries};
 use tokio::task::spawn_local;
 use tracing::info;
-use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile, Status};
+use upstream::{ConnectFailure, Lease, LeaseError, Member, Server, ServerProfile, Status};
 
 use crate::control::{Control, Signal, Waiting};
 use crate::engine::binding::OnServer;
@@ -23,17 +23,18 @@ use crate::engine::client_session::ClientSession;
 use crate::engine::own_connection::{self, Introduction};
 use crate::engine::run;
 use crate::engine::serve;
-use crate::error::SessionError;
+use crate::error::{During, SessionError};
 use crate::flow::Flow;
 use crate::guesses::Asking;
+use crate::hand_over::bytes;
 use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::listener_state::ListenerState;
 use crate::protocol;
 use crate::proxy_header;
 use crate::registry::Place;
-use crate::relay::{self, Streams, Traffic};
+use crate::relay::{self, Pair, Streams, Traffic};
 use crate::session::Session;
-use crate::session_end::signal_as_error;
+use crate::session_end::{as_error, signal_as_error};
 use crate::session_summary::SessionSummary;
 use crate::user_name::shown_user;
 use crate::worker::Worker;
@@ -49,6 +50,10 @@ pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Listen
         }
         config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
         config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),
+        // As in mode `session`, but that rules see all statements.
+        config::Mode::Split if listener.config.shares_never() => {
+            spawn_local(run(worker, accepted, listener, serve_session))
+        }
         config::Mode::Split => spawn_local(run(worker, accepted, listener, serve::serve)),
     };
 }
@@ -67,7 +72,6 @@ async fn run(
         &mut SessionSummary,
     ) -> SessionError,
 ) {
-    let started = Instant::now();
     let id = worker.shared.registry.new_id();
     let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
     control.introduce(&listener.config.name, &accepted.peer());
@@ -78,30 +82,28 @@ async fn run(
     .await;
     let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
     let series = &counted.series;
+    series.accepted.inc();
     let mut summary = SessionSummary::new(accepted.peer());
     let error = serve(&worker, &control, accepted, &listener, series, &mut summary).await;
-    series.session_ended(error.reason());
-    series.session_seconds.record(started.elapsed());
-    log_end(&listener, id, &summary, &error, started);
+    counted.end(&control, &summary, &error);
 }
 
 /// The place of a session in every list and count, given up when this is dropped, however its task ends.
-struct Counted {
+pub(crate) struct Counted {
     worker: Rc<Worker>,
     listener: Arc<ListenerState>,
-    series: Arc<ListenerSeries>,
+    pub(crate) series: Arc<ListenerSeries>,
     id: u32,
 }
 
 impl Counted {
-    fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
+    pub(crate) fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
         let series = worker.metrics.listener(&listener.config.name);
         worker.sessions.insert(control);
         if let Some(signal) = worker.told_all.get() {
             control.raise(signal);
         }
         worker.metrics.sessions.inc();
-        series.accepted.inc();
         series.active.inc();
         Self {
             worker,
@@ -109,6 +111,13 @@ impl Counted {
             series,
             id: control.id,
         }
+    }
+
+    /// The session has come to its end, for this reason.
+    pub(crate) fn end(&self, control: &Control, summary: &SessionSummary, error: &SessionError) {
+        self.series.session_ended(error.reason());
+        self.series.session_seconds.record(control.began.elapsed());
+        log_end(&self.listener, control.id, summary, error, control.began);
     }
 }
 
@@ -183,17 +192,32 @@ async fn forward_bytes(
         Ok(pair) => pair,
         Err(error) => return error,
     };
-    let _on_server = OnServer::new(&pair.streams.traffic.server);
-    let ended = relay::stream(&mut pair.streams, control).await;
-    summary.from_client = pair.streams.traffic.from_client;
-    summary.to_client = pair.streams.traffic.to_client;
-    crate::session_end::end_of_stream(ended, pair.permit.server(), listener)
+    serve_bytes(worker, control, listener, &mut pair, summary).await
 }
 
-/// A client and its server in mode `tcp`.
-struct Pair {
-    streams: Streams,
-    permit: Permit,
+/// Forwards everything, until the end or until the process that has taken over goes on with it.
+pub(crate) async fn serve_bytes(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    listener: &Arc<ListenerState>,
+    pair: &mut Pair,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    let _on_server = OnServer::new(&pair.streams.traffic.server);
+    let error = loop {
+        match relay::stream(&mut pair.streams, control).await {
+            Ok(relay::Streamed::Goes) => {
+                if Box::pin(bytes::go(worker, control, listener, pair, &summary.client)).await {
+                    break SessionError::HandedOver;
+                }
+            }
+            Ok(relay::Streamed::Ended) => break SessionError::ClientGone,
+            Err(broken) => break as_error(broken, pair.permit.server().name(), listener, During::Stream),
+        }
+    };
+    summary.from_client = pair.streams.traffic.from_client;
+    summary.to_client = pair.streams.traffic.to_client;
+    error
 }
 
 async fn pair_up(
@@ -251,7 +275,8 @@ async fn lease(
 ) -> Result<Lease, SessionError> {
     let began = Instant::now();
     let counted = tried.len();
-    let leased = listener.cluster.lease_beside(peer, local, tried).await;
+    let label = listener.config.label.as_deref();
+    let leased = listener.cluster.lease_beside(peer, local, label, tried).await;
     let series = |server: &str| worker.metrics.server(listener.cluster.name(), server);
     let failures = match &leased {
         Ok(lease) => {
@@ -292,8 +317,13 @@ async fn serve_session(
         // Boxed: sessions that are forwarded have no room for it.
         LogIn::Understood(session) => return Box::pin(serve_understood(session, summary)).await,
     };
+    serve_forwarded(&mut session, summary).await
+}
+
+/// A session of mode `session` that is forwarded, from its first command, or its next one, to its end.
+pub(crate) async fn serve_forwarded(session: &mut Session, summary: &mut SessionSummary) -> SessionError {
     let _on_server = OnServer::new(&session.series);
-    let Err(error) = crate::serve::serve(&mut session).await;
+    let Err(error) = crate::serve::serve(session).await;
     Box::pin(session.farewell(&error)).await;
     if let Some(user) = session.changed_user.take() {
         summary.user = user;
@@ -312,7 +342,10 @@ enum LogIn {
     Understood(Box<ClientSession>),
 }
 
-async fn serve_understood(mut session: Box<ClientSession>, summary: &mut SessionSummary) -> SessionError {
+pub(crate) async fn serve_understood(
+    mut session: Box<ClientSession>,
+    summary: &mut SessionSummary,
+) -> SessionError {
     summary.user = Box::default();
     let Err(error) = run::run(&mut session).await;
     serve::end(&mut session, error, summary).await
@@ -380,7 +413,10 @@ async fn log_in(
     };
     match (login.await, client) {
         (Ok(mut logged_in), Some(client)) => {
-            let (peer, introduction) = (summary.client, introduction.filter(|_| logged_in.is_understood()));
+            let (peer, introduction) = (
+                summary.client,
+                introduction.filter(|_| logged_in.is_understood() || listener.config.shares_never()),
+            );
             let streams = connect(worker, control, client, &mut logged_in, listener, series)?;
             match introduction {
                 Some(introduction) => {
@@ -435,7 +471,13 @@ async fn find_server(
     summary: &mut SessionSummary,
     local: &Peer,
 ) -> Result<(Lease, Greeting), SessionError> {
-    let mut tried = Vec::new();
+    let mut tried = match listener.config.shares_never() {
+        true => {
+            let finding = pin!(others_than_primary(listener));
+            unless_told(control, listener, finding).await??
+        }
+        false => Vec::new(),
+    };
     let mut refusal = None;
     let mut patience = Patience::new(listener.cluster.config().login_timeout);
     loop {
@@ -483,6 +525,44 @@ async fn find_server(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Servers that a session which writes does not begin on: all but the primary, where the cluster has one, for
+/// which it waits.
+async fn others_than_primary(listener: &ListenerState) -> Result<Vec<ConnectFailure>, SessionError> {
+    let (cluster, config) = (&listener.cluster, listener.cluster.config());
+    if !config.uses_roles {
+        return Ok(Vec::new());
+    }
+    let deadline = tokio::time::Instant::now() + config.failover_wait;
+    let mut topology = cluster.topology();
+    while topology.primary.is_none() {
+        let changed = cluster.wait_for_topology_change(topology.generation);
+        topology = match tokio::time::timeout_at(deadline, changed).await {
+            Ok(topology) => topology,
+            Err(_) => {
+                let reason = |member: &Member| upstream::ServerReason {
+                    server: member.server.name().to_owned(),
+                    reason: format!("is not the primary: {}", member.reason),
+                };
+                return Err(SessionError::NoServer(LeaseError::NoServerAvailable {
+                    cluster: cluster.name().to_owned(),
+                    servers: topology.members.iter().map(reason).collect(),
+                }));
+            }
+        };
+    }
+    let primary = topology.primary().map(|primary| primary.server.id());
+    let others = topology
+        .members
+        .iter()
+        .filter(|member| Some(member.server.id()) != primary);
+    let other = |member: &Member| ConnectFailure {
+        id: member.server.id(),
+        server: member.server.name().to_owned(),
+        reason: "is not the primary".to_owned(),
+    };
+    Ok(others.map(other).collect())
 }
 
 /// What comes of a wait in which nothing is left undone when the session is told to end. It is taken by
@@ -535,6 +615,7 @@ pub(crate) async fn introduce(
     let (login, greeting) = handshake::greet(client, listener, &profile, control.id).await?;
     summary.user = shown_user(&login.user);
     control.name_user(&summary.user);
+    control.name_schema(login.database.as_deref());
     Ok(Introduced {
         login,
         greeting,

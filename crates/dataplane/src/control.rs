@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use upstream::ServerId;
 use crate::clock::Clock;
 use crate::engine::answered::Answered;
 use crate::engine::series::AtPrimary;
+use crate::hand_over::Stays;
 use crate::record::Record;
 use crate::shown::Shown;
 use crate::status::{PinStatus, SessionStatus};
@@ -170,8 +172,10 @@ impl Waiting {
 struct About {
     listener: Box<str>,
     /// Empty before the login.
-    user: Box<str>,
+    user: Rc<str>,
     client: Box<str>,
+    /// That the client named when it logged in.
+    schema: Option<Rc<[u8]>>,
 }
 
 /// One session as its worker sees it.
@@ -191,6 +195,9 @@ pub(crate) struct Control {
     about: RefCell<Option<Box<About>>>,
     /// Whether the session may do without the server connection that it holds.
     leaving: Cell<Leaving>,
+    /// It is among those that may leave their connection: see
+    /// [`Leavers`](crate::engine::leavers::Leavers).
+    pub(crate) is_among_leavers: Cell<bool>,
     /// It is in line to leave its server: see [`Moves`](crate::moves::Moves).
     pub(crate) waits_to_move: Cell<bool>,
     /// The statement under way can be executed on another server, and nothing of its answer has come yet.
@@ -199,10 +206,16 @@ pub(crate) struct Control {
     /// Why it holds its server connection between two statements, in mode `split`.
     pins: RefCell<Vec<Pin>>,
     limits: Cell<IdleLimits>,
+    /// It is to look whether it can go to the process that has taken over.
+    goes: Cell<bool>,
+    /// Why it has not gone there.
+    stays: Cell<Stays>,
+    /// When its client came.
+    pub(crate) began: Instant,
     /// Logins on this connection that have failed, for `login_failures_max`.
     failed_logins: Cell<u16>,
-    /// In mode `split`: what it had set when its limits for stalls were found.
-    pub(crate) stalls_by: RefCell<Option<Rc<PortableState>>>,
+    /// In mode `split`: what the session had set when the limits of its client were found.
+    pub(crate) limits_by: RefCell<Option<Rc<PortableState>>>,
     /// In mode `split`: connections whose login began before this say nothing of what the session's account
     /// may do. See [`oldest_login`](upstream::Cluster::oldest_login).
     pub(crate) oldest_login: Cell<Instant>,
@@ -222,6 +235,9 @@ pub(crate) struct OfSplit {
     pub(crate) at_primary: Cell<Option<AtPrimary>>,
     /// The command under way sets what any server can: one that is not the primary is not to refuse it.
     pub(crate) asks_primary: Cell<bool>,
+    /// Before that, in the worker's milliseconds, the session does not try to leave its connection with its
+    /// user variables.
+    pub(crate) leaves_from: Cell<u64>,
 }
 
 /// Whether a session that is silent may do without the server connection that it holds.
@@ -237,6 +253,8 @@ enum Leaving {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdleLimits {
     pub(crate) client_ticks: u32,
+    /// Between two commands, by the session's own `wait_timeout`.
+    pub(crate) silence_ticks: u32,
     pub(crate) server_ticks: u32,
     /// Within a command that the client sends.
     pub(crate) request_ticks: u32,
@@ -246,6 +264,11 @@ pub(crate) struct IdleLimits {
 
 impl Control {
     pub(crate) fn new(id: u32, clock: Rc<Clock>) -> Self {
+        Self::since(id, clock, Instant::now())
+    }
+
+    /// Of a session that began then, in another process maybe.
+    pub(crate) fn since(id: u32, clock: Rc<Clock>, began: Instant) -> Self {
         Self {
             id,
             raised: Cell::new(0),
@@ -257,18 +280,50 @@ impl Control {
             aims: Cell::new(0),
             about: RefCell::default(),
             leaving: Cell::new(Leaving::No),
+            is_among_leavers: Cell::new(false),
             waits_to_move: Cell::new(false),
             can_move: Cell::new(false),
             of_split: OfSplit::default(),
             pins: RefCell::default(),
             limits: Cell::new(IdleLimits::default()),
+            goes: Cell::new(false),
+            stays: Cell::default(),
+            began,
             failed_logins: Cell::new(0),
-            stalls_by: RefCell::default(),
+            limits_by: RefCell::default(),
             oldest_login: Cell::new(Instant::now()),
             shown: Shown::default(),
             record: Record::default(),
             clock,
         }
+    }
+
+    /// It is to look whether it can go to the process that has taken over, at its next free moment. False
+    /// where it never can, or has been told before.
+    pub(crate) fn is_to_go_now(&self) -> bool {
+        if self.stays.get().is_for_good() || self.goes.replace(true) {
+            return false;
+        }
+        self.stays.set(Stays::Busy);
+        self.wake();
+        true
+    }
+
+    /// See [`is_to_go_now`](Self::is_to_go_now).
+    #[inline]
+    pub(crate) fn is_to_go(&self) -> bool {
+        self.goes.get()
+    }
+
+    /// It has looked, and does not go for this reason. It is told when it is to look again.
+    pub(crate) fn has_looked(&self, why: Stays) {
+        self.goes.set(false);
+        self.stays.set(why);
+    }
+
+    /// Why it does not go.
+    pub(crate) fn stays(&self, why: Stays) {
+        self.stays.set(why);
     }
 
     /// Remembers how to wake the session. Called once, from its own task: a task's waker stays the same.
@@ -287,6 +342,7 @@ impl Control {
             listener: listener.into(),
             user: "".into(),
             client: client.to_string().into(),
+            schema: None,
         }));
     }
 
@@ -294,6 +350,11 @@ impl Control {
     pub(crate) fn login_failed(&self) -> u32 {
         self.failed_logins.set(self.failed_logins.get().saturating_add(1));
         self.failed_logins()
+    }
+
+    /// So many have failed in the process before this one.
+    pub(crate) fn set_failed_logins(&self, count: u16) {
+        self.failed_logins.set(count);
     }
 
     pub(crate) fn failed_logins(&self) -> u32 {
@@ -307,9 +368,21 @@ impl Control {
         }
     }
 
+    /// Says which schema the client has named at its login.
+    pub(crate) fn name_schema(&self, schema: Option<&[u8]>) {
+        if let Some(about) = self.about.borrow_mut().as_mut() {
+            about.schema = schema.filter(|name| !name.is_empty()).map(Rc::from);
+        }
+    }
+
+    /// The schema that the client has named at its login.
+    pub(crate) fn login_schema(&self) -> Option<Rc<[u8]>> {
+        self.about.borrow().as_ref()?.schema.clone()
+    }
+
     /// Who it is said to be; empty before it is known.
-    pub(crate) fn user(&self) -> Option<String> {
-        self.about.borrow().as_ref().map(|about| about.user.to_string())
+    pub(crate) fn user(&self) -> Option<Rc<str>> {
+        self.about.borrow().as_ref().map(|about| Rc::clone(&about.user))
     }
 
     /// Says why the session holds its server connection.
@@ -359,6 +432,21 @@ impl Control {
     /// Says whether the session may do without the connection that it holds, while its client is silent.
     pub(crate) fn may_leave(&self, may: bool) {
         self.leaving.set(if may { Leaving::May } else { Leaving::No });
+    }
+
+    /// It may, and is to look for that as soon as its client is silent.
+    pub(crate) fn leaves_now(&self) {
+        self.leaving.set(Leaving::Due);
+    }
+
+    /// The same at once, if it is silent now. Wakes it then.
+    pub(crate) fn leaves_if_silent(&self) -> bool {
+        let is_silent = self.waiting.get() == Waiting::Client && self.leaving.get() == Leaving::May;
+        if is_silent {
+            self.leaves_now();
+            self.wake();
+        }
+        is_silent
     }
 
     /// Whether it is to look for that now. Said again after a while.
@@ -513,6 +601,7 @@ impl Control {
         match self.waiting.get() {
             Waiting::Request if over(limits.request_ticks) => self.raise(Signal::RequestStalled),
             Waiting::Reader if over(limits.reader_ticks) => self.raise(Signal::ReaderStalled),
+            Waiting::Client if over(limits.silence_ticks) => self.raise(Signal::ClientIdle),
             Waiting::Client | Waiting::Request | Waiting::Reader if over(limits.client_ticks) => {
                 self.raise(Signal::ClientIdle);
             }
@@ -536,8 +625,6 @@ impl Drop for Aim {
 #[derive(Default)]
 pub(crate) struct Sessions {
     by_id: RefCell<HashMap<u32, Rc<Control>>>,
-    /// How many [`wake_some`](Self::wake_some) has woken so far.
-    woken: Cell<usize>,
 }
 
 impl Sessions {
@@ -547,6 +634,17 @@ impl Sessions {
 
     pub(crate) fn remove(&self, id: u32) {
         self.by_id.borrow_mut().remove(&id);
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Rc<Control>> {
+        self.by_id.borrow().values().cloned().collect()
+    }
+
+    /// Why each has not gone to the process that has taken over.
+    pub(crate) fn staying(&self) -> Vec<Stays> {
+        let by_id = self.by_id.borrow();
+        by_id.values().map(|control| control.stays.get()).collect()
     }
 
     pub(crate) fn find(&self, id: u32) -> Option<Rc<Control>> {
@@ -596,8 +694,8 @@ impl Sessions {
         by_id.values().filter(is_there).for_each(|control| control.wake());
     }
 
-    /// Has that many of those on a server look whether they may leave it: others each time, since those that
-    /// were woken before may be held there.
+    /// Has that many of those on a server look whether they may leave it: any of them, since those that were
+    /// woken before may be held there.
     pub(crate) fn wake_some(&self, server: ServerKey, count: u32) {
         let by_id = self.by_id.borrow();
         let there = || by_id.values().filter(|control| control.server() == Some(server));
@@ -605,11 +703,10 @@ impl Sessions {
         if all == 0 {
             return;
         }
+        let begin = RandomState::new().hash_one(server.server) as usize % all;
+        let next = there().chain(there()).skip(begin);
         let count = all.min(count as usize);
-        let begin = self.woken.get() % all;
-        self.woken.set(self.woken.get().wrapping_add(count));
-        let next = there().chain(there()).skip(begin).take(count);
-        next.for_each(|control| control.wake());
+        next.take(count).for_each(|control| control.wake());
     }
 
     pub(crate) fn check_idle(&self) {

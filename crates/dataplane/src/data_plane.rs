@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::accounts::Accounts;
 use crate::control::Signal;
 use crate::engine::series::SeriesOfWorker;
+use crate::hand_over::arriving::Taken;
 use crate::lookups::LookupSeries;
 use crate::message::Message;
 use crate::registry::Registry;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     /// What each worker counts in mode `split`.
     pub(crate) split_series: Box<[SeriesOfWorker]>,
     pub(crate) lookup_series: Box<[LookupSeries]>,
+    /// What has come from the process before this one.
+    pub(crate) taken: Taken,
     /// Who may log in, in mode `split`.
     pub(crate) accounts: Accounts,
     /// When all this began: the clock of the rules' limits, which all workers share.

@@ -35,6 +35,7 @@ impl Source for Gateway {
     fn collect(&self, out: &mut Samples) {
         self.clusters().iter().for_each(|cluster| cluster.collect(out));
         self.shared().accounts.guesses.collect(out);
+        self.shared().taken.collect(out);
         self.shared()
             .split_series
             .iter()

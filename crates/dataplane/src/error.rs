@@ -92,6 +92,19 @@ pub(crate) enum SessionError {
         server: String,
         limit: std::time::Duration,
     },
+    /// Of a session whose server is gone.
+    #[error(
+        "no server has within failover_wait ({limit:?}) what this session has written or seen on {server}, which is gone; connect again"
+    )]
+    NobodyHasWrites {
+        server: String,
+        limit: std::time::Duration,
+    },
+    /// The same.
+    #[error(
+        "what LAST_INSERT_ID() was is lost with server {0}, which is gone; the statement was not executed, connect again"
+    )]
+    InsertIdLost(String),
     /// A server's words.
     #[error("the session's state could not be set on server {server}: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     StateRefused { server: String, packet: ErrPacket },
@@ -199,6 +212,9 @@ pub(crate) enum SessionError {
     Drained,
     #[error("Server shutdown in progress")]
     Shutdown,
+    /// Nothing is told to anybody: it goes on.
+    #[error("the session goes on in the process that has taken over")]
+    HandedOver,
 }
 
 /// What was going on when a server went away: decides whether the statement's fate is known.
@@ -206,6 +222,8 @@ pub(crate) enum SessionError {
 pub(crate) enum During {
     /// No command was in flight, and no transaction was open.
     Idle,
+    /// A transaction was open, and no command in flight; the server rolls it back.
+    IdleInTransaction,
     /// A transaction was open; the server rolls it back.
     Transaction,
     /// A command was sent and its answer had not ended: nobody knows whether it was executed.
@@ -220,7 +238,7 @@ impl std::fmt::Display for During {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Idle => "while the session was idle",
-            Self::Transaction => "in a transaction, which is rolled back",
+            Self::IdleInTransaction | Self::Transaction => "in a transaction, which is rolled back",
             Self::Command => "during a command; it is not known whether it was executed",
             Self::Login => "during login",
             Self::Stream => "while bytes were being forwarded",
@@ -285,7 +303,10 @@ impl SessionError {
             | Self::RuleLimit { .. }
             | Self::GatewayStatement(_) => EndReason::Protocol,
             Self::TooManySessions | Self::TooManyUserSessions { .. } => EndReason::TooManySessions,
-            Self::ServerGone { .. } | Self::Demoted { .. } => EndReason::ServerGone,
+            Self::ServerGone { .. }
+            | Self::Demoted { .. }
+            | Self::NobodyHasWrites { .. }
+            | Self::InsertIdLost(_) => EndReason::ServerGone,
             Self::ServerProtocol { .. } => EndReason::Protocol,
             Self::ServerDown { .. } => EndReason::ServerDown,
             Self::ServerTimeout { .. } | Self::StatementTimeout { .. } => EndReason::ServerTimeout,
@@ -294,6 +315,7 @@ impl SessionError {
             Self::Killed => EndReason::Killed,
             Self::Drained => EndReason::Drained,
             Self::Shutdown => EndReason::Shutdown,
+            Self::HandedOver => EndReason::HandedOver,
         }
     }
 
@@ -348,7 +370,8 @@ impl SessionError {
             | Self::Drained
             | Self::PausedTooLong(_)
             | Self::PauseFull
-            | Self::Shutdown => Fault::Gateway,
+            | Self::Shutdown
+            | Self::HandedOver => Fault::Gateway,
             // With what our configuration says of it.
             Self::NoServer(error) if is_of_account(error) => Fault::Gateway,
             Self::NoServer(_)
@@ -359,6 +382,8 @@ impl SessionError {
             | Self::NoOtherPrimary { .. }
             | Self::WritesRefused(_)
             | Self::Demoted { .. }
+            | Self::NobodyHasWrites { .. }
+            | Self::InsertIdLost(_)
             | Self::NotCaughtUp { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
@@ -388,8 +413,11 @@ impl SessionError {
                 | Self::Killed
                 | Self::KilledItself { .. }
                 | Self::Demoted { .. }
+                | Self::NobodyHasWrites { .. }
+                | Self::InsertIdLost(_)
                 | Self::Drained
                 | Self::Shutdown
+                | Self::HandedOver
         )
     }
 
@@ -439,10 +467,15 @@ impl SessionError {
     /// Codes are servers' own (<https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>),
     /// never those of client libraries (2000 to 2999): MariaDB's clients take a server that sends one for
     /// broken, and drop the text. SQLSTATE class 08 makes connection pools throw the connection away.
+    ///
+    /// A server that has ended the connection between two commands without a word leaves the client without
+    /// one as well: drivers would take an error for the answer to their next statement, and not all of them
+    /// know ours as the end of the connection.
     fn code(&self) -> Option<(u16, &'static [u8; 5])> {
         Some(match self {
             Self::ClientQuit
             | Self::ClientGone
+            | Self::HandedOver
             | Self::ClientFailed(_)
             | Self::ClientTls(_)
             | Self::ClientBroke(_)
@@ -454,7 +487,11 @@ impl SessionError {
             | Self::NotAdmitted { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
-            | Self::ServerRefused { .. } => return None,
+            | Self::ServerRefused { .. }
+            | Self::ServerGone {
+                during: During::Idle | During::IdleInTransaction,
+                ..
+            } => return None,
             Self::NoServer(LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. })
             | Self::TooManySessions => (1040, b"08004"),
             Self::PasswordExposed(_) | Self::AccessDenied { .. } => (1045, b"28000"),
@@ -469,6 +506,8 @@ impl SessionError {
             Self::StatementTooLong(_) => (1153, b"08S01"),
             Self::ServerGone { .. }
             | Self::Demoted { .. }
+            | Self::NobodyHasWrites { .. }
+            | Self::InsertIdLost(_)
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
             | Self::ServerTimeout { .. } => (1158, b"08S01"),
@@ -522,6 +561,8 @@ impl SessionError {
             | Self::ServerLogin { .. } => "Can't connect to a MySQL server: ",
             Self::ServerGone { .. }
             | Self::Demoted { .. }
+            | Self::NobodyHasWrites { .. }
+            | Self::InsertIdLost(_)
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
             | Self::ServerTimeout { .. } => "Lost connection to MySQL server: ",

@@ -1,32 +1,67 @@
 //! The end of a command, as observers hear of it: one [`Finished`] for each command of each session, in modes
 //! `session` and `split`, whatever became of it.
 //!
-//! Without observers that costs one branch where a command begins. With some a [`Record`] of the command is
-//! kept in the session's control, and the stages note there what only they know.
+//! Without observers that costs one branch where a command begins, and with observers that have no
+//! [`Interest`] just now two. Else a [`Record`] of the command is kept in the session's control, and the
+//! stages note there what only they know. An observer that asks for it gets copies of the command and of its
+//! answer, up to the limits that it says.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mysql_wire::Command;
+use mysql_wire::{Capabilities, Command, PacketHeader};
 use sql_class::Class;
 
+use crate::command_head::CommandHead;
+use crate::control::Control;
 use crate::error::SessionError;
 use crate::record::{Noted, Record};
-use crate::relay::Traffic;
+use crate::relay::{Streams, Traffic};
 
-pub use crate::record::End;
+pub use crate::record::{Copied, CopyLimits, End};
 
 /// Who hears of each command that has ended on one worker. What it does is part of the time of the next
 /// command: it must not wait, and it cannot fail a command.
 pub trait Observer {
     /// A command has ended.
     fn finished(&self, finished: &Finished<'_>);
+
+    /// Whether it wants to hear of anything just now. Asked once; `None`: it always does.
+    fn interest(&self) -> Option<Arc<Interest>> {
+        None
+    }
+
+    /// How much it wants to have of the next command of this session, and of the answer. Asked where the
+    /// command begins.
+    fn copies(&self, _session: u32) -> Option<CopyLimits> {
+        None
+    }
+}
+
+/// Whether an observer wants to hear of commands just now. Shared by all workers.
+#[derive(Debug, Default)]
+pub struct Interest(AtomicBool);
+
+impl Interest {
+    /// It wants to hear of commands that begin from here on, or does not any more.
+    pub fn set(&self, is_interested: bool) {
+        self.0.store(is_interested, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Finished<'a> {
+    /// It is the first of its session.
+    pub is_first: bool,
     /// The session's id, which is the connection id that its client knows.
     pub session: u32,
     /// The account that the session is logged in with.
@@ -70,38 +105,111 @@ pub struct Finished<'a> {
     pub bytes_to_client: u64,
     /// The code of the error that the client was told.
     pub error: Option<u16>,
+    /// Of the last result; 0 where an error ended it.
+    pub warnings: u16,
+    /// The last one that the command has made; 0 where it made none.
+    pub last_insert_id: u64,
+    /// The session's current schema after the command, where the gateway knows it: in mode `split`, and in
+    /// mode `session` with `moves` or `point_lookups`.
+    pub schema: Option<&'a [u8]>,
+    /// The schema that the client named when it logged in, or changed its user.
+    pub login_schema: Option<&'a [u8]>,
+    /// In which form the client speaks: how the copies are to be read.
+    pub capabilities: Capabilities,
+    /// The command and its answer, where an observer has asked for [copies](Observer::copies). The last
+    /// observer may take them.
+    pub copied: RefCell<Option<Copied>>,
 }
 
 /// The observers of one worker.
 #[derive(Default)]
-pub(crate) struct Observers(OnceCell<Box<[Rc<dyn Observer>]>>);
+pub(crate) struct Observers(OnceCell<Box<[Watching]>>);
+
+struct Watching {
+    observer: Rc<dyn Observer>,
+    interest: Option<Arc<Interest>>,
+}
+
+impl Watching {
+    #[inline]
+    fn is_interested(&self) -> bool {
+        self.interest.as_ref().is_none_or(|interest| interest.is_there())
+    }
+}
 
 impl Observers {
     /// They come with the worker's extension, before its first session.
     pub(crate) fn set(&self, observers: Vec<Rc<dyn Observer>>) {
         if !observers.is_empty() {
+            let watching = observers.into_iter().map(|observer| Watching {
+                interest: observer.interest(),
+                observer,
+            });
             // An extension comes once.
-            let _ = self.0.set(observers.into());
+            let _ = self.0.set(watching.collect());
         }
     }
 }
 
-/// A command has been received, or is taken up once more.
+/// A command has been received, or is taken up once more. `is_forwarded`: what has not come of it yet goes to
+/// the server as it comes.
 #[inline]
-pub(crate) fn begin(observers: &Observers, record: &Record, traffic: &Traffic) {
-    if observers.0.get().is_some() {
-        record.begin((traffic.from_client, traffic.to_client));
+pub(crate) fn begin(
+    observers: &Observers,
+    control: &Control,
+    streams: &Streams,
+    head: CommandHead,
+    is_forwarded: bool,
+) {
+    if let Some(observers) = observers.0.get()
+        && observers.iter().any(Watching::is_interested)
+    {
+        begin_record(observers, control, streams, head, is_forwarded);
     }
+}
+
+#[cold]
+fn begin_record(
+    observers: &[Watching],
+    control: &Control,
+    streams: &Streams,
+    head: CommandHead,
+    is_forwarded: bool,
+) {
+    let traffic = &streams.traffic;
+    control
+        .record
+        .begin((traffic.from_client, traffic.to_client), || {
+            let wanted = observers
+                .iter()
+                .filter(|watching| watching.is_interested())
+                .filter_map(|watching| watching.observer.copies(control.id))
+                .reduce(|one, other| CopyLimits {
+                    command: one.command.max(other.command),
+                    answer: one.answer.max(other.answer),
+                })?;
+            let command_len = PacketHeader::LEN + head.payload_len;
+            Some(Copied::new(
+                wanted,
+                command_len,
+                streams.up.unseen(),
+                is_forwarded,
+            ))
+        });
 }
 
 /// Where a command came in, and what it went to.
 pub(crate) struct Ways<'a> {
     pub(crate) session: u32,
-    pub(crate) user: Option<String>,
+    pub(crate) user: Option<Rc<str>>,
     pub(crate) listener: &'a str,
     /// The server that had it last.
     pub(crate) server: &'a str,
     pub(crate) traffic: &'a Traffic,
+    pub(crate) schema: Option<&'a [u8]>,
+    pub(crate) login_schema: Option<Rc<[u8]>>,
+    /// The client's.
+    pub(crate) capabilities: Capabilities,
 }
 
 /// The command is over. An error has ended the session. `ways` is asked where somebody observes.
@@ -113,15 +221,15 @@ pub(crate) fn tell<'a>(
     served: Result<(), &SessionError>,
     ways: impl FnOnce() -> Ways<'a>,
 ) {
-    if let (Some(noted), Some(observers)) = (record.take(), observers.0.get()) {
-        tell_all(observers, &noted, command, served, &ways());
+    if let (Some(mut noted), Some(observers)) = (record.take(), observers.0.get()) {
+        tell_all(observers, &mut noted, command, served, &ways());
     }
 }
 
 #[cold]
 fn tell_all(
-    observers: &[Rc<dyn Observer>],
-    noted: &Noted,
+    observers: &[Watching],
+    noted: &mut Noted,
     command: Command,
     served: Result<(), &SessionError>,
     ways: &Ways<'_>,
@@ -137,6 +245,7 @@ fn tell_all(
     let (outcome, sent) = (noted.outcome.as_ref(), noted.sent);
     let [queue_time, lease_time, server_time, relay_time] = times(noted, now);
     let finished = Finished {
+        is_first: noted.bytes_before.0 == 0,
         session: ways.session,
         user: ways.user.as_deref().unwrap_or_default(),
         listener: ways.listener,
@@ -156,8 +265,16 @@ fn tell_all(
         bytes_from_client: ways.traffic.from_client - noted.bytes_before.0,
         bytes_to_client: ways.traffic.to_client - noted.bytes_before.1,
         error: noted.error.or(told),
+        warnings: outcome.map_or(0, |outcome| outcome.warnings),
+        last_insert_id: outcome.map_or(0, |outcome| outcome.last_insert_id),
+        schema: ways.schema,
+        login_schema: ways.login_schema.as_deref(),
+        capabilities: ways.capabilities,
+        copied: RefCell::new(noted.copied.take()),
     };
-    observers.iter().for_each(|observer| observer.finished(&finished));
+    for watching in observers.iter().filter(|watching| watching.is_interested()) {
+        watching.observer.finished(&finished);
+    }
 }
 
 /// Those of queue, lease, server and relay. A command that was sent more than once waits in the queue until

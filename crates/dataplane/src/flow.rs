@@ -78,6 +78,11 @@ impl Flow {
             .is_none_or(|buffer| buffer.filled().is_empty())
     }
 
+    /// Nothing is in it, on its way, or kept back, and its source has not ended.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_empty() && !self.is_pending() && self.end == End::Open
+    }
+
     /// Approves the next `n` bytes.
     #[inline]
     pub(crate) fn approve(&mut self, n: usize) {

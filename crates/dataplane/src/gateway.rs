@@ -27,6 +27,7 @@ use crate::engine::rules::rule_set::ConfiguredRules;
 use crate::engine::series::SeriesOfWorker;
 use crate::extension::{BuildExtension, Extension};
 use crate::gateway_error::GatewayError;
+use crate::hand_over::arriving::Taken;
 use crate::listener_state::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
 use crate::message::Message;
@@ -89,6 +90,7 @@ impl Gateway {
             buffers: worker_loop::buffer_limits(config),
             split_series: (0..config.workers).map(|_| SeriesOfWorker::default()).collect(),
             lookup_series: (0..config.workers).map(|_| LookupSeries::default()).collect(),
+            taken: Taken::default(),
             accounts: Accounts::new(Users::new(&[], None)),
             started: Instant::now(),
             zone: ArcSwapOption::empty(),
@@ -331,7 +333,7 @@ impl Gateway {
                 })?)
             }
         };
-        if listener.mode == config::Mode::Split {
+        if listener.shares() {
             cluster.is_to_be_shared();
         }
         Ok(ListenerState {
@@ -505,6 +507,13 @@ impl Gateway {
         killed.await.unwrap_or(Ok(()))
     }
 
+    /// The first listener that is what is asked for.
+    pub(crate) fn listener_for(&self, is_it: impl Fn(&ListenerState) -> bool) -> Option<Arc<ListenerState>> {
+        let parts = lock(&self.parts);
+        let mut states = parts.listeners.iter().map(|bound| &bound.state);
+        states.find(|state| is_it(state)).cloned()
+    }
+
     /// What all threads share.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
@@ -540,6 +549,7 @@ impl Gateway {
             address: bound.address,
             protocol: bound.state.config.protocol,
             mode: bound.state.config.mode,
+            shares: bound.state.config.shares(),
             cluster: bound.state.config.cluster.clone(),
             sessions: bound.state.active.load(Ordering::Relaxed),
         };

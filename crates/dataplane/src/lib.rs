@@ -25,6 +25,7 @@ mod forward;
 mod gateway;
 mod gateway_error;
 mod guesses;
+mod hand_over;
 mod handshake;
 mod kill_right;
 mod listener_state;

@@ -39,6 +39,7 @@ impl ListenerState {
         let stall = self.config.stall_timeout.map_or(0, ticks);
         IdleLimits {
             client_ticks: ticks(self.config.client_idle_timeout),
+            silence_ticks: 0,
             server_ticks: ticks(self.cluster.config().server_idle_timeout),
             request_ticks: stall,
             reader_ticks: stall,

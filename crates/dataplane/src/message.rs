@@ -9,6 +9,9 @@ use upstream::Cluster;
 use crate::control::{ServerKey, Signal};
 use crate::engine::rules::rule_set::ConfiguredRules;
 use crate::extension::Extension;
+use crate::hand_over::Stays;
+use crate::hand_over::arriving::Arriving;
+use crate::hand_over::way::Giving;
 use crate::listener_state::ListenerState;
 use crate::status::SessionStatus;
 
@@ -19,6 +22,14 @@ pub(crate) enum Message {
     Arrived {
         accepted: Accepted,
         listener: Arc<ListenerState>,
+    },
+    /// A session of the process before this one, which offers it.
+    TakeOver(Box<Arriving>),
+    /// Sessions are to go to the process that has taken over.
+    GiveAway(Arc<Giving>),
+    /// Says why its sessions have not gone there.
+    Staying {
+        reply: oneshot::Sender<Vec<Stays>>,
     },
     /// One that is over a limit, to be told so.
     Refused {

@@ -56,7 +56,7 @@ pub(crate) async fn serve(
     };
     let departure = extension.serve(visit).await;
     if let Some(user) = control.user() {
-        summary.user = user.into();
+        summary.user = (&*user).into();
     }
     match departure {
         Departure::Quit => SessionError::ClientQuit,

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::Instant;
 
+use crate::flow::Flow;
+
 use mysql_wire::Outcome;
 use sql_class::Class;
 
@@ -48,16 +50,128 @@ pub(crate) struct Noted {
     pub(crate) outcome: Option<Outcome>,
     /// The code of the error that the client was told.
     pub(crate) error: Option<u16>,
+    /// Copies of the command and of its answer, where somebody wants them.
+    pub(crate) copied: Option<Copied>,
+}
+
+/// How much is copied of a command and of its answer, in bytes with packet headers. What is longer is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyLimits {
+    /// Of the command.
+    pub command: usize,
+    /// Of the answer.
+    pub answer: usize,
+}
+
+/// A command and its answer as the client sent and got them: whole packets with their headers, unless they
+/// are cut.
+#[derive(Debug)]
+pub struct Copied {
+    bytes: Vec<u8>,
+    /// How many of the bytes are the command's.
+    command_end: usize,
+    /// Of the command's first packet with its header, cut or not.
+    command_len: usize,
+    limits: CopyLimits,
+    /// What comes of the command later goes to the server as it comes, so that it can be copied then.
+    is_forwarded: bool,
+    is_answer_cut: bool,
+}
+
+impl Copied {
+    pub(crate) fn new(limits: CopyLimits, command_len: usize, there: &[u8], is_forwarded: bool) -> Self {
+        let len = there.len().min(command_len).min(limits.command);
+        // Most answers fit behind it.
+        let mut bytes = Vec::with_capacity(len + 256);
+        bytes.extend_from_slice(&there[..len]);
+        Self {
+            bytes,
+            command_end: len,
+            command_len,
+            limits,
+            is_forwarded,
+            is_answer_cut: false,
+        }
+    }
+
+    /// A command of one packet and its answer, both with packet headers and both whole: for tests of
+    /// observers.
+    #[must_use]
+    pub fn whole(command: &[u8], answer: &[u8]) -> Self {
+        let limits = CopyLimits {
+            command: command.len(),
+            answer: answer.len(),
+        };
+        let mut copied = Self::new(limits, command.len(), command, false);
+        copied.add_answer(answer);
+        copied
+    }
+
+    /// The command's first packet, or as much of it as was copied.
+    #[must_use]
+    pub fn command(&self) -> &[u8] {
+        &self.bytes[..self.command_end]
+    }
+
+    /// All of that packet is there. A command of 16 MiB and more has others behind it.
+    #[must_use]
+    pub fn is_command_whole(&self) -> bool {
+        self.command_end == self.command_len
+    }
+
+    /// The answer's packets, or as many bytes of them as were copied. Empty where the answer was not one of a
+    /// server's or of the gateway's own packets.
+    #[must_use]
+    pub fn answer(&self) -> &[u8] {
+        &self.bytes[self.command_end..]
+    }
+
+    /// The answer was longer than what is copied of one.
+    #[must_use]
+    pub fn is_answer_cut(&self) -> bool {
+        self.is_answer_cut
+    }
+
+    /// The command and its answer in one piece, and where the answer begins.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u8>, usize) {
+        (self.bytes, self.command_end)
+    }
+
+    /// Another server is asked.
+    fn forget_answer(&mut self) {
+        self.bytes.truncate(self.command_end);
+        self.is_answer_cut = false;
+    }
+
+    /// More of a command that had not come whole.
+    fn add_command(&mut self, bytes: &[u8]) {
+        let wanted = self.command_len.min(self.limits.command) - self.command_end;
+        let bytes = &bytes[..bytes.len().min(wanted)];
+        // Whatever has been said before the command had come is no answer to it.
+        self.bytes.truncate(self.command_end);
+        self.bytes.extend_from_slice(bytes);
+        self.command_end += bytes.len();
+    }
+
+    fn add_answer(&mut self, bytes: &[u8]) {
+        let room = self.limits.answer - (self.bytes.len() - self.command_end);
+        self.is_answer_cut |= bytes.len() > room;
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
 }
 
 impl Record {
     /// A command has been received, or is taken up once more. `bytes`: what the session has had so far from
     /// its client, and said to it.
     #[cold]
-    pub(crate) fn begin(&self, bytes: (u64, u64)) {
+    pub(crate) fn begin(&self, bytes: (u64, u64), copied: impl FnOnce() -> Option<Copied>) {
         let noted = match self.0.take() {
             Some(mut noted) => {
                 noted.resent += 1;
+                if let Some(copied) = &mut noted.copied {
+                    copied.forget_answer();
+                }
                 noted
             }
             None => Box::new(Noted {
@@ -71,6 +185,7 @@ impl Record {
                 end: None,
                 outcome: None,
                 error: None,
+                copied: copied(),
             }),
         };
         self.0.set(Some(noted));
@@ -96,6 +211,43 @@ impl Record {
             change(&mut noted);
             self.0.set(Some(noted));
         }
+    }
+
+    /// Bytes of the command that go to the server now, the first of them `sent` bytes behind its beginning.
+    /// Of a command that came whole, or was changed on its way, nothing is lacking.
+    #[inline]
+    pub(crate) fn note_request(&self, sent: usize, bytes: &[u8]) {
+        self.note(|noted| {
+            if let Some(copied) = &mut noted.copied
+                && copied.is_forwarded
+                && !copied.is_command_whole()
+                && let Some(lacking) = copied.command_end.checked_sub(sent)
+            {
+                copied.add_command(bytes.get(lacking..).unwrap_or_default());
+            }
+        });
+    }
+
+    /// What of the answer may go to the client now and could not before.
+    #[inline]
+    pub(crate) fn note_relayed(&self, down: &Flow) {
+        self.note(|noted| {
+            if let Some(copied) = &mut noted.copied {
+                down.outgoing()
+                    .into_iter()
+                    .for_each(|bytes| copied.add_answer(bytes));
+            }
+        });
+    }
+
+    /// The gateway answers with these packets.
+    #[inline]
+    pub(crate) fn note_said(&self, packets: &[u8]) {
+        self.note(|noted| {
+            if let Some(copied) = &mut noted.copied {
+                copied.add_answer(packets);
+            }
+        });
     }
 
     /// What is read of a statement's text.
@@ -143,5 +295,74 @@ impl Record {
             noted.end.get_or_insert(End::Refused);
             noted.error = Some(code);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: CopyLimits = CopyLimits {
+        command: 8,
+        answer: 4,
+    };
+
+    /// A record of a command of so many bytes, of which these have come.
+    fn record(command_len: usize, there: &[u8], is_forwarded: bool) -> Record {
+        let record = Record::default();
+        record.begin((0, 0), || {
+            Some(Copied::new(LIMITS, command_len, there, is_forwarded))
+        });
+        record
+    }
+
+    fn copied(record: &Record) -> Copied {
+        record.take().and_then(|noted| noted.copied).expect("a copy")
+    }
+
+    #[test]
+    fn a_command_that_comes_in_parts_is_copied_whole() {
+        let parts = record(6, b"ab", true);
+        // What had come first goes to the server together with more.
+        parts.note_request(0, b"abcd");
+        parts.note_request(4, b"ef");
+        // The contents of a file that it loads are none of it.
+        parts.note_request(6, b"file");
+        parts.note_said(b"ok");
+        let copied = copied(&parts);
+        assert_eq!((copied.command(), copied.answer()), (&b"abcdef"[..], &b"ok"[..]));
+        assert!(copied.is_command_whole() && !copied.is_answer_cut());
+    }
+
+    #[test]
+    fn what_is_changed_on_its_way_is_not_taken_for_the_rest() {
+        let changed = record(6, b"ab", false);
+        changed.note_request(0, b"ABCDEF");
+        let copied = copied(&changed);
+        assert!(copied.command() == b"ab" && !copied.is_command_whole());
+    }
+
+    #[test]
+    fn copies_are_bounded() {
+        let long = record(20, b"0123456789", true);
+        long.note_request(0, b"0123456789");
+        long.note_request(10, b"0123456789");
+        long.note_said(b"abc");
+        long.note_said(b"def");
+        let copied = copied(&long);
+        assert_eq!(
+            (copied.command(), copied.answer()),
+            (&b"01234567"[..], &b"abcd"[..])
+        );
+        assert!(!copied.is_command_whole() && copied.is_answer_cut());
+    }
+
+    #[test]
+    fn the_answer_of_a_server_that_is_left_is_forgotten() {
+        let resent = record(2, b"ab", true);
+        resent.note_said(b"lost");
+        resent.begin((0, 0), || None);
+        resent.note_said(b"ok");
+        assert_eq!(copied(&resent).answer(), b"ok");
     }
 }

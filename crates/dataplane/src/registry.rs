@@ -6,6 +6,7 @@
 //! another. (Nor at 2^31, which some clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,6 +65,27 @@ impl Registry {
                 return id;
             }
         }
+    }
+
+    /// A session comes with its number from the process before this one. False where that is another's.
+    pub(crate) fn insert_new(&self, id: u32, place: Place) -> bool {
+        match self.places().entry(id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(place);
+                true
+            }
+        }
+    }
+
+    /// The number that was given last.
+    pub(crate) fn last_id(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Gives numbers that are as far as can be from those that another process has given, up to this one.
+    pub(crate) fn keep_off(&self, last: u32) {
+        self.next.store(last.wrapping_add(OURS / 2), Ordering::Relaxed);
     }
 
     pub(crate) fn insert(&self, id: u32, place: Place) {
@@ -131,6 +153,22 @@ mod tests {
         assert_eq!(registry.find(first), Some(place));
         registry.remove(first);
         assert_eq!(registry.find(first), None);
+    }
+
+    #[test]
+    fn sessions_of_another_process_keep_their_numbers_and_nobody_else_gets_those() {
+        let (old, new) = (Registry::from(u32::MAX - 5), Registry::from(u32::MAX - 5));
+        let id = old.new_id();
+        new.keep_off(old.last_id());
+        assert!((new.new_id() & (OURS - 1)).abs_diff(id & (OURS - 1)) > OURS / 4);
+        let place = Place {
+            worker: 0,
+            cluster: 1,
+            seat: None,
+            user: (*b"app").into(),
+        };
+        assert!(new.insert_new(id, place.clone()));
+        assert!(!new.insert_new(id, place));
     }
 
     #[test]

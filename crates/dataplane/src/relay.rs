@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use mysql_wire::{Event, Outcome, RequestTracker, ResponseTracker, WireError};
 use net::Stream;
 use telemetry::{ListenerSeries, ServerSeries};
+use upstream::Permit;
 
 use crate::control::{Control, Signal, Waiting};
 use crate::flow::Flow;
+use crate::hand_over::Stays;
 
 /// The two sides of a session and what is on its way between them.
 pub(crate) struct Streams {
@@ -26,6 +28,12 @@ pub(crate) struct Streams {
     /// Server to client.
     pub(crate) down: Flow,
     pub(crate) traffic: Traffic,
+}
+
+/// A client and its server in mode `tcp`.
+pub(crate) struct Pair {
+    pub(crate) streams: Streams,
+    pub(crate) permit: Permit,
 }
 
 impl Streams {
@@ -179,6 +187,8 @@ pub(crate) struct Exchange<'a, A> {
     event: Event,
     /// When the command was sent.
     since: Instant,
+    /// Bytes of the command that were passed on.
+    sent: usize,
 }
 
 impl<'a, A: Answer> Exchange<'a, A> {
@@ -199,6 +209,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             next_number: None,
             event: Event::More,
             since: Instant::now(),
+            sent: 0,
         }
     }
 
@@ -301,6 +312,10 @@ impl<'a, A: Answer> Exchange<'a, A> {
         if consumed == 0 && !finished {
             return self.poll_read_on(cx, streams);
         }
+        self.control
+            .record
+            .note_request(self.sent, &streams.up.unseen()[..consumed]);
+        self.sent += consumed;
         streams.up.approve(consumed);
         streams.traffic.add_up(consumed);
         if finished {
@@ -406,6 +421,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             .response
             .advance(&mut streams.down)
             .map_err(RelayError::ServerProtocol)?;
+        self.control.record.note_relayed(&streams.down);
         streams.traffic.add_down(consumed);
         self.event = event;
         if matches!(self.event, Event::LocalInfile) {
@@ -463,19 +479,34 @@ impl<'a, A: Answer> Exchange<'a, A> {
     }
 }
 
+/// What forwarding everything has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Streamed {
+    /// Both sides have said that they are done.
+    Ended,
+    /// Nothing is on its way, and both sockets may go to the process that has taken over.
+    Goes,
+}
+
 /// Forwards everything in both directions until both sides have said that they are done, one fails, or a
-/// signal comes. The end of one side is passed on to the other, which may still have something to say.
-pub(crate) async fn stream(streams: &mut Streams, control: &Control) -> Result<(), RelayError> {
+/// signal comes; or until it can go to another process and is to. The end of one side is passed on to the
+/// other, which may still have something to say.
+pub(crate) async fn stream(streams: &mut Streams, control: &Control) -> Result<Streamed, RelayError> {
     forward_all(streams, control, Waiting::Stream).await
 }
 
 /// The same for an answer that has no end (binlog dump, clone) and has begun. A server that has nothing to
 /// say, for hours maybe, is in order; a client that does not take what it has said is idle.
 pub(crate) async fn endless(streams: &mut Streams, control: &Control) -> Result<(), RelayError> {
-    forward_all(streams, control, Waiting::Endless).await
+    control.stays(Stays::Stream);
+    forward_all(streams, control, Waiting::Endless).await.map(drop)
 }
 
-async fn forward_all(streams: &mut Streams, control: &Control, waiting: Waiting) -> Result<(), RelayError> {
+async fn forward_all(
+    streams: &mut Streams,
+    control: &Control,
+    waiting: Waiting,
+) -> Result<Streamed, RelayError> {
     control.mark(waiting);
     let mut up_ended = false;
     let mut down_ended = false;
@@ -532,14 +563,16 @@ async fn forward_all(streams: &mut Streams, control: &Control, waiting: Waiting)
             _ => control.mark(waiting),
         }
         if up_ended && down_ended && !up.is_pending() && !down.is_pending() {
-            Poll::Ready(if server_refuses {
+            return Poll::Ready(if server_refuses {
                 Err(RelayError::Server)
             } else {
-                Ok(())
-            })
-        } else {
-            Poll::Pending
+                Ok(Streamed::Ended)
+            });
         }
+        if control.is_to_go() && waiting == Waiting::Stream && up.is_at_rest() && down.is_at_rest() {
+            return Poll::Ready(Ok(Streamed::Goes));
+        }
+        Poll::Pending
     })
     .await
 }

@@ -16,6 +16,7 @@ use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::finished::{self, Ways};
 use crate::forward;
+use crate::hand_over::forwarded;
 use crate::relay::{self, Exchanged, RelayError};
 use crate::session::Session;
 use crate::settle;
@@ -25,12 +26,20 @@ use crate::unasked::{self, Unasked};
 ///
 /// What is rare is boxed: this future lives as long as the session, and is as large as the largest it awaits.
 pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionError> {
+    let mut waits_since = None;
     loop {
-        let head = accept(session).await?;
+        let Some(head) = accept(session, waits_since.take()).await? else {
+            let waited = session.control.wait_so_far();
+            Box::pin(forwarded::go(session)).await?;
+            waits_since = Some(waited);
+            continue;
+        };
         finished::begin(
             &session.worker.observers,
-            &session.control.record,
-            &session.streams.traffic,
+            &session.control,
+            &session.streams,
+            head,
+            true,
         );
         let served = match classify(
             head.command,
@@ -83,18 +92,31 @@ fn finish(session: &Session, head: CommandHead, served: Result<(), &SessionError
             listener: &session.listener.config.name,
             server: session.server.name(),
             traffic: &session.streams.traffic,
+            schema: None,
+            login_schema: control.login_schema(),
+            capabilities: session.capabilities,
         }
     });
 }
 
-/// Waits for the head of the next command, or for whatever ends the session at this free moment.
-async fn accept(session: &mut Session) -> Result<CommandHead, SessionError> {
-    session.control.mark(Waiting::Client);
+/// Waits for the head of the next command, or for whatever ends the session at this free moment. `None`: it
+/// is to go to the process that has taken over. `since`: it has waited already, and was to go, and stays.
+async fn accept(
+    session: &mut Session,
+    since: Option<(Waiting, u32)>,
+) -> Result<Option<CommandHead>, SessionError> {
+    match since {
+        Some(since) => session.control.goes_on_waiting(since),
+        None => session.control.mark(Waiting::Client),
+    }
     session.error_sequence = Some(0);
     poll_fn(|cx| poll_accept(cx, session)).await
 }
 
-fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<CommandHead, SessionError>> {
+fn poll_accept(
+    cx: &mut Context<'_>,
+    session: &mut Session,
+) -> Poll<Result<Option<CommandHead>, SessionError>> {
     loop {
         if session.streams.down.is_pending() {
             ready!(poll_answer(cx, session))?;
@@ -105,8 +127,11 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
         if !session.streams.down.is_empty() {
             return poll_last_words(cx, session).map(Err);
         }
+        if session.control.is_to_go() && forwarded::is_at_rest(session) {
+            return Poll::Ready(Ok(None));
+        }
         if let Some(head) = head(session.streams.up.unseen()) {
-            return Poll::Ready(Ok(head));
+            return Poll::Ready(Ok(Some(head)));
         }
         let streams = &mut session.streams;
         match streams.up.poll_read(cx, &mut streams.client) {
@@ -180,7 +205,7 @@ fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionE
     let during = if session.is_free() {
         During::Idle
     } else {
-        During::Transaction
+        During::IdleInTransaction
     };
     Poll::Ready(session.server_gone(during))
 }

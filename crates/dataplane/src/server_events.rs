@@ -1,6 +1,8 @@
 //! What happens to servers, told to the sessions that are on them.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,10 @@ pub(crate) enum Follow {
     /// The cluster is no longer in the configuration: its sessions end as those of a removed server do.
     End(u32),
 }
+
+/// Servers of a cluster whose sessions are being told to leave: one that drains no longer and then again is
+/// told once.
+type Emptied = Rc<RefCell<HashSet<ServerId>>>;
 
 /// A cluster that is followed, and what follows it.
 struct Followed {
@@ -71,13 +77,14 @@ async fn end(shared: Arc<Shared>, serial: u32, followed: Followed) {
 
 async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
     let mut events = cluster.subscribe();
+    let emptied = Emptied::default();
     // The newest server that was heard of.
     let mut last = newest(&present(&cluster));
     loop {
         match events.recv().await {
             Ok(event) => {
                 last = last.max(event.server.0);
-                take(&shared, serial, &cluster, event);
+                take(&shared, serial, &cluster, &emptied, event);
             }
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(cluster = cluster.name(), missed, "server events missed");
@@ -94,7 +101,7 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
                     .into_iter()
                     .chain(draining)
                 {
-                    take(&shared, serial, &cluster, event);
+                    take(&shared, serial, &cluster, &emptied, event);
                 }
             }
             Err(RecvError::Closed) => return,
@@ -103,7 +110,7 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
 }
 
 /// Has sessions leave a server as long as it drains. Some can only later than others.
-async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), server: Arc<Server>) {
+async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), server: &Server) {
     let key = ServerKey {
         cluster: serial,
         server: server.id(),
@@ -174,7 +181,7 @@ fn missed_events(present: &HashMap<ServerId, bool>, last: u32, deadline: Instant
     events.collect()
 }
 
-fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, event: ServerEvent) {
+fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, emptied: &Emptied, event: ServerEvent) {
     let raise = |server: ServerId, signal| {
         let server = ServerKey {
             cluster: serial,
@@ -190,8 +197,15 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, event: Server
                 .iter()
                 .find(|server| server.id() == event.server)
                 .cloned();
-            if let Some(server) = server {
-                spawn_local(empty(Arc::clone(shared), (serial, Arc::clone(cluster)), server));
+            if let Some(server) = server
+                && emptied.borrow_mut().insert(server.id())
+            {
+                let (shared, cluster, emptied) =
+                    (Arc::clone(shared), Arc::clone(cluster), Rc::clone(emptied));
+                spawn_local(async move {
+                    empty(shared, (serial, cluster), &server).await;
+                    emptied.borrow_mut().remove(&server.id());
+                });
             }
         }
         ServerChange::Silent => {

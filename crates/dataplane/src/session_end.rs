@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use mysql_wire::{Capabilities, ErrPacket, PacketHeader};
 use tokio::io::AsyncWriteExt;
-use upstream::Server;
 
 use crate::control::Signal;
 use crate::error::{During, SessionError};
@@ -61,19 +60,6 @@ pub(crate) fn error_bytes(packet: &ErrPacket, mut sequence: u8, capabilities: Ca
     let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
     mysql_wire::write_packet(&mut bytes, &mut sequence, &payload);
     bytes
-}
-
-/// The end of a connection whose bytes were only forwarded.
-pub(crate) fn end_of_stream(
-    ended: Result<(), RelayError>,
-    server: &Server,
-    listener: &ListenerState,
-) -> SessionError {
-    match ended {
-        // Both sides have said goodbye.
-        Ok(()) => SessionError::ClientGone,
-        Err(broken) => as_error(broken, server.name(), listener, During::Stream),
-    }
 }
 
 /// An exchange that did not come to its end, with the server of that name.

@@ -9,6 +9,8 @@ pub struct ListenerStatus {
     pub address: Peer,
     pub protocol: config::Protocol,
     pub mode: config::Mode,
+    /// Its sessions share server connections.
+    pub shares: bool,
     pub cluster: String,
     pub sessions: u32,
 }

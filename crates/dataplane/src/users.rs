@@ -126,6 +126,11 @@ impl Users {
         }
     }
 
+    /// The account of that name in the configuration.
+    pub(crate) fn configured(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.by_name.get(name).cloned()
+    }
+
     /// The account of that name, from the configuration before the servers, or one that no answer is right
     /// for. The latter is one with passwords or one with hashes as often as accounts are, so that the kind of
     /// account that a login shows says nothing either.

@@ -17,6 +17,7 @@ use crate::engine::rules::rule_set::WorkerRules;
 use crate::engine::worker_cluster::Pools;
 use crate::extension::WorkerExtension;
 use crate::finished::Observers;
+use crate::hand_over::way::Giving;
 use crate::lookups::Lookups;
 use crate::moves::Moves;
 
@@ -43,6 +44,8 @@ pub(crate) struct Worker {
     turns: Cell<u64>,
     /// Sessions that go to other servers.
     pub(crate) moves: Moves,
+    /// The way to the process that has taken over.
+    pub(crate) giving: RefCell<Option<Arc<Giving>>>,
     /// What all sessions were told last: those that come later are told so, too.
     pub(crate) told_all: Cell<Option<Signal>>,
 }
@@ -67,6 +70,7 @@ impl Worker {
             turns: Cell::new(0),
             clock: Rc::default(),
             moves: Moves::default(),
+            giving: RefCell::default(),
             told_all: Cell::new(None),
         }
     }

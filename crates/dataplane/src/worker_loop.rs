@@ -13,6 +13,7 @@ use crate::connection;
 use crate::data_plane::Shared;
 use crate::engine::kill;
 use crate::extension::WorkerHandle;
+use crate::hand_over::{give, resume};
 use crate::message::Message;
 use crate::worker::Worker;
 
@@ -55,6 +56,14 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
         match message {
             Message::Arrived { accepted, listener } => {
                 connection::begin(Rc::clone(worker), accepted, listener);
+            }
+            Message::TakeOver(arriving) => resume::begin(Rc::clone(worker), *arriving),
+            Message::GiveAway(giving) => {
+                spawn_local(give::wake_all(Rc::clone(worker), giving));
+            }
+            Message::Staying { reply } => {
+                // Whoever asked may have gone.
+                let _ = reply.send(worker.sessions.staying());
             }
             Message::Refused { accepted, listener } => {
                 spawn_local(connection::turn_away(Rc::clone(worker), accepted, listener));

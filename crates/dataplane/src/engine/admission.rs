@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use upstream::{ConnectFailure, Connection, LeaseError, Role, Server};
 
+use crate::engine::client_limits;
 use crate::engine::client_session::{ClientSession, Refused, Wait};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease;
 use crate::engine::rebuild;
 use crate::engine::server;
-use crate::engine::stall;
 use crate::engine::start;
 use crate::error::SessionError;
 use crate::handshake::Patience;
@@ -121,7 +121,7 @@ async fn on_server(
     session.state.begins(session.context.worker.now_ms());
     let common = Rc::clone(&session.context.cluster);
     common.share(&mut session.state);
-    stall::set(session);
+    client_limits::set(session);
     let rebuilt = rebuild::rebuild(session, &mut connection).await;
     rebuilt.map_err(|Refused(error)| error)?;
     Ok(connection)

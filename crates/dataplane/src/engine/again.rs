@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use mysql_wire::PacketHeader;
 use sql_class::{Class, Effects, Facts};
+use tokio::time::Instant;
+use upstream::ServerId;
 
 use crate::command_head::CommandHead;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::Next;
-use crate::engine::{answer, lease, rules, server};
+use crate::engine::{answer, do_without, lease, rules, server};
 use crate::error::SessionError;
 
 /// Servers that may refuse one write because they take none, before that is its answer.
@@ -27,6 +29,9 @@ pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     let lost_on = session.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.
     let is_second = session.statement.attempts.lost_on.take().is_some();
+    if session.binding.is_own() {
+        return !is_second && take_up_without_connection(session, command, lost_on);
+    }
     if !rules::may_send_again(session, is_second) || !take_up(session, command) {
         return false;
     }
@@ -40,9 +45,31 @@ pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     true
 }
 
+/// The same where the connection is the session's own: it goes on without, or ends.
+fn take_up_without_connection(
+    session: &mut ClientSession,
+    command: &[u8],
+    lost_on: Option<ServerId>,
+) -> bool {
+    if !do_without::can_do_without(session) || !take_up(session, command) {
+        return false;
+    }
+    session.streams.down.clear();
+    session
+        .answer
+        .shape
+        .reset(session.client.key.capabilities, session.client.capabilities);
+    session.binding.note_lost();
+    session.statement.attempts.lost_on = lost_on;
+    session.series().retried.inc();
+    true
+}
+
 /// A server has refused a write because it is the primary no more: the statement waits for the new one, where
 /// the loop takes it up again as if the client had just sent it. Nothing was executed.
 pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, SessionError> {
+    // It waits for a place anew.
+    session.statement.released = None;
     let refusing = session
         .lease
         .as_ref()
@@ -62,8 +89,17 @@ pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, Se
             .map(|()| Next::Done);
     };
     let words = session.context.cluster.refusal.take();
-    if let Err(Refused(error)) = server::other_primary(session, &server, &words).await {
-        return answer::tell(session, 1, error).await.map(|()| Next::Done);
+    let deadline = Instant::now() + session.context.listener.cluster.config().failover_wait;
+    let found = match server::other_primary(session, &server, &words).await {
+        Ok(()) => server::release(session, deadline).await,
+        Err(refused) => Err(refused),
+    };
+    match found {
+        Ok(released) => {
+            session.context.listener.cluster.count_released();
+            session.statement.released = Some(released);
+        }
+        Err(Refused(error)) => return answer::tell(session, 1, error).await.map(|()| Next::Done),
     }
     once_more(session, Some(copy)).await
 }
@@ -86,7 +122,7 @@ async fn once_more(session: &mut ClientSession, command: Option<Box<[u8]>>) -> R
 }
 
 /// Puts the command back, as if the client had just sent it. False where there is no room for it.
-fn take_up(session: &mut ClientSession, command: &[u8]) -> bool {
+pub(crate) fn take_up(session: &mut ClientSession, command: &[u8]) -> bool {
     let has_room = session.streams.up.put_back(command);
     if has_room {
         session.statement.comes_again();
@@ -106,7 +142,8 @@ pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead,
     let is_single_write = is_write && session.state.autocommit();
     session.statement.may_go_elsewhere =
         is_single_write && !rules::routes(session) && session.lease.is_none() && head.payload_len <= LONGEST;
-    let is_kept = is_write || is_plain && session.lease.is_none();
+    let may_read_elsewhere = session.lease.is_none() || do_without::can_do_without(session);
+    let is_kept = is_write || is_plain && may_read_elsewhere;
     if is_kept && head.payload_len <= LONGEST {
         keep_command(session, head, is_plain);
     }

@@ -9,7 +9,8 @@ use session::PinReason;
 use crate::control::{Signal, Waiting};
 use crate::engine::answered::Answered;
 use crate::engine::client_session::ClientSession;
-use crate::engine::lease;
+use crate::engine::replay::without;
+use crate::engine::{do_without, lease};
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
 use crate::session_end::{await_last_command, error_bytes, say_goodbye};
@@ -199,6 +200,7 @@ fn begin(session: &mut ClientSession) -> Result<(), SessionError> {
 }
 
 async fn put(session: &mut ClientSession, packets: &[u8]) -> Result<(), SessionError> {
+    session.control.record.note_said(packets);
     session.streams.down.say(packets);
     let written = write(session).await?;
     session.streams.traffic.add_to_client(packets.len());
@@ -217,12 +219,21 @@ pub(crate) fn poll_rest(cx: &mut Context<'_>, session: &mut ClientSession) -> Po
     }
 }
 
+/// What becomes of a session whose connection was ended between two commands.
+pub(crate) enum Bereft {
+    Ends(SessionError),
+    CanDoWithout,
+}
+
 /// Between two commands of a session that holds a connection its server has nothing to say but why it ends
-/// it. The session has lost what was on the connection, so it ends, too.
-pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<SessionError> {
+/// it. The session has lost what was on the connection, so it ends, too, unless it can do without.
+pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Bereft> {
+    let can_do_without = without::can_do_without(session);
     loop {
         let streams = &mut session.streams;
         match unasked(streams.down.unseen()) {
+            // Its client hears that only if the session ends.
+            Unasked::Error(_) if can_do_without => break,
             Unasked::Error(len) => {
                 streams.down.approve(len);
                 session.answer.error_sequence = None;
@@ -242,6 +253,11 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession)
             },
         }
     }
+    if can_do_without {
+        return Poll::Ready(Bereft::CanDoWithout);
+    }
+    do_without::note_end(session);
+    without::note_lost(session);
     // What a session holds only for the sake of a question that it may ask next is no reason to end it.
     let holds_only_answers = session
         .state
@@ -256,10 +272,10 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession)
     let during = if session.is_free() {
         During::Idle
     } else {
-        During::Transaction
+        During::IdleInTransaction
     };
-    Poll::Ready(SessionError::ServerGone {
+    Poll::Ready(Bereft::Ends(SessionError::ServerGone {
         server: session.server_name().to_owned(),
         during,
-    })
+    }))
 }

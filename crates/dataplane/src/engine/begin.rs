@@ -7,6 +7,7 @@ use sql_class::{Class, Effects, Facts};
 use crate::classify;
 use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
+use crate::engine::replay::note::note;
 use crate::engine::{command, lease, rules};
 
 /// Nothing has to be so on the connection before the statement.
@@ -54,6 +55,9 @@ pub(crate) fn begin(session: &mut ClientSession, head: CommandHead, facts: Optio
     with_statement(session, head, facts, None, |session, statement| {
         session.begin(statement)
     });
+    if session.replay.is_some() {
+        note(session, head, facts, None);
+    }
 }
 
 /// Whether the answer is a list of processes.

@@ -1,11 +1,16 @@
 //! What binds a session to its server connection beyond what `session::Session` knows, and whether it is
 //! counted among those that hold one.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use session::Pin;
 use telemetry::ServerSeries;
 use upstream::Credential;
+
+use crate::engine::packed_credential::PackedCredential;
+use crate::engine::worker_cluster::FirstValues;
 
 /// Whether the connection is the session's own until it is reset.
 #[derive(Default)]
@@ -24,6 +29,8 @@ struct Own {
     /// `None` where the session stays on its server, whatever becomes of that.
     moves: Option<Moves>,
     needs_priming: bool,
+    /// Its server reports nothing of what the session does.
+    is_unwatched: bool,
 }
 
 /// Of a session that may go to another server.
@@ -37,6 +44,41 @@ struct Moves {
     failure: Option<Pin>,
     /// With what its client has logged in, where that is known.
     shown: Option<Credential>,
+    /// The values that its variables have where it has not set them since, as far as they are known.
+    began_with: Option<Rc<FirstValues>>,
+    /// Its connection was lost with a read, which is to be taken up again.
+    is_lost: bool,
+}
+
+/// A [`Binding`] on its way to another process.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PackedBinding {
+    own: Option<PackedOwn>,
+    is_for_good: bool,
+    reason: Option<Pin>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackedOwn {
+    moves: Option<PackedMoves>,
+    needs_priming: bool,
+    is_unwatched: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackedMoves {
+    shown: Option<PackedCredential>,
+    began_with: Option<Rc<FirstValues>>,
+}
+
+impl PackedBinding {
+    /// See [`Session::set_clock`](session::Session::set_clock).
+    pub(crate) fn set_clock(&mut self, there: u64, here: u64) {
+        self.reason = self.reason.map(|pin| pin.by_clock(there, here));
+    }
 }
 
 impl Binding {
@@ -46,10 +88,51 @@ impl Binding {
             on_server: OnServer::new(server),
             moves: None,
             needs_priming: false,
+            is_unwatched: false,
         };
         Self {
             own: Some(Box::new(own)),
             ..Self::default()
+        }
+    }
+
+    /// What another process has to know of it, which goes on with the session on the same connection.
+    pub(crate) fn pack(&self) -> PackedBinding {
+        let own = self.own.as_ref().map(|own| PackedOwn {
+            moves: own.moves.as_ref().map(|moves| PackedMoves {
+                shown: moves.shown.as_ref().map(PackedCredential::of),
+                began_with: moves.began_with.clone(),
+            }),
+            needs_priming: own.needs_priming,
+            is_unwatched: own.is_unwatched,
+        });
+        PackedBinding {
+            own,
+            is_for_good: self.is_for_good,
+            reason: self.reason.as_deref().copied(),
+        }
+    }
+
+    /// The same in the other process. `server`: where the session is counted from here on.
+    pub(crate) fn unpack(packed: PackedBinding, server: &Arc<ServerSeries>) -> Self {
+        let own = packed.own.map(|own| {
+            let moves = own.moves.map(|moves| Moves {
+                shown: moves.shown.map(PackedCredential::into_credential),
+                began_with: moves.began_with,
+                ..Moves::default()
+            });
+            Box::new(Own {
+                on_server: OnServer::new(server),
+                moves,
+                needs_priming: own.needs_priming,
+                is_unwatched: own.is_unwatched,
+            })
+        });
+        Self {
+            own,
+            is_for_good: packed.is_for_good,
+            reason: packed.reason.map(Box::new),
+            is_counted: false,
         }
     }
 
@@ -84,6 +167,50 @@ impl Binding {
         if let Some(moves) = self.moves() {
             moves.shown = shown;
         }
+    }
+
+    /// The session may go on without the connection that it has.
+    pub(crate) fn remember(&mut self, values: Option<Rc<FirstValues>>) {
+        if let Some(moves) = self.moves() {
+            moves.began_with = values;
+        }
+    }
+
+    /// See [`remember`](Self::remember).
+    pub(crate) fn began_with(&self) -> Option<&Rc<FirstValues>> {
+        self.own.as_ref()?.moves.as_ref()?.began_with.as_ref()
+    }
+
+    /// Whether it is one of those that may leave their own connection, be it not now.
+    #[inline]
+    pub(crate) fn moves_at_all(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.moves.is_some())
+    }
+
+    /// Its connection is lost, and a read with it, which is in the flow once more.
+    pub(crate) fn note_lost(&mut self) {
+        if let Some(moves) = self.moves() {
+            moves.is_lost = true;
+        }
+    }
+
+    /// See [`note_lost`](Self::note_lost).
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
+        moves.is_some_and(|moves| moves.is_lost)
+    }
+
+    /// The server of the session's own connection reports nothing of what the session does.
+    pub(crate) fn is_not_watched(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.is_unwatched = true;
+        }
+    }
+
+    /// See [`is_not_watched`](Self::is_not_watched).
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.is_unwatched)
     }
 
     /// The session stays on its own connection from here on.
@@ -127,7 +254,7 @@ impl Binding {
             own.on_server = OnServer::new(server);
         }
         if let Some(moves) = self.moves() {
-            (moves.next_try_ms, moves.failure) = (0, None);
+            (moves.next_try_ms, moves.failure, moves.is_lost) = (0, None, false);
         }
     }
 

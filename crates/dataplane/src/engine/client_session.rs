@@ -12,17 +12,20 @@ use crate::control::{Control, Signal};
 use crate::engine::binding::Binding;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::identity::Identity;
+use crate::engine::kept_variables::KeptVariables;
 use crate::engine::last_statement::LastStatement;
 use crate::engine::leased::LeasedConnection;
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::own_writes::OwnWrites;
 use crate::engine::prepared::client_statements::ClientStatements;
+use crate::engine::replay::kept::Replay;
 use crate::engine::rules::session_rules::SessionRules;
 use crate::engine::series::{AtPrimary, SplitSeries};
 use crate::engine::shape::Shape;
 use crate::engine::statement::Statement;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::error::{During, SessionError};
+use crate::hand_over::Stays;
 use crate::listener_state::ListenerState;
 use crate::lookups::LookupSeries;
 use crate::relay::{RelayError, Streams};
@@ -48,9 +51,13 @@ pub(crate) struct ClientSession {
     pub(crate) binding: Binding,
     pub(crate) state: session::Session,
     pub(crate) own_writes: OwnWrites,
+    /// Its user variables, where it has left its connection with them.
+    pub(crate) kept_variables: Option<Box<KeptVariables>>,
     pub(crate) prepared: ClientStatements,
     pub(crate) rules: SessionRules,
     pub(crate) lookups: Option<Box<SessionLookups>>,
+    /// The open transaction, so that it can be executed again: with `transaction_replay`.
+    pub(crate) replay: Option<Box<Replay>>,
     /// The command under way.
     pub(crate) statement: Statement,
     pub(crate) last: LastStatement,
@@ -82,6 +89,7 @@ impl Drop for ClientSession {
         if self.binding.uncount() {
             self.series().pinned.dec();
         }
+        self.context.cluster.leavers.remove(&self.control);
     }
 }
 
@@ -105,6 +113,16 @@ impl ClientSession {
         !self.answer.status.contains(StatusFlags::IN_TRANS)
     }
 
+    /// Whether it can go to another process now, as far as what it has under way is concerned. To be asked
+    /// between two commands.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        if !self.is_free() || self.state.in_transaction() {
+            self.control.stays(Stays::Transaction);
+            return false;
+        }
+        self.streams.up.is_at_rest() && self.streams.down.is_at_rest()
+    }
+
     /// It is to go to another server now: its own drains, or has too many.
     #[inline]
     pub(crate) fn is_to_move(&self) -> bool {
@@ -117,7 +135,15 @@ impl ClientSession {
     #[inline]
     fn is_to_leave(&self, server: &Server) -> bool {
         let may_even_out = || !self.binding.rests(self.context.worker.now_ms());
-        server.is_draining() || server.has_tickets() && may_even_out()
+        server.is_draining() || (server.has_tickets() || self.is_elsewhere(server)) && may_even_out()
+    }
+
+    /// Servers with its listener's label should have it, this is none of them, and it may go to one now.
+    #[inline]
+    pub(crate) fn is_elsewhere(&self, server: &Server) -> bool {
+        let listener = &self.context.listener;
+        let label = listener.config.label.as_deref();
+        label.is_some_and(|label| !server.has_label(label) && listener.cluster.has_label_turn())
     }
 
     /// It goes to another server in the place of coming to its end.

@@ -12,9 +12,11 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::classify::{Kill, Need, classify};
 use crate::command_head::CommandHead;
-use crate::control::Waiting;
+use crate::control::{Signal, Waiting};
+use crate::engine::answer::Bereft;
 use crate::engine::client_session::ClientSession;
-use crate::engine::{answer, lease, lookup, text};
+use crate::engine::replay::without::{can_do_without, note_lost};
+use crate::engine::{answer, client_limits, do_without, lease, lookup, text};
 use crate::error::SessionError;
 use crate::flow::Flow;
 
@@ -24,6 +26,7 @@ const HEAD_OF_EXECUTION: usize = 256 * 1024;
 
 /// The session waits for its next command from here on.
 pub(crate) fn begin_to_wait(session: &mut ClientSession) {
+    client_limits::renew(session);
     session.control.mark(Waiting::Client);
     session.control.shown.state(session.state.carried());
     session.answer.error_sequence = Some(0);
@@ -38,6 +41,19 @@ pub(crate) enum Accepted {
     Silence,
     /// The session is to go to another server, whether a command has come or not.
     Leave,
+    /// It is to go to the process that has taken over.
+    GoAway,
+    /// Its connection is lost, and it may go on on another server.
+    Lost,
+}
+
+impl From<Bereft> for Result<Accepted, SessionError> {
+    fn from(bereft: Bereft) -> Self {
+        match bereft {
+            Bereft::Ends(error) => Err(error),
+            Bereft::CanDoWithout => Ok(Accepted::Lost),
+        }
+    }
 }
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
@@ -50,16 +66,28 @@ pub(crate) async fn accept(session: &mut ClientSession) -> Result<Accepted, Sess
 fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result<Accepted, SessionError>> {
     loop {
         if session.streams.down.is_pending() {
+            session.control.mark(Waiting::Reader);
             ready!(answer::poll_rest(cx, session))?;
+            session.control.mark(Waiting::Client);
         }
         if let Some(signal) = session.control.due(session.is_free()) {
-            return Poll::Ready(match session.may_move_instead(signal) {
-                true => Ok(Accepted::Leave),
-                false => Err(session.signalled(signal)),
+            return Poll::Ready(match signal {
+                signal if session.may_move_instead(signal) => Ok(Accepted::Leave),
+                Signal::ServerDown if can_do_without(session) => Ok(Accepted::Lost),
+                signal => {
+                    if signal == Signal::ServerDown {
+                        do_without::note_end(session);
+                        note_lost(session);
+                    }
+                    Err(session.signalled(signal))
+                }
             });
         }
+        if session.binding.is_lost() {
+            return Poll::Ready(Ok(Accepted::Lost));
+        }
         if session.lease.is_some() && !session.streams.down.is_empty() {
-            return answer::poll_last_words(cx, session).map(Err);
+            return answer::poll_last_words(cx, session).map(Bereft::into);
         }
         if session.is_to_move() {
             return Poll::Ready(Ok(Accepted::Leave));
@@ -67,8 +95,18 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result
         if session.binding.is_own() && session.lease.is_none() {
             return Poll::Ready(Err(lease::lost_with_its_server(session.server_name())));
         }
+        if session.control.is_to_go() && session.is_at_rest() {
+            return Poll::Ready(Ok(Accepted::GoAway));
+        }
         make_room(session);
         if let Some(head) = whole(session) {
+            // What is not sent can go elsewhere.
+            if head.command != Command::QUIT
+                && can_do_without(session)
+                && let Poll::Ready(lost) = answer::poll_last_words(cx, session)
+            {
+                return Poll::Ready(lost.into());
+            }
             session.control.mark_if_new(Waiting::Client);
             return Poll::Ready(Ok(Accepted::Command(head)));
         }
@@ -79,7 +117,9 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
             Poll::Pending if session.control.is_to_leave() => return Poll::Ready(Ok(Accepted::Silence)),
             // A session that holds a connection hears when the server ends it.
-            Poll::Pending if session.lease.is_some() => return answer::poll_last_words(cx, session).map(Err),
+            Poll::Pending if session.lease.is_some() => {
+                return answer::poll_last_words(cx, session).map(Bereft::into);
+            }
             Poll::Pending => return Poll::Pending,
         }
     }
@@ -134,6 +174,11 @@ pub(crate) async fn read_whole(session: &mut ClientSession, head: CommandHead) -
         }
     })
     .await
+}
+
+/// Whether a command has been read, as far as it fits.
+pub(crate) fn is_there(session: &ClientSession) -> bool {
+    whole(session).is_some()
 }
 
 /// The head of the command that was read, once it is there as far as it fits.

@@ -9,8 +9,9 @@ use crate::engine::client_session::{ClientSession, Context};
 use crate::engine::leased::LeasedConnection;
 use crate::engine::observe::Observed;
 use crate::engine::prepared::Renaming;
+use crate::engine::replay::noted;
 use crate::engine::rules::TimeLimit;
-use crate::engine::{anywhere, last, lookup, stall, told};
+use crate::engine::{anywhere, last, lookup, told};
 use crate::process_list::{Numbers, Translated};
 use crate::relay::{Exchange, RelayOutcome, Streams};
 
@@ -51,7 +52,6 @@ async fn exchange_since(
             took: Duration::ZERO,
         };
     }
-    stall::renew(session);
     session
         .control
         .record
@@ -68,7 +68,9 @@ async fn exchange_since(
     let limit = TimeLimit::begin(session);
     lookup::note_sent(session, command);
     let on_primary = session.lease.as_ref().is_some_and(|leased| leased.is_primary);
-    let can_move = session.statement.copy.is_some() && anywhere::can_move(session, on_primary);
+    let can_move = session.statement.copy.is_some()
+        && !session.binding.is_own()
+        && anywhere::can_move(session, on_primary);
     let mut observed = Observed {
         shape: &mut session.answer.shape,
         session: &mut session.state,
@@ -93,6 +95,21 @@ async fn exchange_since(
                 &mut observed,
                 numbers,
                 &session.control,
+                streams,
+                request_done,
+            ))
+            .await
+        }
+        false
+            if let Some(replay) = &mut session.replay
+                && replay.has_command()
+                && arrived().is_none() =>
+        {
+            let (control, streams) = (&session.control, &mut session.streams);
+            Box::pin(noted::relay(
+                &mut observed,
+                replay,
+                control,
                 streams,
                 request_done,
             ))

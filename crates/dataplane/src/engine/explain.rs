@@ -9,7 +9,7 @@ use config::ReadConsistency;
 use mysql_wire::PacketHeader;
 use routing::Explanation;
 use routing::rules::without_backticks;
-use session::Pin;
+use session::{Pin, PinReason};
 use sql_class::{Effects, Facts};
 use upstream::Member;
 
@@ -183,6 +183,14 @@ pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<
     if rules::answer_it(session) {
         rules::explained(session);
         say("target", "none: a rule answers it".to_owned());
+        return rows;
+    }
+    if session.kept_variables.is_some() {
+        rules::explained(session);
+        say(
+            "pinned",
+            format!("{}, once they are set again", PinReason::UserVariables.label()),
+        );
         return rows;
     }
     if session.lease.is_some() {

@@ -50,7 +50,7 @@ pub(crate) async fn query(
         return show(session, note).await.map(|()| Next::Done);
     }
     if asks {
-        session.statement.explanation = Some(explain::explain(session, &text).await);
+        session.statement.explanation = Some(explain::explain(session, &text).await.into());
     }
     Ok(Next::rule_query(head, facts))
 }
@@ -73,7 +73,8 @@ pub(crate) fn concerns_execution(session: &ClientSession, head: CommandHead, pre
 /// The execution of a prepared statement that asks for an explanation.
 pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -> Result<Next, SessionError> {
     let text = rules::original(session, execution.id).unwrap_or_else(|| Rc::clone(&execution.prepared.text));
-    session.statement.explanation = Some(explain::explain(session, &String::from_utf8_lossy(&text)).await);
+    let rows = explain::explain(session, &String::from_utf8_lossy(&text)).await;
+    session.statement.explanation = Some(rows.into());
     Ok(Next::RuleExecution(Box::new(execution)))
 }
 

@@ -6,7 +6,7 @@ use crate::control::Signal;
 use crate::engine::client_session::ClientSession;
 use crate::engine::next::{Next, Step};
 use crate::engine::{
-    again, answer, explain_warning, keep, last, lease, lookup, old_primary, rearm_trackers, rules,
+    again, answer, explain_warning, keep, last, lease, lookup, old_primary, rearm_trackers, replay, rules,
 };
 use crate::error::SessionError;
 use crate::finished::{self, End, Ways};
@@ -14,6 +14,9 @@ use crate::relay::{self, Exchanged, RelayError, RelayOutcome};
 
 /// A command has come to its end, whichever way.
 pub(crate) fn finish(session: &mut ClientSession, command: Command, served: &Result<(), SessionError>) {
+    if !session.statement.is_to_come_again() {
+        session.statement.released = None;
+    }
     if served.is_ok() {
         lookup::finish(session);
         explain_warning::finish(session);
@@ -33,6 +36,9 @@ pub(crate) fn tell(session: &ClientSession, command: Command, served: Result<(),
         listener: &session.context.listener.config.name,
         server: session.server_name(),
         traffic: &session.streams.traffic,
+        schema: session.state.carried().schema(),
+        login_schema: control.login_schema(),
+        capabilities: session.client.capabilities,
     });
 }
 
@@ -78,11 +84,12 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
             let is_awaited = ended.said == 0 && !ended.client_at_end;
             let may_send_again = session.statement.leaves_nothing && ended.request_done && is_awaited;
             let again = session.statement.copy.take().filter(|_| may_send_again);
+            let unseen = ended.request_done && is_awaited && !session.streams.up.is_pending();
             Step::wait(lost(
                 session,
                 broken,
                 ended.error_sequence,
-                ended.request_done,
+                (ended.request_done, unseen),
                 again,
             ))
         }
@@ -91,6 +98,11 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
 
 /// Gives the connection back, unless the session needs it on.
 fn release(session: &mut ClientSession) -> Step<'_> {
+    if session.binding.is_unwatched() {
+        // There is nothing to be learned, and the connection is the session's own.
+        keep::keep(session);
+        return Next::Done.into();
+    }
     if last::is_in_doubt(session) {
         return Step::wait(release_once_asked(session));
     }
@@ -136,7 +148,7 @@ async fn lost(
     session: &mut ClientSession,
     broken: RelayError,
     error_sequence: Option<u8>,
-    request_done: bool,
+    (request_done, unseen): (bool, bool),
     again: Option<Box<[u8]>>,
 ) -> Result<Next, SessionError> {
     let is_the_servers = match &broken {
@@ -144,14 +156,26 @@ async fn lost(
         RelayError::Signal(signal) => signal.is_about_a_server(),
         RelayError::Client(_) => false,
     };
+    // A session with a connection of its own goes on where its server is gone, and ends where that is slow.
+    let is_gone = matches!(
+        broken,
+        RelayError::Server | RelayError::Signal(Signal::ServerDown)
+    );
+    let may_go_on = is_gone || !session.binding.is_own();
     let took_too_long = matches!(broken, RelayError::Signal(Signal::StatementTimeout));
     let mut error = session.broken(broken);
+    if session.replay.is_some()
+        && is_gone
+        && let Some(next) = Box::pin(replay::go_on_behind(session, unseen)).await
+    {
+        return next;
+    }
     if session.state.lost_answer() && took_too_long {
         // It was not to be interrupted.
         error = lease::lost_with_its_server(session.server_name());
     }
     session.answer.error_sequence = error_sequence;
-    if let Some(command) = again.filter(|_| is_the_servers && !took_too_long)
+    if let Some(command) = again.filter(|_| is_the_servers && !took_too_long && may_go_on)
         && again::send_again(session, &command)
     {
         return Ok(Next::Done);
@@ -179,6 +203,7 @@ async fn lost(
 
 /// The answer has no end: the session is a stream from here on.
 async fn stream(session: &mut ClientSession) -> Result<Next, SessionError> {
+    session.statement.released = None;
     let ended = relay::endless(&mut session.streams, &session.control).await;
     session.answer.error_sequence = None;
     Err(match ended {

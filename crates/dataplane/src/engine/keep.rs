@@ -17,7 +17,17 @@ fn note_kept(session: &mut ClientSession) {
 pub(crate) fn keep(session: &mut ClientSession) {
     note_kept(session);
     session.control.show_pins(session.shown_pins());
-    session.control.may_leave(is_for_an_error_alone(session));
+    let leaves_variables = is_for_user_variables_alone(session);
+    session
+        .control
+        .may_leave(leaves_variables || is_for_an_error_alone(session));
+    if leaves_variables {
+        session.context.cluster.leavers.add(&session.control);
+        let leased = session.lease.as_ref();
+        if leased.is_some_and(|leased| leased.connection.server.waiting() > 0) {
+            session.control.leaves_now();
+        }
+    }
     if session.binding.is_own() || !session.binding.count() {
         return;
     }
@@ -42,4 +52,23 @@ pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
         && !session.binding.is_for_good()
         && session.lease.is_some()
         && pins.all(|pin| pin.reason == PinReason::Diagnostics)
+}
+
+/// Whether the session holds its connection for its user variables and nothing else. One to a replica, to
+/// which it was sent by name, is not left: its next would be to the primary.
+pub(crate) fn is_for_user_variables_alone(session: &ClientSession) -> bool {
+    session.lease.as_ref().is_some_and(|leased| leased.is_primary)
+        && !session.binding.is_for_good()
+        && session.last.told.is_none()
+        && session.state.is_held_by_user_variables()
+        && session.is_free()
+}
+
+/// Whether others want a connection to the server of the one that the session holds.
+pub(crate) fn is_wanted(session: &ClientSession) -> bool {
+    let Some(leased) = &session.lease else {
+        return false;
+    };
+    let server = &leased.connection.server;
+    server.waiting() > 0 || server.is_full() && session.pool().idle_and_busy(server.id()).0 == 0
 }

@@ -23,7 +23,7 @@ use crate::error::SessionError;
 use crate::kill_right;
 use crate::message::Message;
 use crate::registry::{Place, is_ours};
-use upstream::{Cluster, Direct, DirectError, Server};
+use upstream::{Cluster, Direct, DirectError, Server, ServerId};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.
 pub(crate) async fn statement(
@@ -176,7 +176,8 @@ pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
     let Some((server, thread_id)) = seat.filter(|(_, thread_id)| *thread_id != 0) else {
         return;
     };
-    if let Err(cause) = cluster.kill(server.server, &format!("KILL {thread_id}")).await {
+    let kill = kill_on(&cluster, server.server, "");
+    if let Err(cause) = cluster.kill(server.server, &format!("{kill}{thread_id}")).await {
         let session = control.id;
         tracing::info!(
             session,
@@ -193,7 +194,16 @@ pub(crate) async fn shoot(control: Rc<Control>, cluster: Arc<Cluster>) -> Result
         return Ok(());
     };
     let _aim = control.aim();
-    cluster
-        .kill(server.server, &format!("KILL QUERY {thread_id}"))
-        .await
+    let kill = kill_on(&cluster, server.server, "QUERY ");
+    cluster.kill(server.server, &format!("{kill}{thread_id}")).await
+}
+
+/// The statement up to the id. TiDB does nothing for a plain `KILL`: see [`crate::answer`].
+fn kill_on(cluster: &Cluster, server: ServerId, what: &str) -> String {
+    let servers = cluster.servers();
+    let profile = servers.iter().find(|known| known.id() == server);
+    let is_tidb = profile
+        .and_then(|known| known.profile())
+        .is_some_and(|known| known.is_tidb());
+    format!("KILL {}{what}", if is_tidb { "TIDB " } else { "" })
 }

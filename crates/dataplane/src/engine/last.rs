@@ -89,6 +89,10 @@ pub(crate) async fn bring_about(
     };
     while let Some(command) = with_statement(session, head, Some(facts), prepared, priming) {
         prime(session, command).await?;
+        if session.state.has_lost_insert_id() {
+            let server = session.server_name().to_owned();
+            return Err(Refused(SessionError::InsertIdLost(server)));
+        }
     }
     lookup::bring_about(session, facts).await.map(drop)
 }
@@ -161,7 +165,13 @@ pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
 /// What only the connection at hand knows of the session's last statement, before the session goes to another
 /// one. After an error it is still at hand.
 pub(crate) async fn learn_before_moving(session: &mut ClientSession) -> Result<(), Refused> {
-    if has_count_alone(session) || session.state.has_unclear_count() || session.state.may_ask_found_rows() {
+    // Of a `SELECT … INTO @x`, or one with an OFFSET, its answer does not say how many.
+    let is_there = session.lease.as_ref().is_some_and(|leased| leased.left.has_count);
+    if is_there
+        || has_count_alone(session)
+        || session.state.has_unclear_count()
+        || session.state.may_ask_found_rows()
+    {
         learn_found_rows(session).await?;
     }
     match session.state.ask_last_insert_id() {

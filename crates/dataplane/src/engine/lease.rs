@@ -71,9 +71,10 @@ pub(crate) fn try_lease(session: &mut ClientSession, target: &Target) -> LeaseAt
     session.statement.was_pinned = session.lease.is_some();
     judge_anew(session);
     if session.binding.is_own() {
-        return match session.lease {
-            Some(_) => LeaseAttempt::Leased,
-            None => LeaseAttempt::Refused,
+        return match &session.lease {
+            // What its server says in a transaction is the server's.
+            Some(leased) if !leased.is_demoted || session.state.in_transaction() => LeaseAttempt::Leased,
+            _ => LeaseAttempt::Refused,
         };
     }
     if let Some(leased) = &session.lease {
@@ -128,11 +129,11 @@ pub(crate) fn judge_anew(session: &mut ClientSession) {
     let is_certain = is_primary || topology.primary.is_some() || role == Some(Role::Replica);
     let generation = topology.generation;
     drop(topology);
+    let stays = session.binding.is_own() && !session.context.listener.config.shares_never();
     if let Some(leased) = &mut session.lease {
         leased.generation = generation;
         if is_certain {
-            leased.is_demoted =
-                !session.binding.is_own() && !is_primary && (leased.is_demoted || leased.is_primary);
+            leased.is_demoted = !stays && !is_primary && (leased.is_demoted || leased.is_primary);
             leased.is_primary = is_primary;
         }
     }
@@ -422,6 +423,9 @@ async fn lease_as(
         cost => (2 * cost + u32::from(held.last_session != own)).min(OUTDATED - 1),
     };
     let waits = wait == Wait::InLine;
+    if waits {
+        session.context.cluster.leavers.ask_one(session.pool(), server);
+    }
     let leased = session
         .pool()
         .lease(server, &session.client.key, credential, cost, waits);
@@ -630,7 +634,10 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
 
 /// A statement for another server in a session that is bound to its connection.
 pub(crate) fn bound_elsewhere(session: &ClientSession) -> Refused {
-    let reasons: Vec<_> = session.shown_pins().map(|pin| pin.reason.label()).collect();
+    let reasons: Vec<_> = match session.binding.is_own() {
+        true => vec!["sharing = never"],
+        false => session.shown_pins().map(|pin| pin.reason.label()).collect(),
+    };
     let (server, reasons) = (session.server_name().to_owned(), reasons.join(", "));
     if is_demoted(session) {
         return Refused(SessionError::Demoted { server, reasons });

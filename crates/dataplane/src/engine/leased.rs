@@ -1,5 +1,6 @@
 //! A server connection that a session has borrowed.
 
+use serde::{Deserialize, Serialize};
 use upstream::Connection;
 
 use crate::engine::connection_state::ConnectionState;
@@ -25,7 +26,7 @@ pub(crate) struct LeasedConnection {
 }
 
 /// What the connection at hand still says of the session's last statement.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Left {
     /// It was executed there, and nobody else's since.
     pub(crate) is_own: bool,

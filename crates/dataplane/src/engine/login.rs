@@ -23,11 +23,12 @@ use crate::engine::last_statement::LastStatement;
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::own_writes::OwnWrites;
 use crate::engine::prepared::client_statements::ClientStatements;
+use crate::engine::replay::kept::Replay;
 use crate::engine::rules::session_rules::SessionRules;
 use crate::engine::shape::Shape;
 use crate::engine::start::start;
 use crate::engine::statement::Statement;
-use crate::engine::{admission, answer, lease, lookup, own_connection, stall};
+use crate::engine::{admission, answer, client_limits, lease, lookup, own_connection};
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::handshake::{self, Client, PASSED_ON, client_read};
@@ -149,7 +150,7 @@ fn open(
     let mut session = without_server((worker, control), streams, identity, listener, Binding::default());
     session.lookups = lookups;
     session.answer.error_sequence = Some(client.sequence);
-    stall::renew(&session);
+    client_limits::renew(&session);
     Ok((session, client.sequence))
 }
 
@@ -162,13 +163,18 @@ pub(super) fn without_server(
     binding: Binding,
 ) -> Box<ClientSession> {
     let all_series = &worker.shared.split_series[worker.index];
+    let series = all_series.of(listener.cluster.name(), &listener.config.name);
+    let cluster = worker.pools.of(listener, &worker.metrics);
+    let config = listener.cluster.config();
+    let replays = config.transaction_replay && !binding.is_own();
+    let replay = replays.then(|| Box::new(Replay::new(&config, &cluster.replay_memory, &series)));
     Box::new(ClientSession {
         control: Rc::clone(control),
         context: Context {
             worker: Rc::clone(worker),
             listener: Arc::clone(listener),
-            cluster: worker.pools.of(listener, &worker.metrics),
-            series: all_series.of(listener.cluster.name(), &listener.config.name),
+            cluster,
+            series,
         },
         streams,
         lease: None,
@@ -184,7 +190,9 @@ pub(super) fn without_server(
         prepared: ClientStatements::default(),
         rules: SessionRules::new(worker),
         lookups: None,
+        replay,
         statement: Statement::default(),
+        kept_variables: None,
         last: LastStatement::default(),
         answer: AnswerState {
             status: StatusFlags::AUTOCOMMIT,
@@ -383,6 +391,9 @@ async fn become_user(
         Ok(()) => {
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
+            session
+                .control
+                .name_schema(session.client.login.database.as_deref());
             session
                 .context
                 .worker

@@ -9,17 +9,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mysql_wire::Capabilities;
+use mysql_wire::{Capabilities, OkPacket};
 use net::Peer;
-use routing::rebalance::{SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
-use session::{MovePlan, Pin, PinReason, UserVariables};
+use routing::rebalance::{Factor, SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
+use session::{Difference, MovePlan, Pin, PinReason, UserVariables};
 use tracing::debug;
-use upstream::{Connection, Credential, ForSession, Key, LeaseError, Status, Ticket};
+use upstream::{Connection, ForSession, Key, LeaseError, Permit, Status, Ticket};
 
 use crate::control::{MOVE_PAUSE, Signal, Waiting};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
+use crate::engine::do_without::credentials;
 use crate::engine::leased::Left;
 use crate::engine::login::OWN_AFFAIR;
 use crate::engine::series::Moved;
@@ -40,19 +41,36 @@ const OF_NO_EFFECT: Capabilities = Capabilities::LONG_PASSWORD
 const USER_VARIABLES_MAX: usize = 64 * 1024;
 
 /// Why a session stays where it is.
-struct Stays {
-    reason: PinReason,
-    cause: String,
+pub(super) struct Stays {
+    pub(super) reason: PinReason,
+    pub(super) cause: String,
     /// A question on the session's own connection did not come to its end: it is of no use any more.
     own_is_broken: bool,
+    /// The other server says that it ends, or takes nobody.
+    pub(super) server_leaves: bool,
 }
 
 impl Stays {
-    fn new(reason: PinReason, cause: impl ToString) -> Self {
+    pub(super) fn new(reason: PinReason, cause: impl ToString) -> Self {
         Self {
             reason,
             cause: cause.to_string(),
             own_is_broken: false,
+            server_leaves: false,
+        }
+    }
+
+    /// A server that has refused the account, or cannot be used.
+    fn of_login(error: &LeaseError) -> Self {
+        const ER_SERVER_SHUTDOWN: u16 = 1053;
+        const ER_SERVER_OFFLINE_MODE: u16 = 3032;
+        let code = match error {
+            LeaseError::Refused { packet, .. } => packet.code,
+            _ => 0,
+        };
+        Self {
+            server_leaves: [ER_SERVER_SHUTDOWN, ER_SERVER_OFFLINE_MODE].contains(&code),
+            ..Self::new(PinReason::LoginRefused, error)
         }
     }
 
@@ -65,7 +83,7 @@ impl Stays {
     }
 
     /// Something that was asked of a server, and came to nothing.
-    fn of_question(Refused(error): Refused) -> Self {
+    pub(super) fn of_question(Refused(error): Refused) -> Self {
         let reason = match &error {
             SessionError::StateRefused { .. } => PinReason::Incompatible,
             SessionError::NotCaughtUp { .. } => PinReason::Behind,
@@ -82,6 +100,8 @@ enum Cause {
     ServerLeaves,
     /// Its own has too many.
     Balance(Ticket),
+    /// Others have its listener's label.
+    Label,
 }
 
 impl Cause {
@@ -92,13 +112,34 @@ impl Cause {
         if server.is_draining() || server.state().status == Status::Removed || is_raised() {
             return Some(Self::ServerLeaves);
         }
+        if session.is_elsewhere(server) {
+            let cluster = &session.context.listener.cluster;
+            return cluster.take_label_turn().then_some(Self::Label);
+        }
         server.take_ticket().map(Self::Balance)
+    }
+
+    /// It would take the session from servers with its listener's label to one without.
+    fn undoes_label(self, session: &ClientSession) -> bool {
+        let (Self::Balance(ticket), Some(leased)) = (self, &session.lease) else {
+            return false;
+        };
+        // Whoever has to leave its server leaves it.
+        if matches!(ticket.factor, Factor::Health | Factor::Memory) {
+            return false;
+        }
+        let listener = &session.context.listener;
+        let label = listener.config.label.as_deref();
+        label.is_some_and(|label| {
+            leased.connection.server.has_label(label) && !listener.cluster.bears(ticket.to, label)
+        })
     }
 
     fn counted(self) -> Moved {
         match self {
             Self::ServerLeaves => Moved::Left,
             Self::Balance(ticket) => Moved::For(ticket.factor),
+            Self::Label => Moved::Label,
         }
     }
 }
@@ -106,6 +147,10 @@ impl Cause {
 /// The session goes to another server, or stays on its own for a while.
 pub(crate) async fn leave(session: &mut ClientSession) {
     let Some(why) = Cause::of(session) else { return };
+    if why.undoes_label(session) {
+        rests(session, SESSION_RESTS_AFTER_FAILURE);
+        return;
+    }
     let began = Instant::now();
     let worker = Rc::clone(&session.context.worker);
     let _turn = worker.moves.begin();
@@ -130,12 +175,16 @@ pub(crate) async fn leave(session: &mut ClientSession) {
             reason,
             cause,
             own_is_broken,
+            ..
         }) => {
             if own_is_broken {
                 lease::abandon(session);
             }
             session.series().move_failed(reason);
-            if let Cause::Balance(_) = why {
+            // That the other server has no room says nothing of the session.
+            if let Cause::Balance(_) = why
+                && reason != PinReason::NoServer
+            {
                 rests(session, SESSION_RESTS_AFTER_FAILURE);
             }
             let now_ms = session.context.worker.now_ms();
@@ -179,18 +228,8 @@ pub(crate) fn show_what_is_missing(session: &mut ClientSession) {
     }
 }
 
-/// With what to log in for the session.
-fn credentials(session: &ClientSession) -> Vec<Credential> {
-    let accounts = &session.context.worker.shared.accounts;
-    let name = session.client.account.user.name.as_bytes();
-    let mut credentials = accounts.known(name, &session.context.listener.cluster);
-    let shown = session.binding.shown();
-    credentials.extend(shown.filter(|shown| !credentials.contains(shown)).cloned());
-    credentials
-}
-
 async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), Stays> {
-    let plan = match session.state.move_plan() {
+    let mut plan = match session.state.move_plan() {
         Ok(plan) => plan,
         Err(pins) => {
             let reason = pins.first().map_or(PinReason::NotUnderstood, |pin| pin.reason);
@@ -198,36 +237,140 @@ async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), S
         }
     };
     let mut connection = open_elsewhere(session, cause).await?;
-    match make_ready(session, &plan, &mut connection).await {
-        Ok(()) => {
-            swap(session, connection);
-            Ok(())
-        }
+    let had = match make_ready(session, &mut plan, &mut connection).await {
+        Ok(had) => had,
         Err(stays) => {
             connection.quit();
-            Err(stays)
+            return Err(stays);
         }
+    };
+    if let Some(old) = lease::detach(session) {
+        // What a lookup from memory has found no server knows.
+        if let Some(rows) = lookup::found_rows(session) {
+            session.state.learn_found_rows(rows);
+        }
+        session.state.move_on();
+        go_on(session, connection, had);
+        old.quit();
+    }
+    Ok(())
+}
+
+/// Which user variables there are. Triggers and functions may have set some that no text names.
+async fn learn_user_variables(session: &mut ClientSession, plan: &mut MovePlan) -> Result<(), Stays> {
+    let Some(list) = plan.list_user_variables() else {
+        return Ok(());
+    };
+    let capabilities = session.client.key.capabilities;
+    let replies = ask_own(
+        session,
+        &ask::framed(capabilities, vec![list, session::clear_diagnostics()]),
+    )
+    .await?;
+    let listed = replies
+        .first()
+        .filter(|reply| reply.error(capabilities).is_none());
+    // Definitions come along.
+    let rows = listed.map(|reply| ask::values(reply).filter(|row| row != b"def"));
+    match plan.learn_user_variables(rows) {
+        true => Ok(()),
+        false => Err(Stays::new(
+            PinReason::UserVariables,
+            "it is not known which user variables there are",
+        )),
     }
 }
 
-/// Makes the connection one on which the session can go on.
-async fn make_ready(
+/// Takes on there the roles that the session has taken on.
+async fn take_on_roles(
     session: &mut ClientSession,
     plan: &MovePlan,
     connection: &mut Connection<ConnectionState>,
 ) -> Result<(), Stays> {
+    let Some(question) = plan.ask_roles() else {
+        return Ok(());
+    };
+    let capabilities = session.client.key.capabilities;
+    // Before anything else is asked there.
+    learn_of_last_statement(session).await?;
+    let replies = ask_own(session, &ask::framed(capabilities, vec![question])).await?;
+    let row = replies.first().and_then(|reply| reply.plain_row(1));
+    let [roles] = row.as_deref().unwrap_or_default() else {
+        let cause = ask::unexpected("a question about roles");
+        return Err(Stays::new(PinReason::Incompatible, cause));
+    };
+    let set = plan.set_roles(roles.as_deref()).map_err(differs)?;
+    let asked = rebuild::asked_in_time(session, connection, &ask::framed(capabilities, vec![set])).await;
+    let replies = asked.map_err(Stays::of_question)?;
+    is_done(connection, &replies)
+}
+
+/// What only the session's own connection knows of its last statement.
+async fn learn_of_last_statement(session: &mut ClientSession) -> Result<(), Stays> {
+    session.control.mark(Waiting::Server);
+    let learned = last::learn_before_moving(session).await;
+    learned.map_err(Stays::of_own_connection)
+}
+
+/// Says there of the next transaction what the session has said. That is the last that the gateway asks
+/// there.
+pub(super) async fn announce_next_transaction(
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
+) -> Result<(), Stays> {
+    let commands = session.state.announce_next_transaction();
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let commands = ask::framed(connection.capabilities, commands);
+    let asked = rebuild::asked_in_time(session, connection, &commands).await;
+    let replies = asked.map_err(Stays::of_question)?;
+    is_done(connection, &replies)?;
+    let ok = replies.last().and_then(|reply| {
+        let packet = reply.packet(0)?;
+        OkPacket::decode(packet, connection.capabilities).ok()
+    });
+    match ok.is_some_and(|ok| session.state.has_announced(&ok)) {
+        true => Ok(()),
+        false => Err(Stays::new(
+            PinReason::Incompatible,
+            "it has not reported the next transaction as the session's server has",
+        )),
+    }
+}
+
+/// The other server has refused none of these.
+fn is_done(connection: &Connection<ConnectionState>, replies: &[ask::Reply]) -> Result<(), Stays> {
+    let mut errors = replies
+        .iter()
+        .filter_map(|reply| reply.error(connection.capabilities));
+    match errors.next() {
+        None => Ok(()),
+        Some(packet) => Err(Stays::new(
+            PinReason::Incompatible,
+            rebuild::state_refused(&connection.server, packet),
+        )),
+    }
+}
+
+/// Makes the connection one on which the session can go on, and says which values it has there.
+async fn make_ready(
+    session: &mut ClientSession,
+    plan: &mut MovePlan,
+    connection: &mut Connection<ConnectionState>,
+) -> Result<Vec<Option<Vec<u8>>>, Stays> {
+    take_on_roles(session, plan, connection).await?;
     rebuild::rebuild(session, connection)
         .await
         .map_err(Stays::of_question)?;
     catch_up(session, connection).await?;
     // Before anything else is asked there.
-    session.control.mark(Waiting::Server);
-    last::learn_before_moving(session)
-        .await
-        .map_err(Stays::of_own_connection)?;
-    become_as_here(session, plan, connection).await?;
+    learn_of_last_statement(session).await?;
+    learn_user_variables(session, plan).await?;
+    let has = become_as_here(session, plan, connection).await?;
+    announce_next_transaction(session, connection).await?;
     match session.state.may_move() {
-        true => Ok(()),
+        true => Ok(has),
         false => Err(Stays::new(
             PinReason::StateChange,
             "its server has reported something meanwhile that holds it",
@@ -241,14 +384,24 @@ async fn open_elsewhere(session: &ClientSession, cause: Cause) -> Result<Connect
         return Err(Stays::new(PinReason::NoServer, "its connection is gone"));
     };
     let present = leased.connection.server.id();
-    let cluster = Arc::clone(&session.context.listener.cluster);
+    let listener = Arc::clone(&session.context.listener);
+    let cluster = &listener.cluster;
+    let permit = || match cause {
+        Cause::ServerLeaves => cluster.permit_beside(&[present]),
+        Cause::Label => cluster.permit_by_label(listener.config.label.as_deref()?),
+        Cause::Balance(ticket) => cluster.permit_on(ticket.to),
+    };
+    open(session, permit).await
+}
+
+/// A connection for the session alone, by this permit. `permit` is asked for each credential that there is.
+pub(super) async fn open(
+    session: &ClientSession,
+    permit: impl Fn() -> Option<Permit>,
+) -> Result<Connection<ConnectionState>, Stays> {
     let mut last = Stays::new(PinReason::NoCredentials, "no password is known for its account");
     for credential in credentials(session) {
-        let permit = match cause {
-            Cause::ServerLeaves => cluster.permit_beside(present),
-            Cause::Balance(ticket) => cluster.permit_on(ticket.to),
-        };
-        let Some(permit) = permit else {
+        let Some(permit) = permit() else {
             return Err(Stays::new(PinReason::NoServer, "no other server has room"));
         };
         let server = Arc::clone(permit.server());
@@ -286,7 +439,7 @@ async fn open_elsewhere(session: &ClientSession, cause: Cause) -> Result<Connect
             }
             Err(error @ (LeaseError::Refused { .. } | LeaseError::Unusable { .. })) => {
                 account_backoff::note_as(session, &server, &credential, &error);
-                last = Stays::new(PinReason::LoginRefused, error);
+                last = Stays::of_login(&error);
             }
             Err(error) => return Err(Stays::new(PinReason::NoServer, error)),
         }
@@ -320,7 +473,7 @@ async fn become_as_here(
     session: &mut ClientSession,
     plan: &MovePlan,
     connection: &mut Connection<ConnectionState>,
-) -> Result<(), Stays> {
+) -> Result<Vec<Option<Vec<u8>>>, Stays> {
     let questions = [plan.question()].into_iter().chain(plan.user_variables());
     let questions = ask::framed(session.client.key.capabilities, questions.collect());
     if let Some(length) = plan.user_variables_length() {
@@ -337,28 +490,35 @@ async fn become_as_here(
     let had = Values::of(session, plan, &here)?;
     let asked = rebuild::asked_in_time(session, connection, &questions).await;
     let has = Values::of(session, plan, &asked.map_err(Stays::of_question)?)?;
+    become_as(session, plan, connection, (had, has), questions).await
+}
+
+/// Makes the connection, which has these values, what the session has had. Says what it has then.
+pub(super) async fn become_as(
+    session: &ClientSession,
+    plan: &MovePlan,
+    connection: &mut Connection<ConnectionState>,
+    (had, has): (Values, Values),
+    questions: Vec<Vec<u8>>,
+) -> Result<Vec<Option<Vec<u8>>>, Stays> {
     let set = had.to_be_set(plan, &has)?;
     if set.is_empty() {
-        return Ok(());
+        return Ok(has.of_server);
     }
     let count = set.len();
-    let commands = [ask::framed(connection.capabilities, set), questions].concat();
+    // What the gateway is warned of is not for the session to see.
+    let clears = ask::framed(connection.capabilities, vec![session::clear_diagnostics()]);
+    let commands = [ask::framed(connection.capabilities, set), questions, clears].concat();
     let asked = rebuild::asked_in_time(session, connection, &commands).await;
     let replies = asked.map_err(Stays::of_question)?;
-    if let Some(packet) = replies
-        .iter()
-        .find_map(|reply| reply.error(connection.capabilities))
-    {
-        let refused = rebuild::state_refused(&connection.server, packet);
-        return Err(Stays::new(PinReason::Incompatible, refused));
-    }
+    is_done(connection, &replies)?;
     let has = Values::of(session, plan, replies.get(count..).unwrap_or_default())?;
     if !plan.is_same(&had.of_server, &has.of_server) {
         let cause = "a variable is not what it was set to";
         return Err(Stays::new(PinReason::Incompatible, cause));
     }
     match had.of_user == has.of_user {
-        true => Ok(()),
+        true => Ok(has.of_server),
         false => Err(Stays::new(
             PinReason::UserVariables,
             "a user variable is not what it was set to",
@@ -380,13 +540,17 @@ async fn ask_own(session: &mut ClientSession, questions: &[Vec<u8>]) -> Result<V
 }
 
 /// What a server has said of a session's variables.
-struct Values {
-    of_server: Vec<Option<Vec<u8>>>,
-    of_user: Option<UserVariables>,
+pub(super) struct Values {
+    pub(super) of_server: Vec<Option<Vec<u8>>>,
+    pub(super) of_user: Option<UserVariables>,
 }
 
 impl Values {
-    fn of(session: &ClientSession, plan: &MovePlan, replies: &[ask::Reply]) -> Result<Self, Stays> {
+    pub(super) fn of(
+        session: &ClientSession,
+        plan: &MovePlan,
+        replies: &[ask::Reply],
+    ) -> Result<Self, Stays> {
         let capabilities = session.client.key.capabilities;
         if let Some(packet) = replies.iter().find_map(|reply| reply.error(capabilities)) {
             let said = String::from_utf8_lossy(&packet.message);
@@ -416,26 +580,22 @@ impl Values {
 
     /// The commands that make the other server's what these are.
     fn to_be_set(&self, plan: &MovePlan, has: &Self) -> Result<Vec<Vec<u8>>, Stays> {
-        let of_server = difference(plan, &self.of_server, &has.of_server)?;
+        let of_server = plan
+            .difference(&self.of_server, &has.of_server)
+            .map_err(differs)?;
         let of_user = self.of_user.as_ref().zip(has.of_user.as_ref());
         let of_user = of_user.and_then(|(had, has)| plan.set_user_variables(had, has));
         Ok(of_server.into_iter().chain(of_user).collect())
     }
 }
 
-fn difference(
-    plan: &MovePlan,
-    had: &[Option<Vec<u8>>],
-    has: &[Option<Vec<u8>>],
-) -> Result<Option<Vec<u8>>, Stays> {
-    plan.difference(had, has).map_err(|difference| {
-        let reason = match difference.is_of_account() {
-            true => PinReason::LoginRefused,
-            false => PinReason::Incompatible,
-        };
-        let (what, had, has) = (difference.what, difference.had, difference.has);
-        Stays::new(reason, format!("{what} is {had} here and {has} there"))
-    })
+fn differs(difference: Difference) -> Stays {
+    let reason = match difference.is_of_account() {
+        true => PinReason::LoginRefused,
+        false => PinReason::Incompatible,
+    };
+    let (what, had, has) = (difference.what, difference.had, difference.has);
+    Stays::new(reason, format!("{what} is {had} here and {has} there"))
 }
 
 /// Waits until the other server has what the session has written.
@@ -471,15 +631,17 @@ async fn catch_up(
     }
 }
 
-/// The session goes on on this connection, and its own is closed.
-fn swap(session: &mut ClientSession, mut connection: Connection<ConnectionState>) {
-    let Some(old) = lease::detach(session) else { return };
-    // What a lookup from memory has found no server knows. What the account may read the old one has said.
-    if let Some(rows) = lookup::found_rows(session) {
-        session.state.learn_found_rows(rows);
-    }
+/// The session, which has left its own connection, goes on on this one. `has`: its values there.
+pub(super) fn go_on(
+    session: &mut ClientSession,
+    mut connection: Connection<ConnectionState>,
+    has: Vec<Option<Vec<u8>>>,
+) {
+    // What the account may read the old server has said.
     session.lookups = None;
-    session.state.move_on();
+    session
+        .binding
+        .remember(Some(session.context.cluster.share_values(has)));
     connection.state.carried = Rc::clone(session.state.carried());
     session.client.key = Rc::new(Key {
         capabilities: connection.capabilities & PASSED_ON,
@@ -496,5 +658,4 @@ fn swap(session: &mut ClientSession, mut connection: Connection<ConnectionState>
     if server.state().status == Status::Removed {
         session.control.raise(Signal::Drain);
     }
-    old.quit();
 }

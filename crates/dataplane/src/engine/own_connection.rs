@@ -1,6 +1,6 @@
-//! Sessions of mode `session` of which something has to be known: they are served as those of mode `split`
-//! are, on a server connection of their own. They have logged in on it by themselves. Where `moves` is on,
-//! one on another server may take its place (`moving`).
+//! Sessions of mode `session` of which something has to be known, and those of mode `split` that never share
+//! connections: they are served as others of mode `split` are, on a server connection of their own. They have
+//! logged in on it by themselves. Where `moves` is on, one on another server may take its place (`moving`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use net::{Peer, Stream};
 use session::Baseline;
 use upstream::{Adopted, Credential, CredentialSecret, Key, Permit, ServerProfile};
 
+use crate::accounts::is_an_alias;
 use crate::answer::log_in_anew;
 use crate::authenticate::Authenticated;
 use crate::control::{Control, Waiting};
@@ -21,8 +22,9 @@ use crate::engine::lease;
 use crate::engine::leased::Left;
 use crate::engine::login::{key, without_server};
 use crate::engine::lookup::session_lookups::SessionLookups;
-use crate::engine::moving;
+use crate::engine::rules::session_rules::SessionRules;
 use crate::engine::start::start_of;
+use crate::engine::{lost_server, moving};
 use crate::error::{During, SessionError};
 use crate::handshake::{Agreed, Changed, LoggedIn};
 use crate::listener_state::ListenerState;
@@ -94,8 +96,15 @@ pub(crate) async fn adopt(
     let binding = Binding::own(&streams.traffic.server);
     let mut session = without_server((worker, control), streams, identity, listener, binding);
     session.answer.status = server.status;
-    match take_in(&mut session, stream, server, logged_in.lease.permit).await {
-        Ok(is_watched) if is_watched && knows_name => {
+    let taken_in = match become_configured(&mut session) {
+        Ok(()) => take_in(&mut session, stream, server, logged_in.lease.permit).await,
+        Err(error) => Err(error),
+    };
+    match taken_in {
+        // Its server may report something, but nobody needs that: rules see texts.
+        Ok(false) => session.binding.is_not_watched(),
+        Ok(true) if listener.config.shares_never() => {}
+        Ok(_) if knows_name => {
             session.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
             if listener.config.moves {
                 let accounts = &worker.shared.accounts;
@@ -103,6 +112,10 @@ pub(crate) async fn adopt(
                 let shown = accounts.shown(name, &logged_in.proof, &listener.cluster);
                 session.binding.may_move(shown);
                 moving::show_what_is_missing(&mut session);
+                if let Err(error) = Box::pin(lost_server::remember(&mut session)).await {
+                    answer::farewell(&mut session, &error).await;
+                    return Err(error);
+                }
             }
         }
         Ok(_) => {}
@@ -112,6 +125,34 @@ pub(crate) async fn adopt(
         }
     }
     Ok(session)
+}
+
+/// In mode `split` the configuration may say something of the account, although its server has let it in.
+///
+/// # Errors
+/// It has as many sessions as it may, or its server takes its name for another one: rules and limits would
+/// not find it.
+fn become_configured(session: &mut ClientSession) -> Result<(), SessionError> {
+    if !session.context.listener.config.shares_never() {
+        return Ok(());
+    }
+    let name = session.client.account.user.name.as_bytes();
+    if is_an_alias(name, &session.context.listener.cluster) {
+        return Err(SessionError::AccessDenied {
+            user: session.client.account.user.name.to_string(),
+            host: session.client.host.to_string(),
+            with_password: true,
+        });
+    }
+    if let Some(user) = session.context.worker.shared.accounts.configured(name) {
+        session.client.account.user =
+            user.begin_session()
+                .map_err(|limit| SessionError::TooManyUserSessions {
+                    user: session.client.account.user.name.to_string(),
+                    limit,
+                })?;
+    }
+    Ok(())
 }
 
 /// An account of which a server knows all and the gateway nothing.
@@ -155,9 +196,16 @@ async fn take_in(
         signal = session.control.signalled(true) => return Err(signal_as_error(signal, "", &session.context.listener)),
     };
     let (connection, is_watched) = adopted.map_err(SessionError::NoServer)?;
-    let is_primary = session.is_writer(&pool.topology(), &connection.server);
+    let topology = pool.topology();
+    let is_primary = session.is_writer(&topology, &connection.server);
     let baseline = Rc::clone(&connection.state.baseline);
     lease::attach(session, connection, is_primary);
+    let listener = &session.context.listener;
+    let is_of_primary = listener.config.shares_never() && listener.cluster.config().uses_roles;
+    if let Some(leased) = &mut session.lease {
+        // Another one may have become the primary while the client waited and logged in.
+        leased.is_demoted = is_of_primary && !is_primary && topology.primary().is_some();
+    }
     let start = start_of(session, baseline);
     session.state.change_user(start);
     session.state.begins(session.context.worker.now_ms());
@@ -169,7 +217,7 @@ pub(super) async fn was_reset(session: &mut ClientSession) -> Result<(), Session
     let baseline = watch_again(session).await?;
     session.state.reset_on_own_connection(baseline);
     session.state.rearmed();
-    Ok(())
+    lost_server::remember(session).await
 }
 
 /// COM_CHANGE_USER: the server checks the password.
@@ -210,8 +258,11 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             let shown = accounts.shown(&request.user, &proof, cluster);
             session.binding.has_shown(shown);
             session.client.account = account(&String::from_utf8_lossy(&request.user))?;
+            become_configured(session)?;
+            session.rules = SessionRules::new(&session.context.worker);
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
+            session.control.name_schema(Some(&request.database));
             let registry = &session.context.worker.shared.registry;
             registry.rename(session.control.id, request.user.into());
             session.client.login.database = Some(request.database);
@@ -226,6 +277,7 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             let start = start_of(session, baseline);
             session.state.change_user_on_own_connection(start);
             session.state.begins(session.context.worker.now_ms());
+            lost_server::remember(session).await?;
         }
         // The client has the server's error, and whether the connection goes on is for the server to say.
         // What is known of the session is not needed any more.
@@ -251,10 +303,14 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
 async fn watch_again(session: &mut ClientSession) -> Result<Rc<Baseline>, SessionError> {
     forget_statements(session);
     let limit = session.context.listener.cluster.config().login_timeout;
+    let is_unwatched = session.binding.is_unwatched();
     let Some(leased) = &mut session.lease else {
         return Err(lease::lost_with_its_server(session.server_name()));
     };
     let connection = &mut leased.connection;
+    if is_unwatched {
+        return Ok(Rc::clone(&connection.state.baseline));
+    }
     std::mem::swap(&mut connection.stream, &mut session.streams.server);
     let watching = connection.watch(limit);
     let watched = tokio::select! {

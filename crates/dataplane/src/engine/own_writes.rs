@@ -27,6 +27,11 @@ impl OwnWrites {
         self.writer.set(Some(writer));
     }
 
+    /// The server that has all of them, where there are some.
+    pub(crate) fn on(&self) -> Option<ServerId> {
+        self.on
+    }
+
     /// Whether a server has all of them.
     pub(crate) fn are_on(&self, server: ServerId) -> bool {
         self.on.is_none_or(|on| on == server)

@@ -17,9 +17,9 @@ use crate::engine::next::{Execution, Next, Query, Step};
 use crate::engine::prepared::{execute, known, prepare};
 use crate::engine::target::Target;
 use crate::engine::{
-    again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
-    leaving, login, lookup, moving, old_primary, paused, pipeline, pipelined_setup, reset, rules, told,
-    transaction,
+    again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, hand_over, kill,
+    last, lease, leaving, login, lookup, lost_server, moving, old_primary, paused, pipeline, pipelined_setup,
+    replay, reset, rules, told, transaction, user_variables,
 };
 use crate::error::SessionError;
 use crate::finished;
@@ -31,7 +31,7 @@ pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, Sessi
         let head = loop {
             match command::accept(session).await? {
                 Accepted::Command(head) => break head,
-                meanwhile => Box::pin(without_command(session, meanwhile)).await,
+                meanwhile => Box::pin(without_command(session, meanwhile)).await?,
             }
         };
         let command = head.command;
@@ -42,11 +42,27 @@ pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, Sessi
 }
 
 /// What is to be done between two commands.
-async fn without_command(session: &mut ClientSession, what: Accepted) {
+async fn without_command(session: &mut ClientSession, what: Accepted) -> Result<(), SessionError> {
     match what {
-        Accepted::Silence => told::put_away(session).await,
+        Accepted::Silence => {
+            told::put_away(session).await;
+            user_variables::leave(session).await?;
+        }
         Accepted::Leave => moving::leave(session).await,
+        Accepted::GoAway => Box::pin(hand_over::go(session)).await?,
+        Accepted::Lost if session.binding.is_own() => return lost_server::go_on_elsewhere(session).await,
+        Accepted::Lost => return Box::pin(replay::go_on(session)).await,
         Accepted::Command(_) => {}
+    }
+    Ok(())
+}
+
+/// Brings back what the session had on a connection that it has left.
+async fn bring_back(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    // In this order: an error is what was said last.
+    match user_variables::bring_back(session, head).await? {
+        Next::Begin => told::bring_back(session, head).await,
+        next => Ok(next),
     }
 }
 
@@ -56,8 +72,10 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
     session.statement = session.statement.next(head);
     finished::begin(
         &session.context.worker.observers,
-        &session.control.record,
-        &session.streams.traffic,
+        &session.control,
+        &session.streams,
+        head,
+        false,
     );
     session.control.of_split.asks_primary.set(false);
     session.context.worker.metrics.commands[usize::from(head.command.0)].inc();
@@ -68,8 +86,8 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
             false => Next::Begin,
         };
         if matches!(next, Next::Begin) {
-            let begins = match session.last.told.is_some() {
-                true => Step::wait(told::bring_back(session, head)),
+            let begins = match session.last.told.is_some() || session.kept_variables.is_some() {
+                true => Step::wait(bring_back(session, head)),
                 false => first(session),
             };
             next = begins.next().await?;

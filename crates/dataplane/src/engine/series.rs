@@ -8,6 +8,7 @@ use session::PinReason;
 use telemetry::{Counter, Gauge, Samples, catalog};
 
 use crate::engine::pipeline::went_alone::WentAlone;
+use crate::engine::replay::why::Why;
 
 /// Where a statement ran.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +60,45 @@ pub(crate) enum Apart {
     Refused,
 }
 
+/// What became of a transaction whose server was lost in the middle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replayed {
+    /// It went on on the new primary.
+    Done,
+    /// An answer was another one there.
+    Differs,
+    /// There was no primary in time, or the statements came to nothing on it.
+    Failed,
+    /// The new primary lacks what the session had written before.
+    Behind,
+    /// There was no room for its statements.
+    TooLarge,
+    /// What it has done cannot be done again.
+    NotReplayable,
+    /// Its COMMIT or ROLLBACK was under way.
+    Ended,
+}
+
+impl Replayed {
+    pub(crate) fn not(why: Why) -> Self {
+        match why {
+            Why::TooLarge | Why::NoMemory => Self::TooLarge,
+            _ => Self::NotReplayable,
+        }
+    }
+}
+
+/// Why a session does not leave its connection with its user variables.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum VariablesStay {
+    /// It is not known for certain which there are.
+    Names,
+    /// They are long, or their server takes short commands only.
+    Long,
+    /// What they are does not come out as it was.
+    Values,
+}
+
 /// The series of one worker, cluster and listener, written by the worker's thread only.
 #[derive(Debug, Default)]
 pub(crate) struct SplitSeries {
@@ -66,6 +106,9 @@ pub(crate) struct SplitSeries {
     pub(crate) pinned: Gauge,
     /// Reads that were sent again to another server, after theirs was lost before it answered.
     pub(crate) retried: Counter,
+    /// Times that a session has left its connection with its user variables.
+    pub(crate) user_variables_left: Counter,
+    variables_stay: [Counter; VARIABLES_STAY.len()],
     /// Sessions of whose writes some were lost with the primary that had them.
     pub(crate) lost_writes: Counter,
     /// Statements that wait for an answer together with others, now.
@@ -76,9 +119,14 @@ pub(crate) struct SplitSeries {
     prepared_apart: [Counter; PREPARED_APART.len()],
     moved: [Counter; MOVED.len()],
     moves_failed: Pins,
+    ended: Pins,
     ran: [Counter; 3],
     at_primary: [Counter; 4],
     on_replicas: [Counter; 2],
+    replayed: [Counter; REPLAYED.len()],
+    not_replayable: [Counter; Why::ALL.len()],
+    /// Bytes of statements that are kept to be executed again, now.
+    pub(crate) replay_bytes: Gauge,
     pins: Pins,
 }
 
@@ -89,6 +137,10 @@ pub(crate) enum Moved {
     Left,
     /// So that the load evens out.
     For(Factor),
+    /// Its own is gone.
+    Lost,
+    /// Others have its listener's label.
+    Label,
 }
 
 #[derive(Debug)]
@@ -121,8 +173,13 @@ pub(crate) const AT_PRIMARY: [(AtPrimary, &str); 4] = [
     (AtPrimary::AccountRefused, "account_refused"),
 ];
 
-const MOVED: [Moved; 3] = [
+const MOVED: [Moved; 8] = [
     Moved::Left,
+    Moved::Lost,
+    Moved::Label,
+    Moved::For(Factor::Health),
+    Moved::For(Factor::Memory),
+    Moved::For(Factor::Cpu),
     Moved::For(Factor::Location),
     Moved::For(Factor::Connections),
 ];
@@ -140,10 +197,28 @@ const PREPARED_APART: [(Apart, &str); 6] = [
     (Apart::Refused, "refused"),
 ];
 
+const VARIABLES_STAY: [(VariablesStay, &str); 3] = [
+    (VariablesStay::Names, "names"),
+    (VariablesStay::Long, "long"),
+    (VariablesStay::Values, "values"),
+];
+
+const REPLAYED: [(Replayed, &str); 7] = [
+    (Replayed::Done, "done"),
+    (Replayed::Differs, "differs"),
+    (Replayed::Failed, "failed"),
+    (Replayed::Behind, "behind"),
+    (Replayed::TooLarge, "too-large"),
+    (Replayed::NotReplayable, "not-replayable"),
+    (Replayed::Ended, "ended"),
+];
+
 impl Moved {
     fn label(self) -> &'static str {
         match self {
             Self::Left => "drain",
+            Self::Lost => "lost",
+            Self::Label => "label",
             Self::For(factor) => factor.label(),
         }
     }
@@ -153,6 +228,11 @@ impl SplitSeries {
     /// A statement takes one more round trip until it is executed.
     pub(crate) fn prepared_apart(&self, why: Apart) {
         self.prepared_apart[why as usize].inc();
+    }
+
+    /// Others wanted the connection that a session holds for its user variables alone, and did not get it.
+    pub(crate) fn user_variables_stay(&self, why: VariablesStay) {
+        self.variables_stay[why as usize].inc();
     }
 
     /// A statement was to be answered together with others, and was not.
@@ -180,6 +260,18 @@ impl SplitSeries {
         self.on_replicas[what as usize].inc();
     }
 
+    /// The server of a transaction was lost in the middle.
+    pub(crate) fn replayed(&self, what: Replayed) {
+        self.replayed[what as usize].inc();
+    }
+
+    /// A transaction would not be executed again, from here on.
+    pub(crate) fn not_replayable(&self, why: Why) {
+        if let Some(place) = Why::ALL.iter().position(|known| *known == why) {
+            self.not_replayable[place].inc();
+        }
+    }
+
     /// A session keeps its connection for this reason.
     pub(crate) fn pin(&self, reason: PinReason) {
         self.pins.count(reason);
@@ -197,6 +289,11 @@ impl SplitSeries {
         self.moves_failed.count(reason);
     }
 
+    /// A session has ended with its server, for this reason.
+    pub(crate) fn ended_with_server(&self, reason: PinReason) {
+        self.ended.count(reason);
+    }
+
     fn collect(&self, cluster: &str, listener: &str, out: &mut Samples) {
         let of = &[cluster, listener];
         out.gauge(&catalog::SESSIONS_PINNED, of, self.pinned.get());
@@ -204,6 +301,13 @@ impl SplitSeries {
         for (cause, count) in MOVED.iter().zip(&self.moved) {
             let of = &[cluster, listener, cause.label()];
             out.counter(&catalog::SESSIONS_MOVED, of, count.get());
+        }
+        for (reason, count) in PinReason::ALL.iter().zip(&self.ended.0) {
+            // There are many reasons, and few are met.
+            if reason.is_of_moves() || count.get() > 0 {
+                let of = &[cluster, listener, reason.label()];
+                out.counter(&catalog::SESSIONS_ENDED_WITH_SERVER, of, count.get());
+            }
         }
         for (reason, count) in PinReason::ALL.iter().zip(&self.moves_failed.0) {
             // Sessions that are pinned are not tried.
@@ -214,6 +318,14 @@ impl SplitSeries {
                     count.get(),
                 );
             }
+        }
+        out.counter(&catalog::USER_VARIABLES_LEFT, of, self.user_variables_left.get());
+        for ((_, label), count) in VARIABLES_STAY.iter().zip(&self.variables_stay) {
+            out.counter(
+                &catalog::USER_VARIABLES_STAY,
+                &[cluster, listener, label],
+                count.get(),
+            );
         }
         out.counter(&catalog::LOST_WRITES, of, self.lost_writes.get());
         out.gauge(&catalog::READS_IN_PIPELINES, of, self.in_pipelines.get());
@@ -241,6 +353,18 @@ impl SplitSeries {
                 count.get(),
             );
         }
+        for ((_, label), count) in REPLAYED.iter().zip(&self.replayed) {
+            let of = &[cluster, listener, label];
+            out.counter(&catalog::TRANSACTION_REPLAYS, of, count.get());
+        }
+        for (why, count) in Why::ALL.iter().zip(&self.not_replayable) {
+            // There are many reasons, and few are met.
+            if count.get() > 0 {
+                let of = &[cluster, listener, why.label()];
+                out.counter(&catalog::TRANSACTIONS_NOT_REPLAYABLE, of, count.get());
+            }
+        }
+        out.gauge(&catalog::TRANSACTION_REPLAY_BYTES, of, self.replay_bytes.get());
         for (reason, count) in PinReason::ALL.iter().zip(&self.pins.0) {
             out.counter(&catalog::PINS, &[cluster, listener, reason.label()], count.get());
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mysql_wire::gtid::GtidSet;
 use tokio::time::{Instant, sleep, timeout_at};
-use upstream::{Connection, Server, ServerId, Topology};
+use upstream::{Connection, Released, Server, ServerId, Topology};
 
 use crate::control::Waiting;
 use crate::engine::account_backoff;
@@ -50,7 +50,12 @@ pub(crate) async fn server(
     if let Target::Named(name) = target {
         return named(session, name);
     }
-    primary(session).await.map(|server| Chosen::Server(server, true))
+    let (server, released) = primary(session).await?;
+    if released.is_some() {
+        session.context.listener.cluster.count_released();
+        session.statement.released = released;
+    }
+    Ok(Chosen::Server(server, true))
 }
 
 /// Whether a group has a server that could take the statement if only it were as fresh as a read needs it:
@@ -188,11 +193,12 @@ fn named(session: &ClientSession, name: &str) -> Result<Chosen, Refused> {
 }
 
 /// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come
-/// back: while it has not it is suspected, and takes no statements.
-async fn primary(session: &ClientSession) -> Result<Arc<Server>, Refused> {
+/// back: while it has not it is suspected, and takes no statements. Those that have waited are let through a
+/// few at a time; who is the primary then is looked for anew.
+async fn primary(session: &ClientSession) -> Result<(Arc<Server>, Option<Released>), Refused> {
     let cluster = &session.context.listener.cluster;
     let mut topology = cluster.topology();
-    let mut deadline = None;
+    let (mut deadline, mut released) = (None, None);
     loop {
         if let Some(reason) = &topology.refuse_writes {
             return Err(Refused(SessionError::WritesRefused(reason.clone())));
@@ -200,8 +206,16 @@ async fn primary(session: &ClientSession) -> Result<Arc<Server>, Refused> {
         if let Some(primary) = session.writer(&topology)
             && primary.server.takes_statements()
         {
-            return Ok(Arc::clone(&primary.server));
+            let has_place = released.is_some() || session.statement.released.is_some();
+            let Some(deadline) = deadline.filter(|_| !has_place) else {
+                return Ok((Arc::clone(&primary.server), released));
+            };
+            released = Some(release(session, deadline).await?);
+            topology = cluster.topology();
+            continue;
         }
+        // Nobody is to wait for the place of one that waits.
+        released = None;
         let wait = cluster.config().failover_wait;
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + wait);
         let changed = next_topology(session, &topology, deadline);
@@ -209,6 +223,16 @@ async fn primary(session: &ClientSession) -> Result<Arc<Server>, Refused> {
             Ok(next) => topology = next,
             Err(error) => return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait)))),
         }
+    }
+}
+
+/// Waits for one of the places of those that are let through after a failover.
+pub(crate) async fn release(session: &ClientSession, until: Instant) -> Result<Released, Refused> {
+    let cluster = &session.context.listener.cluster;
+    tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => Err(Refused(session.signalled(signal))),
+        released = cluster.release(until.into_std()) => Ok(released),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use upstream::ServerId;
+use upstream::{Released, ServerId};
 
 use crate::command_head::CommandHead;
 
@@ -43,7 +43,9 @@ pub(crate) struct Statement {
     /// What its client has sent, where a rule has it prepared as another text.
     pub(crate) original: Option<Rc<[u8]>>,
     /// Why it goes where it goes, where its client has asked for that.
-    pub(crate) explanation: Option<Vec<Vec<String>>>,
+    pub(crate) explanation: Option<Box<[Vec<String>]>>,
+    /// It has waited for a new primary, and is one of those that are let through.
+    pub(crate) released: Option<Released>,
     /// What a connection lacks of the session's state may wait for the statement, to be sent with it.
     pub(crate) state_may_wait: bool,
 }
@@ -59,9 +61,11 @@ pub(crate) struct Attempts {
 
 impl Statement {
     /// The next command has been received, which may be this one again.
-    pub(crate) fn next(&self, head: CommandHead) -> Self {
+    pub(crate) fn next(&mut self, head: CommandHead) -> Self {
+        let released = self.released.take();
         Self {
             head,
+            released: released.filter(|_| self.comes_again),
             attempts: if self.comes_again {
                 self.attempts
             } else {

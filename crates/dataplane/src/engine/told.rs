@@ -48,12 +48,7 @@ fn signal(error: &ErrPacket) -> Option<String> {
 
 /// The client is silent: gives the connection back where others want it, if the error is all that is on it.
 pub(crate) async fn put_away(session: &mut ClientSession) {
-    let Some(server) = session.lease.as_ref().map(|leased| &leased.connection.server) else {
-        return;
-    };
-    let is_wanted =
-        server.waiting() > 0 || server.is_full() && session.pool().idle_and_busy(server.id()).0 == 0;
-    if !keep::is_for_an_error_alone(session) || !is_wanted {
+    if !keep::is_for_an_error_alone(session) || !keep::is_wanted(session) {
         return;
     }
     if session.last.told.is_none() {

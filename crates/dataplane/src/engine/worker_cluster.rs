@@ -15,8 +15,10 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::strong::ReadIndex;
 use crate::engine::consistency::vain::VainWaits;
 use crate::engine::lease;
+use crate::engine::leavers::Leavers;
 use crate::engine::makers::Makers;
 use crate::engine::pipeline::pipelines::Pipelines;
+use crate::engine::replay::kept::Memory;
 use crate::listener_state::{ListenerState, NumberedCluster};
 
 /// What the sessions of one worker share of a cluster.
@@ -26,6 +28,9 @@ pub(crate) struct WorkerCluster {
     pub(crate) pipelines: Pipelines,
     pub(crate) makers: Makers,
     pub(crate) vain_waits: VainWaits,
+    pub(crate) leavers: Leavers,
+    /// Of transactions that are kept to be executed again.
+    pub(crate) replay_memory: Rc<Memory>,
     /// Held by whoever asks a server whether an account may `KILL`.
     pub(crate) kill_question: tokio::sync::Mutex<()>,
     /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
@@ -33,6 +38,8 @@ pub(crate) struct WorkerCluster {
     born: Instant,
     /// As it was at the last choice: whether answers are to be timed.
     pub(crate) by_latency: Cell<bool>,
+    /// When servers were asked last since when they are up, and what they said.
+    pub(crate) up_since: RefCell<HashMap<ServerId, (tokio::time::Instant, tokio::time::Instant)>>,
     /// With what words a server has refused a write last.
     pub(crate) refusal: RefCell<Box<str>>,
     /// When it was said last that the primary takes no writes.
@@ -41,8 +48,12 @@ pub(crate) struct WorkerCluster {
     common: RefCell<Vec<Rc<PortableState>>>,
     common_trackers: RefCell<Vec<Rc<ClientTrackers>>>,
     common_keys: RefCell<Vec<Rc<Key>>>,
+    common_values: RefCell<Vec<Rc<FirstValues>>>,
     housekeeping: AbortHandle,
 }
+
+/// What a server has said of a session's variables; `None` is NULL.
+pub(crate) type FirstValues = Vec<Option<Vec<u8>>>;
 
 /// Beginnings of sessions that are kept in common; a schema each, as a rule.
 const COMMON_MAX: usize = 64;
@@ -81,6 +92,11 @@ impl WorkerCluster {
     /// The key that others with the same use.
     pub(crate) fn share_key(&self, key: Key) -> Rc<Key> {
         in_common(&self.common_keys, Rc::new(key))
+    }
+
+    /// The values that others with the same use.
+    pub(crate) fn share_values(&self, values: FirstValues) -> Rc<FirstValues> {
+        in_common(&self.common_values, Rc::new(values))
     }
 }
 
@@ -133,15 +149,19 @@ impl Pools {
                 pipelines: Pipelines::default(),
                 makers: Makers::default(),
                 vain_waits: VainWaits::default(),
+                leavers: Leavers::default(),
+                replay_memory: Rc::default(),
                 kill_question: tokio::sync::Mutex::default(),
                 answers: RefCell::default(),
                 born: Instant::now(),
                 by_latency: Cell::new(false),
                 refusal: RefCell::default(),
                 refusal_said: Cell::new(None),
+                up_since: RefCell::default(),
                 common: RefCell::default(),
                 common_trackers: RefCell::default(),
                 common_keys: RefCell::default(),
+                common_values: RefCell::default(),
                 housekeeping,
             })
         });

@@ -47,6 +47,22 @@ impl RunningGateway {
         }
     }
 
+    /// Whether statements are sent to the server of this name, as far as the gateway knows.
+    pub(crate) fn takes_statements(&self, name: &str) -> bool {
+        let topologies: Vec<_> = self
+            .gateway
+            .clusters()
+            .iter()
+            .map(|cluster| cluster.topology())
+            .collect();
+        let mut members = topologies.iter().flat_map(|topology| &topology.members);
+        members.any(|member| member.server.name() == name && member.server.takes_statements())
+    }
+
+    pub(crate) fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
     /// Where its listeners are, in the order of the configuration.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let address = |address| match address {

@@ -215,7 +215,7 @@ impl Question {
         let (flavor, topology) = (flavor(session), session.pool().config().topology);
         Self {
             flavor,
-            must_prove: topology != config::Topology::Static,
+            must_prove: topology.has_primary(),
             in_group: topology == config::Topology::GroupReplication && flavor == Flavor::MySql,
         }
     }

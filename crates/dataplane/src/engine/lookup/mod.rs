@@ -202,7 +202,10 @@ fn answer_now(
         &mut out,
     );
     let rows = match answered {
-        Some(Ok(answered)) if lookups::put(&mut session.streams, &out) => Some(answered.rows),
+        Some(Ok(answered)) if lookups::put(&mut session.streams, &out) => {
+            session.control.record.note_said(&out);
+            Some(answered.rows)
+        }
         _ => None,
     };
     let len = out.len();

@@ -119,6 +119,23 @@ impl SessionLookups {
         Some(lookups)
     }
 
+    /// What another process has to know to go on with them: how fresh they are, what FOUND_ROWS() says, and
+    /// whether the server has yet to hear of one.
+    pub(crate) fn pack(&self) -> (ReadConsistency, Option<u64>, bool) {
+        let shows_older = self.on_own.as_ref().is_some_and(|own| own.shows_older);
+        (self.consistency, self.rows, shows_older)
+    }
+
+    /// The same in the other process. It does not know which rights the session's own server has: there are
+    /// no lookups on such a connection until it is reset.
+    pub(crate) fn unpack(&mut self, packed: (ReadConsistency, Option<u64>, bool)) {
+        let (consistency, rows, shows_older) = packed;
+        (self.consistency, self.rows) = (consistency, rows);
+        if let Some(own) = &mut self.on_own {
+            (own.is_doubtful, own.shows_older) = (true, shows_older);
+        }
+    }
+
     /// As of when servers have the rights by which the session's lookups are answered.
     pub(super) fn rights(&self) -> Rights {
         self.on_own

@@ -55,6 +55,7 @@ impl Batch {
             answer,
         };
         let max = session.pool().config().pool.pipeline_max as usize;
+        session.context.cluster.leavers.ask_one(session.pool(), server);
         let waiting = &session.context.cluster.pipelines.waiting;
         let found = waiting.0.borrow().iter().rev().take(LOOKED_AT).find_map(|batch| {
             let fits = batch.server.id() == server.id() && is_same(session, batch);

@@ -8,6 +8,7 @@ use crate::command_head::CommandHead;
 use crate::engine::begin::with_statement;
 use crate::engine::client_session::ClientSession;
 use crate::engine::command;
+use crate::engine::replay::note::note;
 use crate::error::SessionError;
 
 /// The text of a statement that nobody has room for, which no server prepares: the client's goes to the
@@ -45,6 +46,9 @@ pub(crate) fn begin_prepared(session: &mut ClientSession, head: CommandHead, id:
             session.begin(statement);
         },
     );
+    if session.replay.is_some() {
+        note(session, head, Some(&prepared.facts), Some((id, prepared)));
+    }
 }
 
 /// A `CALL` and nothing else, as far as its first word says so.

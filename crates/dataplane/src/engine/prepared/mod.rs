@@ -22,7 +22,8 @@ use std::rc::{Rc, Weak};
 use foldhash::fast::RandomState;
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use net::buffer;
-use session::Prepared;
+use serde::{Deserialize, Serialize};
+use session::{Prepared, Statements};
 
 /// What one server connection has prepared.
 pub(crate) struct OnServer {
@@ -245,6 +246,81 @@ impl OnServer {
     /// The same on that worker.
     pub(crate) fn unpack(&mut self, NextId(next_id, wrong_guesses): NextId) {
         (self.next_id, self.wrong_guesses) = (next_id, wrong_guesses);
+    }
+}
+
+/// What a connection has prepared for the session that holds it, on its way to another process with both.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PackedStatements {
+    statements: Vec<PackedStatement>,
+    next_id: u32,
+    wrong_guesses: u8,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PackedStatement {
+    /// The client's id.
+    of: u32,
+    id: u32,
+    types: Option<Rc<[u8]>>,
+    is_held: bool,
+}
+
+impl OnServer {
+    /// What is prepared for these statements, and the ids of those that are of no use to them. `None` where
+    /// one of the latter has a cursor or long data.
+    pub(crate) fn packed(&self, of: &Statements) -> Option<(PackedStatements, Vec<u32>)> {
+        let mut superfluous: Vec<u32> = self.statements.values().map(|statement| statement.id).collect();
+        let mut statements = Vec::new();
+        for (client_id, prepared) in of.iter() {
+            let found = self.statements.get(&Rc::as_ptr(&prepared.owner));
+            let Some(found) = found.filter(|found| Rc::ptr_eq(&found.text, &prepared.text)) else {
+                continue;
+            };
+            superfluous.retain(|id| *id != found.id);
+            statements.push(PackedStatement {
+                of: client_id,
+                id: found.id,
+                types: found.types.clone(),
+                is_held: self.held.contains(&found.id),
+            });
+        }
+        let packed = PackedStatements {
+            statements,
+            next_id: self.next_id,
+            wrong_guesses: self.wrong_guesses,
+        };
+        let holds_none = superfluous.iter().all(|id| !self.held.contains(id));
+        holds_none.then_some((packed, superfluous))
+    }
+
+    /// The same in the other process, on a connection of which nothing else is known yet. The ids of those
+    /// for which there is no room here.
+    pub(crate) fn unpacked(&mut self, packed: PackedStatements, of: &Statements) -> Vec<u32> {
+        let mut closed = Vec::new();
+        for PackedStatement {
+            of: client_id,
+            id,
+            types,
+            is_held,
+        } in packed.statements
+        {
+            let Some(prepared) = of.get(client_id) else {
+                continue;
+            };
+            closed.extend(self.add(id, Rc::clone(&prepared.text), &prepared.owner));
+            let types = match types == prepared.types {
+                true => prepared.types.clone(),
+                false => types,
+            };
+            if let Some(statement) = self.of(&prepared.owner) {
+                statement.types = types;
+            }
+            self.set_held(&prepared.owner, is_held);
+        }
+        (self.next_id, self.wrong_guesses) = (packed.next_id, packed.wrong_guesses);
+        closed
     }
 }
 

@@ -60,11 +60,10 @@ const BINDING: Effects = Effects::USER_VARIABLES
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::UNKNOWN_FUNCTION);
 
-/// Whether any rule may say something about the session's statements. Rules are for sessions that share
-/// connections.
+/// Whether any rule may say something about the session's statements. Rules are for mode `split`.
 #[inline]
 pub(crate) fn concern(session: &mut ClientSession) -> bool {
-    if session.binding.is_own() {
+    if session.binding.is_own() && !session.context.listener.config.shares_never() {
         return false;
     }
     if session.rules.generation != session.context.worker.rules.generation() {

@@ -50,6 +50,16 @@ impl SessionRules {
         }
     }
 
+    /// What the client has sent of prepared statements that were rewritten, by their ids.
+    pub(crate) fn originals(&self) -> &BTreeMap<u32, Rc<[u8]>> {
+        &self.originals
+    }
+
+    /// See [`originals`](Self::originals).
+    pub(crate) fn set_originals(&mut self, originals: BTreeMap<u32, Rc<[u8]>>) {
+        self.originals = originals;
+    }
+
     /// How fresh the read under way must be, where a rule says so.
     pub(crate) fn read_consistency(&self) -> Option<ReadConsistency> {
         self.verdict()?.read_consistency

@@ -148,3 +148,39 @@ async fn and_read_where_there_is_room() {
     assert_eq!(holder.query("COMMIT").await, Ok(0));
     assert_eq!(reader.answer().await, Ok(0));
 }
+
+/// Whoever has no user variables pays nothing for those who have some: not a statement more is sent.
+#[tokio::test]
+async fn and_only_those_with_user_variables_are_asked_for_them() {
+    let stage = Stage::set(Setup {
+        servers: 1,
+        options: ", max_connections = 1",
+        cluster: "queue_timeout = \"2s\"",
+        ..Setup::default()
+    })
+    .await;
+    let (mut one, mut other) = (stage.connect().await, stage.connect().await);
+    assert_eq!(one.query("SELECT 'ROWS 1' FROM first").await, Ok(1));
+    let place = stage.place("first");
+    let before = stage.requests(place).len();
+    let mut sent = Vec::new();
+    for turn in 0..4 {
+        for (session, name) in [(&mut one, "one"), (&mut other, "other")] {
+            let texts = [
+                format!("SELECT 'ROWS 1' FROM {name}_{turn}"),
+                format!("INSERT INTO t VALUES ('OK', '{name}_{turn}')"),
+            ];
+            for text in texts {
+                assert!(session.query(&text).await.is_ok());
+                sent.push([&[Command::QUERY.0], text.as_bytes()].concat());
+            }
+        }
+    }
+    assert_eq!(stage.requests(place)[before..], sent);
+    // One that has some is asked as soon as somebody waits. This server does not know them.
+    assert_eq!(one.query("SET @x = 1").await, Ok(0));
+    assert_eq!(other.query("SELECT 'ROWS 1' FROM waits").await, Err(1040));
+    assert_eq!(stage.sent("user_variables").len(), 1);
+    assert_eq!(one.query("SELECT 'ROWS 1', @x").await, Ok(1));
+    assert_eq!(stage.place("'ROWS 1', @x"), place);
+}

@@ -2,7 +2,8 @@
 //!
 //! The servers answer a statement with a text in it, `SELECT 'ROWS 2'` or `INSERT INTO t VALUES ('CUT')`, as
 //! [`Script`] answers that text: so a statement is what it looks like to the gateway, and the test says what
-//! becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row. Any other
+//! becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row; with
+//! `TWICE` at the second time only. Any other
 //! statement gets an OK. What says `'TRX'` behind that (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction,
 //! is answered as in a transaction: the servers know none of their own. What says `'WARNS'` has warnings.
 //!
@@ -15,6 +16,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dataplane::Gateway;
 use dataplane::extension::{
     Departure, Extension, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
 };
@@ -23,7 +25,7 @@ use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags};
 use sql_class::Class;
 use testkit::scripted::{Client, Identity, Reply, Script, Seen, Server, ServerScript};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::memory::Memory;
 use crate::gateway::RunningGateway;
@@ -75,8 +77,11 @@ pub(crate) struct Stage {
     address: SocketAddr,
     ended: UnboundedReceiver<Ended>,
     servers: Vec<Option<Server>>,
+    /// Statements that any server has had.
+    seen: Arc<Mutex<HashSet<Vec<u8>>>>,
     names: Vec<String>,
-    _gateway: RunningGateway,
+    configuration: String,
+    gateway: RunningGateway,
 }
 
 /// What is not as in most tests.
@@ -177,7 +182,7 @@ impl Stage {
 
     pub(crate) async fn set(setup: Setup<'_>) -> Self {
         let mut servers = Vec::new();
-        let seen = Arc::default();
+        let seen = Arc::<Mutex<HashSet<_>>>::default();
         for _ in 0..setup.servers {
             servers.push(Server::start(script(Arc::clone(&seen))).await.unwrap());
         }
@@ -192,9 +197,20 @@ impl Stage {
             address: gateway.addresses()[0],
             ended,
             servers: servers.into_iter().map(Some).collect(),
+            seen,
             names,
-            _gateway: gateway,
+            configuration,
+            gateway,
         }
+    }
+
+    pub(crate) fn gateway(&self) -> &Arc<Gateway> {
+        self.gateway.gateway()
+    }
+
+    /// Another gateway by the same configuration.
+    pub(crate) fn another(&self) -> RunningGateway {
+        RunningGateway::start(&self.configuration, None)
     }
 
     /// What `Ended::server` has for a server.
@@ -205,6 +221,25 @@ impl Stage {
     /// A server is gone, with all of its connections. It may be asked no more.
     pub(crate) fn remove(&mut self, server: usize) {
         self.servers[server] = None;
+    }
+
+    /// A server that is gone comes back, once the gateway has found out; what it was sent is forgotten.
+    pub(crate) async fn bring_back(&mut self, server: usize) {
+        let address = self.names[server].parse().unwrap();
+        let back = async {
+            while self.gateway.takes_statements(&self.names[server]) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            loop {
+                // The one before may still be listening.
+                match Server::start_at(address, script(Arc::clone(&self.seen))).await {
+                    Ok(server) => return server,
+                    Err(_) => sleep(Duration::from_millis(1)).await,
+                }
+            }
+        };
+        let back = timeout(Duration::from_secs(10), back).await.unwrap();
+        self.servers[server] = Some(back);
     }
 
     /// The requests with this text in them that servers have had, those of the first server first: each
@@ -440,6 +475,10 @@ fn configuration(setup: Setup<'_>, names: &[String]) -> String {
     let named = |text: String, (at, name): (usize, &String)| text.replace(&format!("{{{at}}}"), name);
     let tables = names.iter().enumerate().fold(setup.tables.to_owned(), named);
     let (check, listener, cluster) = (setup.check, setup.listener, setup.cluster);
+    let interval = match check.contains("interval") {
+        true => "",
+        false => "interval = \"1h\", ",
+    };
     format!(
         r#"
         workers = 1
@@ -454,7 +493,7 @@ fn configuration(setup: Setup<'_>, names: &[String]) -> String {
         password = "secret"
         [cluster.main]
         servers = [{servers}]
-        check = {{ interval = "1h", rise = 1 {check} }}
+        check = {{ {interval}rise = 1 {check} }}
         {cluster}
         {tables}
         "#
@@ -488,6 +527,12 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
     if let Some(once) = said.strip_prefix(b"ONCE ") {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
         said = if is_first { once } else { b"ROWS 1" };
+    }
+    if let Some(twice) = said.strip_prefix(b"TWICE ") {
+        let mut seen = seen.lock().unwrap();
+        let is_first = seen.insert(text.to_vec());
+        let is_second = !is_first && seen.insert([text, b"twice"].concat());
+        said = if is_second { twice } else { b"ROWS 1" };
     }
     let mut reply = Script::new(CAPABILITIES).reply(&[&[command], said].concat());
     let begins = text.starts_with(b"BEGIN") || text.starts_with(b"START TRANSACTION");

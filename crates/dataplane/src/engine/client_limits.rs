@@ -1,15 +1,17 @@
-//! How long a client may hold a server connection that others want, within a command of which it does not
-//! send the rest or an answer that it does not take.
+//! How long a client whose session shares its server connections may be silent: between two commands, and
+//! within a command of which it does not send the rest or an answer that it does not take.
 //!
-//! A server goes by `net_read_timeout` and `net_write_timeout` of the session there. So does the gateway: by
-//! what the session has set, else by what the server has that let it in; only that a minute is always enough
-//! for those who read a result row by row.
+//! A server goes by `wait_timeout`, `net_read_timeout` and `net_write_timeout` of the session there. So does
+//! the gateway: by what the session has set, else by what the server has that let it in; only that a minute
+//! is always enough for those who read a result row by row.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::clock::ticks;
 use crate::engine::client_session::ClientSession;
+
+const WAIT_TIMEOUT: &[u8] = b"wait_timeout";
 
 /// The least that goes without being asked for.
 const LEAST: Duration = Duration::from_secs(60);
@@ -22,7 +24,7 @@ pub(crate) fn renew(session: &ClientSession) {
         // Nobody else wants its connection: the server's own limits hold.
         return;
     }
-    let by = session.control.stalls_by.borrow();
+    let by = session.control.limits_by.borrow();
     let is_known = by
         .as_ref()
         .is_some_and(|by| Rc::ptr_eq(by, session.state.carried()));
@@ -35,22 +37,27 @@ pub(crate) fn renew(session: &ClientSession) {
 /// The same where the session has a new server to go by.
 pub(crate) fn set(session: &ClientSession) {
     let carried = Rc::clone(session.state.carried());
+    let mut limits = session.control.limits();
+    let baseline = session.state.baseline();
     if session.context.listener.config.stall_timeout.is_none() {
-        let mut limits = session.control.limits();
-        let baseline = session.state.baseline();
         let of = |name: &[u8]| limit(carried.variable(name), baseline.variable(name));
         limits.request_ticks = of(b"net_read_timeout");
         limits.reader_ticks = of(b"net_write_timeout");
-        session.control.set_limits(limits);
     }
-    session.control.stalls_by.replace(Some(carried));
+    let silence = seconds(carried.variable(WAIT_TIMEOUT), baseline.variable(WAIT_TIMEOUT));
+    limits.silence_ticks = silence.map_or(0, ticks);
+    session.control.set_limits(limits);
+    session.control.limits_by.replace(Some(carried));
 }
 
 fn limit(set: Option<&[u8]>, of_server: Option<&[u8]>) -> u32 {
-    let seconds = set
-        .or(of_server)
-        .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-    ticks(seconds.map_or(LEAST, Duration::from_secs).max(LEAST))
+    ticks(seconds(set, of_server).unwrap_or(LEAST).max(LEAST))
+}
+
+fn seconds(set: Option<&[u8]>, of_server: Option<&[u8]>) -> Option<Duration> {
+    let value = set.or(of_server)?;
+    let seconds = std::str::from_utf8(value).ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
