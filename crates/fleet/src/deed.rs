@@ -1,0 +1,169 @@
+//! What is done by all gateways as long as the store says so: servers that are left, clusters whose
+//! statements wait.
+
+use std::time::Duration;
+
+use upstream::etcd::{Entry, Guard, Op, Transaction};
+
+use crate::keys::{Deed, Keys, Told, View, written};
+use crate::order::{Fate, Refusal};
+
+/// For so long all have time to pause: whoever asks has ten seconds in all.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// A deed that somebody has asked for, or that somebody wants taken back.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) id: String,
+    deed: Deed,
+    is_wanted: bool,
+    ends: Duration,
+    phase: Phase,
+    /// Who has not done it.
+    missing: Vec<Refusal>,
+    pub(crate) fate: Option<Fate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It is asked of all.
+    Asking,
+    /// Not all have done it: none is to.
+    Undoing,
+}
+
+impl Wish {
+    pub(crate) fn new(id: String, deed: Deed, is_wanted: bool) -> Self {
+        Self {
+            id,
+            deed,
+            is_wanted,
+            ends: Duration::ZERO,
+            phase: Phase::Asking,
+            missing: Vec::new(),
+            fate: None,
+        }
+    }
+
+    /// It is taken now.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.ends = now + PATIENCE;
+    }
+
+    pub(crate) fn key(&self, keys: &Keys) -> String {
+        self.deed.key(keys)
+    }
+
+    /// Time has passed and the store cannot be asked.
+    pub(crate) fn offline(&mut self, now: Duration) {
+        if now >= self.ends && self.fate.is_none() {
+            self.fate = Some(Fate::Unknown {
+                revision: 0,
+                why: "the store has not answered".to_owned(),
+            });
+        }
+    }
+
+    /// What is to be written next. `lease`: of this gateway, where it is one of the fleet.
+    pub(crate) fn next(
+        &mut self,
+        view: &View,
+        keys: &Keys,
+        lease: Option<i64>,
+        now: Duration,
+    ) -> Option<Transaction> {
+        if self.fate.is_some() {
+            return None;
+        }
+        let key = self.deed.key(keys);
+        let entry = view.get(&key);
+        let value = written(&self.deed);
+        match (self.phase, entry) {
+            (Phase::Undoing, Some(entry)) if Some(entry.lease) == lease => {
+                return Some(Transaction {
+                    guards: vec![Guard::Modified(key.clone(), entry.modified)],
+                    ops: vec![Op::Delete(key)],
+                });
+            }
+            (Phase::Undoing, _) => {
+                let by = std::mem::take(&mut self.missing);
+                self.fate = Some(Fate::Refused { by });
+            }
+            (Phase::Asking, None) if !self.is_wanted => self.fate = Some(Fate::Done),
+            (Phase::Asking, Some(_)) if !self.is_wanted => {
+                return Some(Transaction {
+                    guards: Vec::new(),
+                    ops: vec![Op::Delete(key)],
+                });
+            }
+            (Phase::Asking, Some(entry)) if entry.lease == 0 && entry.value == value => {
+                self.fate = Some(Fate::Done);
+            }
+            (Phase::Asking, _) if matches!(self.deed, Deed::Drain { .. }) => {
+                return Some(Transaction {
+                    guards: Vec::new(),
+                    ops: vec![Op::Put(key, value, 0)],
+                });
+            }
+            (Phase::Asking, Some(entry)) if Some(entry.lease) == lease => {
+                return self.wait_for_all(view, keys, entry, now);
+            }
+            _ if now >= self.ends => {
+                self.fate = Some(Fate::Failed {
+                    why: "it could not be asked of all in time".to_owned(),
+                });
+            }
+            (Phase::Asking, None) => {
+                return lease.map(|lease| Transaction {
+                    guards: vec![Guard::Version(key.clone(), 0)],
+                    ops: vec![Op::Put(key, value, lease)],
+                });
+            }
+            // Another gateway was asked for the same.
+            (Phase::Asking, Some(_)) => {}
+        }
+        None
+    }
+
+    fn wait_for_all(
+        &mut self,
+        view: &View,
+        keys: &Keys,
+        asked: &Entry,
+        now: Duration,
+    ) -> Option<Transaction> {
+        let Deed::Pause { cluster } = &self.deed else {
+            return None;
+        };
+        let gateways = view.gateways(keys);
+        let asked_for = (cluster.clone(), asked.created);
+        let has_paused =
+            |told: &Option<Told>| told.as_ref().is_some_and(|told| told.paused.contains(&asked_for));
+        let missing = gateways.iter().filter(|(_, _, told)| !has_paused(told));
+        let missing = missing.map(|(name, ..)| Refusal {
+            gateway: (*name).to_owned(),
+            why: "it lives, and has not paused in time".to_owned(),
+        });
+        let missing: Vec<Refusal> = missing.collect();
+        if missing.is_empty() {
+            let key = self.deed.key(keys);
+            let mut guards = view.those_that_live(keys);
+            guards.push(Guard::Modified(key.clone(), asked.modified));
+            return Some(Transaction {
+                guards,
+                // It stays when this gateway goes.
+                ops: vec![Op::Put(key, asked.value.clone(), 0)],
+            });
+        }
+        if now >= self.ends {
+            self.missing = missing;
+            self.phase = Phase::Undoing;
+            let key = self.deed.key(keys);
+            return Some(Transaction {
+                guards: vec![Guard::Modified(key.clone(), asked.modified)],
+                ops: vec![Op::Delete(key)],
+            });
+        }
+        None
+    }
+}

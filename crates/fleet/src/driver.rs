@@ -1,0 +1,250 @@
+//! Does what a [`Member`] says: looks at the store, changes it, has the gateway check and apply texts.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep, timeout};
+use tracing::{debug, error, info, warn};
+use upstream::Backoff;
+use upstream::etcd::{Outcome, Range};
+
+use crate::fleet::{Fleet, Host, LEAVE_LIMIT};
+use crate::folder::Folder;
+use crate::keys::{View, first_about};
+use crate::member::{Action, Member};
+use crate::store::{Changes, Store};
+
+/// All is read again after this time: a watch of a store's member that is cut off hears nothing.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// How long nothing may happen before the time is told.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Between one attempt and the next, once the store has not answered.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(1));
+
+/// Why the store is not followed any longer.
+enum End {
+    Left,
+    Lost(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl Fleet {
+    /// Is one of the fleet until [`leave`](Self::leave). `running`: what the gateway was started with.
+    pub async fn run(self: Arc<Self>, host: Arc<dyn Host>, running: Option<(u64, Arc<str>)>) {
+        let member = self.member(running);
+        let host = host.as_ref();
+        match self.folder() {
+            Some(folder) => Driver::new(&self, host, Folder::new(folder), member).run().await,
+            None => Driver::new(&self, host, self.etcd(), member).run().await,
+        }
+    }
+}
+
+struct Driver<'f, S> {
+    fleet: &'f Fleet,
+    host: &'f dyn Host,
+    store: S,
+    member: Member,
+    view: View,
+    began: Instant,
+    /// When the lease is to be renewed next.
+    renew_at: Duration,
+}
+
+impl<'f, S: Store> Driver<'f, S> {
+    fn new(fleet: &'f Fleet, host: &'f dyn Host, store: S, member: Member) -> Self {
+        Self {
+            fleet,
+            host,
+            store,
+            member,
+            view: View::default(),
+            began: Instant::now(),
+            renew_at: Duration::ZERO,
+        }
+    }
+
+    /// Until the gateway leaves.
+    async fn run(mut self) {
+        let mut pauses = PAUSES;
+        loop {
+            let began = self.began.elapsed();
+            match self.follow().await {
+                End::Left => break,
+                End::Lost(error) => self.fleet.note_lost(&error.to_string()),
+            }
+            self.store.doubt();
+            if self.began.elapsed().saturating_sub(began) > LOOK_AGAIN {
+                pauses = PAUSES;
+            }
+            self.wait(pauses.pause()).await;
+            if self.fleet.is_leaving() {
+                break;
+            }
+        }
+        if let Some(lease) = self.member.lease().filter(|_| !self.member.is_retired()) {
+            let _ = timeout(LEAVE_LIMIT, self.store.revoke(lease)).await;
+        }
+        self.fleet.note_left();
+        info!("this gateway has left the fleet");
+    }
+
+    /// Without the store.
+    async fn wait(&mut self, pause: Duration) {
+        let until = self.began.elapsed() + pause;
+        while self.began.elapsed() < until && !self.fleet.is_leaving() {
+            sleep(TICK.min(until.saturating_sub(self.began.elapsed()))).await;
+            self.fleet.give_orders(&mut self.member, self.began.elapsed());
+            self.member.offline(self.began.elapsed());
+            self.fleet.note_finished(&mut self.member);
+        }
+    }
+
+    /// Until the store cannot be followed.
+    async fn follow(&mut self) -> End {
+        match self.follow_on().await {
+            Ok(()) => End::Left,
+            Err(end) => end,
+        }
+    }
+
+    async fn follow_on(&mut self) -> Result<(), End> {
+        let live = self.member.keys.live();
+        self.look(&live).await?;
+        let mut watch = self.store.watch(&live, self.view.revision).await?;
+        self.fleet.note_connected();
+        let mut look_at = self.began.elapsed() + LOOK_AGAIN;
+        loop {
+            let now = self.began.elapsed();
+            if self.fleet.is_leaving() {
+                return Ok(());
+            }
+            self.renew(now).await?;
+            if now >= look_at {
+                look_at = now + LOOK_AGAIN;
+                self.look(&live).await?;
+            }
+            self.fleet.give_orders(&mut self.member, now);
+            let action = self.member.next(&self.view, now);
+            self.fleet.note_finished(&mut self.member);
+            let Some(action) = action else {
+                self.fleet.publish(&self.member, &self.view);
+                if self.member.is_retired() {
+                    warn!("another process of this gateway has come after this one, which leaves the fleet");
+                    return Ok(());
+                }
+                tokio::select! {
+                    changes = watch.next() => self.view.take(changes?),
+                    () = sleep(TICK) => {}
+                    () = self.fleet.woken() => {}
+                }
+                continue;
+            };
+            self.act(action, &live).await?;
+        }
+    }
+
+    async fn look(&mut self, live: &Range) -> io::Result<()> {
+        self.view = self.store.read(live).await?.into();
+        self.member.seen();
+        Ok(())
+    }
+
+    async fn renew(&mut self, now: Duration) -> io::Result<()> {
+        let Some(lease) = self.member.lease().filter(|_| now >= self.renew_at) else {
+            return Ok(());
+        };
+        if self.store.renew(lease).await? {
+            self.renew_at = now + self.fleet.lease() / 3;
+        } else {
+            warn!("the lease of this gateway in the store is over: another one is taken");
+            self.member.lease_lost();
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, action: Action, live: &Range) -> io::Result<()> {
+        match action {
+            Action::Look => self.look(live).await?,
+            Action::Grant => {
+                let now = self.began.elapsed();
+                let lease = self.store.grant(self.fleet.lease()).await?;
+                self.renew_at = now + self.fleet.lease() / 3;
+                self.member.granted(lease);
+            }
+            Action::Write(transaction) => {
+                let outcome = self.store.change(&transaction).await;
+                match &outcome {
+                    Outcome::Made(_) => {}
+                    // The lease may be over.
+                    Outcome::NotMade => self.renew_at = Duration::ZERO,
+                    Outcome::Unknown(why) => debug!(why, "the store has not said what became of a change"),
+                }
+                self.member.written(&outcome);
+            }
+            Action::Ask(revision) => {
+                let about = Range::of(&self.member.keys.about(revision));
+                let about = first_about(&self.store.read(&about).await?);
+                self.member.told_about(about);
+            }
+            Action::Check { proposal, text } => {
+                let problem = self.host.check(&text).err();
+                if let Some(problem) = &problem {
+                    warn!(
+                        proposal,
+                        problem, "this gateway cannot run what is proposed for all"
+                    );
+                }
+                self.member.checked(proposal, problem);
+            }
+            Action::Apply { revision, text } => self.apply(revision, text),
+            Action::Do { key, deed, asked } => {
+                let problem = self.host.act(&deed).err();
+                match &problem {
+                    None => info!(?deed, "done since all gateways do it"),
+                    Some(problem) => warn!(?deed, problem, "what all gateways do cannot be done here"),
+                }
+                self.member.did(key, deed, asked, problem);
+            }
+            Action::Undo(deed) => match self.host.undo(&deed) {
+                Ok(()) => info!(?deed, "not done any more, as by all gateways"),
+                Err(problem) => warn!(
+                    ?deed,
+                    problem, "what no gateway does any more cannot be taken back here"
+                ),
+            },
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, revision: u64, text: Arc<str>) {
+        let problem = self.host.apply(revision, &text).err();
+        match &problem {
+            None => {
+                info!(revision, "runs the configuration of all");
+                if let Err(error) = self.fleet.keep(revision, &text) {
+                    error!(%error, revision, "cannot be kept in `state_dir`: a start without the store would be with an older one");
+                }
+            }
+            Some(problem) => error!(
+                revision,
+                problem, "cannot run the configuration of all; the old one stays in force"
+            ),
+        }
+        let modified = self
+            .view
+            .config(&self.member.keys)
+            .1
+            .map_or(0, |entry| entry.modified);
+        let now = self.began.elapsed();
+        self.member.applied(revision, text, problem, modified, now);
+    }
+}

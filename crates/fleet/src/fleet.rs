@@ -1,0 +1,743 @@
+//! What the rest of the gateway has of the fleet: what is going on, and a way to ask for a change.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use config::ServerAddress;
+use net::TlsConnector;
+use serde::Serialize;
+use telemetry::{Samples, Source, catalog};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tracing::{info, warn};
+use upstream::etcd::{Etcd, Range};
+
+use crate::deed::Wish;
+use crate::disk::Disk;
+use crate::folder::Folder;
+use crate::keys::{About, Deed, Keys, View};
+use crate::member::{Me, Member};
+use crate::order::{Fate, Order};
+use crate::random;
+use crate::store::Store as _;
+
+/// Longest text that all have in common, in bytes: the store takes 1.5 MiB in a change, which has it twice.
+pub const TEXT_MAX: usize = 512 << 10;
+
+/// Longest words about a change, in bytes.
+const WHY_MAX: usize = 500;
+
+/// Orders whose end is remembered.
+const REMEMBERED: usize = 64;
+
+/// For so long the store may take to be told that this gateway leaves.
+pub(crate) const LEAVE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether it has.
+const LEFT_LOOK: Duration = Duration::from_millis(5);
+
+/// Wishes that wait for their turn.
+const WISHES_MAX: usize = 16;
+
+/// How often it is looked whether a wish is fulfilled.
+const WISH_LOOK: Duration = Duration::from_millis(20);
+
+/// For so long the store is asked at the start of a gateway that has nothing on its disk.
+const FIRST_LIMIT: Duration = Duration::from_secs(5);
+
+/// For so long somebody waits for what is read for him.
+const READ_LIMIT: Duration = Duration::from_secs(8);
+
+/// What the fleet asks of its gateway. Called on the control thread.
+pub trait Host: Send + Sync {
+    /// Whether the gateway could run this text, with its own files.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn check(&self, text: &str) -> Result<(), String>;
+
+    /// Runs it from now on.
+    ///
+    /// # Errors
+    /// Why not, in words; what was run before stays in force.
+    fn apply(&self, revision: u64, text: &Arc<str>) -> Result<(), String>;
+
+    /// Does what all do.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn act(&self, deed: &Deed) -> Result<(), String>;
+
+    /// Does it no more.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn undo(&self, deed: &Deed) -> Result<(), String>;
+}
+
+/// The gateways that this one belongs to.
+pub struct Fleet {
+    settings: config::Store,
+    tls: Option<Arc<TlsConnector>>,
+    disk: Disk,
+    me: Me,
+    lease: Duration,
+    state: Mutex<State>,
+    wake: Notify,
+    is_leaving: AtomicBool,
+    has_left: AtomicBool,
+    must_try_again: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Since when the store answers, or does not.
+    connected: Option<bool>,
+    since: Option<Instant>,
+    why: String,
+    waiting: Option<Order>,
+    wishes: VecDeque<Wish>,
+    fulfilled: VecDeque<(String, Fate)>,
+    orders: VecDeque<(String, Option<Fate>)>,
+    now: Now,
+}
+
+/// What was seen last.
+#[derive(Clone, Default)]
+struct Now {
+    running: u64,
+    committed: u64,
+    stranger: Option<String>,
+    problem: Option<(u64, String)>,
+    not_kept: Option<String>,
+    members: Vec<MemberStatus>,
+}
+
+/// A gateway of the fleet. Field names are a contract with scripts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// Of the program.
+    pub version: String,
+    /// Its zone, where it has one.
+    pub zone: Option<String>,
+    /// Where its admin server is.
+    pub addresses: Vec<String>,
+    /// The revision that it runs; 0 is none.
+    pub revision: u64,
+    /// Whether that is the one that is committed.
+    pub is_current: bool,
+    /// Why it is not: what it says, or that it has said nothing yet.
+    pub problem: Option<String>,
+}
+
+/// How this gateway stands to the fleet and the store. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Which one it is.
+    pub fleet: String,
+    /// This gateway in it.
+    pub name: String,
+    /// Whether the store answers.
+    pub connected: bool,
+    /// For how long that is so.
+    pub since_seconds: u64,
+    /// The revision that this gateway runs; 0 is none.
+    pub revision: u64,
+    /// The revision that was committed last, as far as this gateway knows.
+    pub committed: u64,
+    /// Gateways that live, as far as this gateway knows.
+    pub members: usize,
+    /// What is wrong, in words.
+    pub problems: Vec<String>,
+}
+
+/// A change that was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct OrderStatus {
+    /// Its id.
+    pub order: String,
+    /// What became of it; `None`: it is under way.
+    pub result: Option<Fate>,
+}
+
+/// Who wants which change.
+pub struct Wanted {
+    /// The text.
+    pub text: String,
+    /// The revision that it is to follow; the one that there is where nobody says it.
+    pub expect: Option<u64>,
+    /// Who.
+    pub who: String,
+    /// Why; may be empty.
+    pub why: String,
+}
+
+impl Fleet {
+    /// Begins a run of this gateway. Nothing is asked of the store yet.
+    ///
+    /// # Errors
+    /// Its folder cannot be used, or the files for TLS.
+    pub fn open(
+        settings: &config::Store,
+        version: &str,
+        zone: Option<String>,
+        addresses: Vec<String>,
+    ) -> io::Result<Arc<Self>> {
+        let disk = Disk::of(settings);
+        let in_folder = |error: io::Error| {
+            let folder = disk.folder().display();
+            io::Error::other(format!("[store] state_dir: {folder}: {error}"))
+        };
+        let (id, run) = disk.begin().map_err(in_folder)?;
+        let name = match &settings.name {
+            Some(name) => name.clone(),
+            None => machine()?,
+        };
+        let tls = match settings.tls.mode {
+            config::TlsMode::Off => None,
+            _ => {
+                let connector = TlsConnector::new(&settings.tls);
+                let connector =
+                    connector.map_err(|error| io::Error::other(format!("[store] tls: {error}")))?;
+                Some(Arc::new(connector))
+            }
+        };
+        let version = version.to_owned();
+        Ok(Arc::new(Self {
+            me: Me {
+                id,
+                run,
+                name,
+                version,
+                zone,
+                addresses,
+            },
+            tls,
+            disk,
+            lease: settings.lease,
+            settings: settings.clone(),
+            state: Mutex::default(),
+            wake: Notify::new(),
+            is_leaving: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            must_try_again: AtomicBool::new(false),
+        }))
+    }
+
+    /// The revision and the text that were applied last, as they are on the disk.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn kept(&self) -> io::Result<Option<(u64, Arc<str>)>> {
+        let path = self.disk.path();
+        let kept = self.disk.read();
+        kept.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    }
+
+    /// What the store has, asked once and not for long.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn look(&self) -> io::Result<Option<(u64, Arc<str>)>> {
+        let looked = timeout(FIRST_LIMIT, self.committed()).await;
+        looked.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")))
+    }
+
+    async fn committed(&self) -> io::Result<Option<(u64, Arc<str>)>> {
+        let keys = self.keys();
+        let range = Range::of(&keys.config());
+        let view: View = self.read(&range).await?.into();
+        let (revision, entry) = view.config(&keys);
+        let text = entry.and_then(|entry| String::from_utf8(entry.value.clone()).ok());
+        Ok(text.map(|text| (revision, text.into())))
+    }
+
+    /// Keeps a text that is run, for the next start.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep(&self, revision: u64, text: &str) -> io::Result<()> {
+        let kept = self.disk.keep(revision, text);
+        let why = kept.as_ref().err().map(ToString::to_string);
+        self.state().now.not_kept = why;
+        kept
+    }
+
+    /// Is none of the fleet any more: changes do not wait for this gateway.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    /// Waits until it is none, or the store has not taken that in time: its lease ends by itself.
+    pub async fn left(&self) {
+        let left = async {
+            while !self.has_left.load(Ordering::Relaxed) {
+                tokio::time::sleep(LEFT_LOOK).await;
+            }
+        };
+        let _ = timeout(LEAVE_LIMIT, left).await;
+    }
+
+    pub(crate) fn note_left(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// What this gateway could not apply may be possible now.
+    pub fn try_again(&self) {
+        self.must_try_again.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    /// Begins a change of what all have in common; [`order`](Self::order) tells how it goes.
+    ///
+    /// # Errors
+    /// Why it has not begun, in words.
+    pub fn apply(&self, wanted: Wanted) -> Result<String, String> {
+        if wanted.text.len() > TEXT_MAX {
+            return Err(format!("the text has more than {TEXT_MAX} bytes"));
+        }
+        let id = random().map_err(|error| error.to_string())?;
+        let mut state = self.state();
+        if state.connected != Some(true) {
+            return Err(format!("the store does not answer: {}", state.why));
+        }
+        if state.orders.iter().any(|(_, result)| result.is_none()) {
+            return Err("another change that this gateway was asked for is under way".to_owned());
+        }
+        let about = About {
+            who: wanted.who,
+            when: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs(),
+            why: short(&wanted.why),
+            ..About::default()
+        };
+        // When it begins is when it is taken.
+        let order = Order::new(id.clone(), wanted.text, wanted.expect, about, Duration::ZERO);
+        state.waiting = Some(order);
+        state.orders.push_back((id.clone(), None));
+        if state.orders.len() > REMEMBERED {
+            state.orders.pop_front();
+        }
+        drop(state);
+        self.wake.notify_one();
+        Ok(id)
+    }
+
+    /// The same with the text of a former revision. `accounts`: also where that changes who may log in, or
+    /// with which password.
+    ///
+    /// # Errors
+    /// Why it has not begun, in words.
+    pub async fn roll_back(&self, to: u64, accounts: bool, wanted: Wanted) -> Result<String, String> {
+        let (present, now) = self.text(None).await?;
+        let (_, then) = self.text(Some(to)).await?;
+        if !accounts && !has_same_accounts(&now, &then) {
+            return Err(format!(
+                "the accounts ([[user]]) of revision {to} are others than those of the present one, {present}: a password that was \
+                 revoked would be valid again. --accounts if that is meant"
+            ));
+        }
+        let wanted = Wanted {
+            text: then,
+            expect: wanted.expect.or(Some(present)),
+            ..wanted
+        };
+        self.apply(wanted)
+    }
+
+    /// The options that differ between two revisions, a line each; no secrets.
+    ///
+    /// # Errors
+    /// The store does not answer, or does not have them.
+    pub async fn diff(&self, from: u64, to: u64) -> Result<String, String> {
+        let (_, old) = self.text(Some(from)).await?;
+        let (_, new) = self.text(Some(to)).await?;
+        if old == new {
+            return Ok("the texts are the same".to_owned());
+        }
+        let parse = |revision: u64, text: &str| {
+            let parsed = config::Config::parse(text, &format!("revision {revision}"));
+            parsed.map_err(|errors| format!("it is not understood by this version:\n{errors}"))
+        };
+        let diff = parse(from, &old)?.diff(&parse(to, &new)?);
+        Ok(match diff.is_empty() {
+            true => "no option differs: comments, or how they are written".to_owned(),
+            false => diff.to_string(),
+        })
+    }
+
+    /// Has all gateways do something, or do it no more, and waits until that is so.
+    ///
+    /// # Errors
+    /// Why it is not, in words.
+    pub async fn wish(&self, deed: Deed, is_wanted: bool) -> Result<(), String> {
+        let id = random().map_err(|error| error.to_string())?;
+        {
+            let mut state = self.state();
+            if state.connected != Some(true) {
+                return Err(format!(
+                    "the store does not answer: {}; `--here` is for this gateway alone",
+                    state.why
+                ));
+            }
+            if state.wishes.len() >= WISHES_MAX {
+                return Err("too much is asked of all gateways at once".to_owned());
+            }
+            state.wishes.push_back(Wish::new(id.clone(), deed, is_wanted));
+        }
+        self.wake.notify_one();
+        let waiting = async {
+            loop {
+                if let Some(fate) = self.take_fulfilled(&id) {
+                    return fate;
+                }
+                tokio::time::sleep(WISH_LOOK).await;
+            }
+        };
+        match timeout(READ_LIMIT, waiting).await {
+            Ok(Fate::Done) => Ok(()),
+            Ok(Fate::Refused { by }) => {
+                let by: Vec<_> = by
+                    .into_iter()
+                    .map(|by| format!("{}: {}", by.gateway, by.why))
+                    .collect();
+                Err(format!(
+                    "not done, since not all gateways have: {}",
+                    by.join("; ")
+                ))
+            }
+            Ok(Fate::Failed { why } | Fate::Unknown { why, .. } | Fate::Conflict { why, .. }) => Err(why),
+            Ok(Fate::Committed { .. } | Fate::Unchanged { .. }) | Err(_) => {
+                Err("the other gateways have not answered in time".to_owned())
+            }
+        }
+    }
+
+    fn take_fulfilled(&self, id: &str) -> Option<Fate> {
+        let mut state = self.state();
+        let place = state.fulfilled.iter().position(|(of, _)| of == id)?;
+        state.fulfilled.remove(place).map(|(_, fate)| fate)
+    }
+
+    /// What became of a change; `None` where nobody knows it any more.
+    pub fn order(&self, id: &str) -> Option<OrderStatus> {
+        let state = self.state();
+        let (order, result) = state.orders.iter().find(|(order, _)| order == id)?;
+        Some(OrderStatus {
+            order: order.clone(),
+            result: result.clone(),
+        })
+    }
+
+    /// Who made which revision, the newest first.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn history(&self) -> Result<Vec<About>, String> {
+        let read = timeout(READ_LIMIT, self.read(&self.keys().abouts())).await;
+        let found = read
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
+        let about = |entry: &upstream::etcd::Entry| serde_json::from_slice(&entry.value).ok();
+        Ok(found.entries.iter().rev().filter_map(about).collect())
+    }
+
+    /// The text of a revision, or of the present one.
+    ///
+    /// # Errors
+    /// The store does not answer, or does not have it.
+    pub async fn text(&self, revision: Option<u64>) -> Result<(u64, String), String> {
+        let reading = async {
+            match revision {
+                None => self.committed().await,
+                Some(revision) => {
+                    let found = self.read(&Range::of(&self.keys().text(revision))).await?;
+                    let entry = found.entries.into_iter().next();
+                    let text = entry.and_then(|entry| String::from_utf8(entry.value).ok());
+                    Ok(text.map(|text| (revision, text.into())))
+                }
+            }
+        };
+        let found: io::Result<Option<(u64, Arc<str>)>> = timeout(READ_LIMIT, reading)
+            .await
+            .map_err(|error| error.to_string())?;
+        match (found.map_err(|error| error.to_string())?, revision) {
+            (Some((revision, text)), _) => Ok((revision, text.to_string())),
+            (None, Some(revision)) => Err(format!(
+                "there is no revision {revision} (`forebay ctl history` lists them)"
+            )),
+            (None, None) => Err("the store has no configuration yet: `forebay ctl apply FILE`".to_owned()),
+        }
+    }
+
+    /// The gateways that live, as this one has seen them last.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        self.state().now.members.clone()
+    }
+
+    /// How this gateway stands.
+    pub fn status(&self) -> Status {
+        let state = self.state();
+        let now = &state.now;
+        let is_connected = state.connected == Some(true);
+        let mut problems = Vec::new();
+        if !is_connected {
+            problems.push(match state.why.as_str() {
+                "" => "the store was not reached yet".to_owned(),
+                why => format!("the store does not answer: {why}"),
+            });
+        }
+        problems.extend(now.stranger.clone());
+        if now.running == 0 {
+            problems.push("there is no configuration of the fleet: `forebay ctl apply FILE`".to_owned());
+        }
+        if let Some((revision, why)) = &now.problem {
+            problems.push(format!("revision {revision} cannot be run: {why}"));
+        }
+        if let Some(why) = &now.not_kept {
+            problems.push(format!("the configuration is not kept in `state_dir`: {why}"));
+        }
+        Status {
+            fleet: self.settings.fleet.clone(),
+            name: self.me.name.clone(),
+            connected: is_connected,
+            since_seconds: state.since.map_or(0, |since| since.elapsed().as_secs()),
+            revision: now.running,
+            committed: now.committed,
+            members: now.members.len(),
+            problems,
+        }
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of(&self.settings.fleet)
+    }
+
+    pub(crate) fn member(&self, running: Option<(u64, Arc<str>)>) -> Member {
+        self.state().now.running = running.as_ref().map_or(0, |(revision, _)| *revision);
+        Member::new(self.keys(), self.me.clone(), running)
+    }
+
+    /// The folder that is the store, where it is one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.settings.folder.as_deref()
+    }
+
+    pub(crate) fn etcd(&self) -> Etcd {
+        let members = self
+            .settings
+            .endpoints
+            .iter()
+            .filter_map(|address| match address {
+                ServerAddress::Host { host, port } => Some((host.as_str(), *port)),
+                ServerAddress::Unix(_) => None,
+            });
+        let login = self.settings.user.clone().zip(self.settings.password.clone());
+        Etcd::new(members, self.tls.clone(), login)
+    }
+
+    /// Reads for somebody, without waiting for what else is going on.
+    async fn read(&self, range: &Range) -> io::Result<upstream::etcd::Snapshot> {
+        match &self.settings.folder {
+            Some(folder) => Folder::new(folder).read(range).await,
+            None => self.etcd().read(range).await,
+        }
+    }
+
+    // For the driver.
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    pub(crate) fn note_connected(&self) {
+        let mut state = self.state();
+        if state.connected != Some(true) {
+            info!(
+                fleet = self.settings.fleet,
+                name = self.me.name,
+                "the store answers"
+            );
+            state.since = Some(Instant::now());
+        }
+        state.connected = Some(true);
+    }
+
+    pub(crate) fn note_lost(&self, why: &str) {
+        let mut state = self.state();
+        if state.connected != Some(false) {
+            warn!(
+                why,
+                "the store does not answer: this gateway goes on as it is, and changes wait"
+            );
+            state.since = Some(Instant::now());
+        }
+        state.connected = Some(false);
+        why.clone_into(&mut state.why);
+    }
+
+    pub(crate) fn give_orders(&self, member: &mut Member, now: Duration) {
+        if self.must_try_again.swap(false, Ordering::Relaxed) {
+            member.try_again();
+        }
+        if member.is_idle()
+            && let Some(mut order) = self.state().waiting.take()
+        {
+            order.begin(now);
+            member.take_order(order);
+        }
+        if member.is_content()
+            && let Some(mut wish) = self.state().wishes.pop_front()
+        {
+            wish.begin(now);
+            member.take_wish(wish);
+        }
+    }
+
+    pub(crate) fn note_finished(&self, member: &mut Member) {
+        if let Some(fulfilled) = member.fulfilled() {
+            let mut state = self.state();
+            state.fulfilled.push_back(fulfilled);
+            // Whoever waits for one that old has gone.
+            if state.fulfilled.len() > REMEMBERED {
+                state.fulfilled.pop_front();
+            }
+        }
+        let Some((id, result)) = member.finished() else {
+            return;
+        };
+        info!(
+            order = id,
+            ?result,
+            "a change of the configuration of all has ended"
+        );
+        let mut state = self.state();
+        if let Some(order) = state.orders.iter_mut().find(|(order, _)| *order == id) {
+            order.1 = Some(result);
+        }
+    }
+
+    pub(crate) fn publish(&self, member: &Member, view: &View) {
+        let keys = self.keys();
+        let (committed, _) = view.config(&keys);
+        let status = |(name, _, told): (&str, _, Option<crate::keys::Told>)| match told {
+            Some(told) => MemberStatus {
+                name: name.to_owned(),
+                is_current: told.revision == committed && told.refused.is_none(),
+                problem: match told.refused {
+                    Some((revision, why)) => Some(format!("revision {revision}: {why}")),
+                    None if told.revision != committed => Some("has not applied it yet".to_owned()),
+                    None => None,
+                },
+                version: told.version,
+                zone: told.zone,
+                addresses: told.addresses,
+                revision: told.revision,
+            },
+            None => MemberStatus {
+                name: name.to_owned(),
+                version: String::new(),
+                zone: None,
+                addresses: Vec::new(),
+                revision: 0,
+                is_current: false,
+                problem: Some("what it says of itself is not understood: another version?".to_owned()),
+            },
+        };
+        let now = Now {
+            running: member.running().map_or(0, |(revision, _)| *revision),
+            committed,
+            stranger: member.stranger(view),
+            problem: member.problem().map(|(revision, why)| (revision, why.to_owned())),
+            members: view.gateways(&keys).into_iter().map(status).collect(),
+            not_kept: None,
+        };
+        let mut state = self.state();
+        if now.stranger.is_some() && state.now.stranger != now.stranger {
+            warn!(why = now.stranger, "this gateway is none of the fleet");
+        }
+        let not_kept = state.now.not_kept.take();
+        state.now = Now { not_kept, ..now };
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Fleet {
+    fn collect(&self, out: &mut Samples) {
+        let state = self.state();
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let now = &state.now;
+        let behind = now.members.iter().filter(|member| !member.is_current).count();
+        out.gauge(
+            &catalog::STORE_CONNECTED,
+            &[],
+            i64::from(state.connected == Some(true)),
+        );
+        out.gauge(&catalog::FLEET_REVISION, &[], count(now.running));
+        out.gauge(&catalog::FLEET_COMMITTED, &[], count(now.committed));
+        out.gauge(&catalog::FLEET_MEMBERS, &[], count(now.members.len() as u64));
+        out.gauge(&catalog::FLEET_BEHIND, &[], count(behind as u64));
+    }
+}
+
+/// Where one of them is not understood it is not known.
+fn has_same_accounts(one: &str, other: &str) -> bool {
+    let users = |text: &str| {
+        let config = config::Config::parse(text, "revision").ok()?;
+        Some((config.users, config.users_file))
+    };
+    matches!((users(one), users(other)), (Some(one), Some(other)) if one == other)
+}
+
+fn machine() -> io::Result<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    let name: String = name
+        .trim()
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() || ".-_".contains(letter) {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    match name.is_empty() {
+        true => Err(io::Error::other(
+            "this machine has no name: set `name` in [store]",
+        )),
+        false => Ok(name),
+    }
+}
+
+/// One line, not longer than is read.
+fn short(text: &str) -> String {
+    let mut short = String::new();
+    for letter in text.chars().filter(|letter| !letter.is_control()) {
+        if short.len() + letter.len_utf8() > WHY_MAX {
+            break;
+        }
+        short.push(letter);
+    }
+    short
+}

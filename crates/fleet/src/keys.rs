@@ -1,0 +1,295 @@
+//! What stands in the store, and a view of it.
+//!
+//! | key below `/forebay/FLEET/` | value |
+//! |---|---|
+//! | `config` | the text that all have in common, as it was written; its revision is how often it was changed |
+//! | `apply/proposal` | a text that is to be the next one; ends with the lease of the gateway that proposes it |
+//! | `apply/checks/NAME` | what a gateway says of the proposal; ends with its lease |
+//! | `acts/drain/CLUSTER/SERVER`, `acts/pause/CLUSTER` | what all do until it is taken back |
+//! | `gateways/NAME` | a gateway that lives: what it is and runs; ends with its lease |
+//! | `history/about/N` | who made revision N, when and why |
+//! | `history/text/N` | its text |
+//!
+//! Everything but the history is looked at all the time.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use upstream::etcd::{Change, Entry, Guard, Range, Snapshot};
+
+/// Former revisions that are kept.
+pub(crate) const HISTORY: u64 = 100;
+
+/// Names of keys of one fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(crate) fn of(fleet: &str) -> Self {
+        Self {
+            prefix: format!("/forebay/{fleet}/"),
+        }
+    }
+
+    /// All that is looked at.
+    pub(crate) fn live(&self) -> Range {
+        Range {
+            from: self.prefix.clone().into_bytes(),
+            to: format!("{}history/", self.prefix).into_bytes(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> String {
+        format!("{}config", self.prefix)
+    }
+
+    pub(crate) fn proposal(&self) -> String {
+        format!("{}apply/proposal", self.prefix)
+    }
+
+    pub(crate) fn check(&self, name: &str) -> String {
+        format!("{}apply/checks/{name}", self.prefix)
+    }
+
+    pub(crate) fn drain(&self, cluster: &str, server: &str) -> String {
+        format!(
+            "{}acts/drain/{}/{}",
+            self.prefix,
+            escaped(cluster),
+            escaped(server)
+        )
+    }
+
+    pub(crate) fn pause(&self, cluster: &str) -> String {
+        format!("{}acts/pause/{}", self.prefix, escaped(cluster))
+    }
+
+    pub(crate) fn acts(&self) -> Range {
+        Range::below(&format!("{}acts/", self.prefix))
+    }
+
+    pub(crate) fn gateway(&self, name: &str) -> String {
+        format!("{}gateways/{name}", self.prefix)
+    }
+
+    pub(crate) fn gateways(&self) -> Range {
+        Range::below(&format!("{}gateways/", self.prefix))
+    }
+
+    /// Numbers with all their digits, so that keys are in order.
+    pub(crate) fn about(&self, revision: u64) -> String {
+        format!("{}history/about/{revision:010}", self.prefix)
+    }
+
+    pub(crate) fn abouts(&self) -> Range {
+        Range::below(&format!("{}history/about/", self.prefix))
+    }
+
+    pub(crate) fn text(&self, revision: u64) -> String {
+        format!("{}history/text/{revision:010}", self.prefix)
+    }
+}
+
+/// What a gateway says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    /// Of its folder: the same after a restart, another on another machine.
+    pub(crate) id: String,
+    /// Grows with each start.
+    pub(crate) run: u64,
+    pub(crate) version: String,
+    pub(crate) zone: Option<String>,
+    pub(crate) addresses: Vec<String>,
+    /// The revision it runs; 0: none of the store.
+    pub(crate) revision: u64,
+    /// The one that it cannot run, and why.
+    pub(crate) refused: Option<(u64, String)>,
+    /// Clusters whose statements wait, each with the moment at which that was asked: not the one before.
+    #[serde(default)]
+    pub(crate) paused: Vec<(String, i64)>,
+}
+
+/// A text that is to be the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Proposal {
+    pub(crate) id: String,
+    /// The gateway that proposes it.
+    pub(crate) by: String,
+    /// The revision that it is to follow.
+    pub(crate) base: u64,
+    pub(crate) text: String,
+}
+
+/// What a gateway says of a proposal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Verdict {
+    pub(crate) proposal: String,
+    pub(crate) problem: Option<String>,
+}
+
+/// Something that all do until it is taken back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case")]
+pub enum Deed {
+    /// All leave a server.
+    Drain {
+        /// Its cluster.
+        cluster: String,
+        /// Its name.
+        server: String,
+        /// Sessions that are still there end after so many seconds.
+        end_after: Option<f64>,
+    },
+    /// Statements wait.
+    Pause {
+        /// The cluster.
+        cluster: String,
+    },
+}
+
+impl Deed {
+    pub(crate) fn key(&self, keys: &Keys) -> String {
+        match self {
+            Self::Drain { cluster, server, .. } => keys.drain(cluster, server),
+            Self::Pause { cluster } => keys.pause(cluster),
+        }
+    }
+}
+
+/// Who made a revision, when and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Its number; counts from 1.
+    pub revision: u64,
+    /// The proposal that it was.
+    pub id: String,
+    /// Who has asked for it.
+    pub who: String,
+    /// The gateway that was asked.
+    pub gateway: String,
+    /// Seconds since 1970, by that gateway's clock.
+    pub when: u64,
+    /// What was said about it; may be empty.
+    pub why: String,
+}
+
+/// The live keys at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) revision: i64,
+    entries: BTreeMap<String, Entry>,
+}
+
+impl From<Snapshot> for View {
+    fn from(snapshot: Snapshot) -> Self {
+        let entries = snapshot.entries.into_iter();
+        Self {
+            revision: snapshot.revision,
+            entries: entries.map(|entry| (entry.key.clone(), entry)).collect(),
+        }
+    }
+}
+
+impl View {
+    /// Takes over changes; those that are in it already are left out.
+    pub(crate) fn take(&mut self, changes: Vec<Change>) {
+        let before = self.revision;
+        for change in changes {
+            let modified = match &change {
+                Change::Put(entry) => entry.modified,
+                Change::Deleted { modified, .. } => *modified,
+            };
+            if modified <= before {
+                continue;
+            }
+            self.revision = self.revision.max(modified);
+            match change {
+                Change::Put(entry) => drop(self.entries.insert(entry.key.clone(), entry)),
+                Change::Deleted { key, .. } => drop(self.entries.remove(&key)),
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// The revision of the common text, and when it was made; 0 where there is none.
+    pub(crate) fn config(&self, keys: &Keys) -> (u64, Option<&Entry>) {
+        let entry = self.get(&keys.config());
+        let revision = entry.and_then(|entry| u64::try_from(entry.version).ok());
+        (revision.unwrap_or_default(), entry)
+    }
+
+    pub(crate) fn proposal(&self, keys: &Keys) -> Option<(&Entry, Proposal)> {
+        let entry = self.get(&keys.proposal())?;
+        Some((entry, serde_json::from_slice(&entry.value).ok()?))
+    }
+
+    /// The gateways that live, by name. What one of another version says may not be understood: it lives all
+    /// the same.
+    pub(crate) fn gateways(&self, keys: &Keys) -> Vec<(&str, &Entry, Option<Told>)> {
+        let range = keys.gateways();
+        let of_range = self.entries.values().filter(|entry| range.holds(&entry.key));
+        let named = of_range.map(|entry| {
+            let name = entry.key.rsplit('/').next().unwrap_or_default();
+            (name, entry, serde_json::from_slice(&entry.value).ok())
+        });
+        named.collect()
+    }
+
+    /// What all do. What one of another version has written may not be understood, and is not done here.
+    pub(crate) fn acts(&self, keys: &Keys) -> Vec<(&Entry, Deed)> {
+        let range = keys.acts();
+        let of_range = self.entries.values().filter(|entry| range.holds(&entry.key));
+        let understood =
+            of_range.filter_map(|entry| Some((entry, serde_json::from_slice(&entry.value).ok()?)));
+        understood.collect()
+    }
+
+    /// That those who live are those who live in this view.
+    pub(crate) fn those_that_live(&self, keys: &Keys) -> Vec<Guard> {
+        let gateways = self.gateways(keys);
+        let leases = gateways
+            .iter()
+            .map(|(_, entry, _)| Guard::Lease(entry.key.clone(), entry.lease));
+        let mut guards: Vec<Guard> = leases.collect();
+        guards.push(Guard::NoneCreatedAfter(keys.gateways(), self.revision));
+        guards
+    }
+
+    /// What the gateway of this name and lease says of a proposal.
+    pub(crate) fn verdict(&self, keys: &Keys, name: &str, lease: i64, proposal: &str) -> Option<Verdict> {
+        let entry = self.get(&keys.check(name)).filter(|entry| entry.lease == lease)?;
+        let verdict: Verdict = serde_json::from_slice(&entry.value).ok()?;
+        (verdict.proposal == proposal).then_some(verdict)
+    }
+}
+
+/// A part of a key: everything but plain characters as `%` and two digits.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b':' => {
+                escaped.push(char::from(byte))
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// What is said of a revision, of the key that was read.
+pub(crate) fn first_about(snapshot: &Snapshot) -> Option<About> {
+    let entry = snapshot.entries.first()?;
+    serde_json::from_slice(&entry.value).ok()
+}
+
+/// A value as it stands in the store.
+pub(crate) fn written(value: &impl Serialize) -> Vec<u8> {
+    // Texts and numbers can always be written.
+    serde_json::to_vec(value).unwrap_or_default()
+}

@@ -1,0 +1,478 @@
+//! One gateway among the others, as a machine: what is seen of the store and the time go in, what is to be
+//! done comes out. It does nothing by itself, so that a simulator can drive it.
+//!
+//! To drive it: look at the store (all live keys, then their changes), ask [`Member::next`] what to do, do
+//! that and nothing else, tell what came of it, and ask again until there is nothing.
+//!
+//! What it promises, whatever is lost, repeated, or late:
+//!
+//! - A text is run only where it was seen at the key of the common text, so it was committed.
+//! - A commit follows the revision that it was proposed for, and no other; and every gateway that lives at
+//!   that moment has checked the text. The store itself looks at both.
+//! - An order ends with what is so: committed, or never to be committed, or that nobody knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
+
+use crate::deed::Wish;
+use crate::keys::{About, Deed, Keys, Proposal, Told, Verdict, View, written};
+use crate::order::{Fate, Order};
+
+/// A text that could not be applied is tried again after this time: what it lacked may have come.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+
+/// What does not change about a gateway while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Me {
+    pub(crate) id: String,
+    pub(crate) run: u64,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) zone: Option<String>,
+    pub(crate) addresses: Vec<String>,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Get a lease, and tell with [`Member::granted`].
+    Grant,
+    /// Change the store, and tell with [`Member::written`].
+    Write(Transaction),
+    /// Look at all live keys, and tell with [`Member::seen`].
+    Look,
+    /// Find out who made a revision, and tell with [`Member::told_about`].
+    Ask(u64),
+    /// Check a text, and tell with [`Member::checked`].
+    Check { proposal: String, text: String },
+    /// Run a text from now on, and tell with [`Member::applied`].
+    Apply { revision: u64, text: Arc<str> },
+    /// Do this until it is taken back, and tell with [`Member::did`].
+    Do {
+        key: String,
+        deed: Deed,
+        /// When it was asked.
+        asked: i64,
+    },
+    /// Do it no more.
+    Undo(Deed),
+}
+
+/// What a write is for, while it is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Tell,
+    Judge,
+    Withdraw,
+    Wish,
+    Order,
+}
+
+/// One gateway among the others.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) keys: Keys,
+    me: Me,
+    lease: Option<i64>,
+    /// What it runs.
+    running: Option<(u64, Arc<str>)>,
+    /// What it cannot run.
+    failed: Option<Failed>,
+    /// What it says of the proposal that it has checked last.
+    checked: Option<Verdict>,
+    writing: Option<Purpose>,
+    /// The view may lack what was written.
+    must_look: bool,
+    /// Another process of the same gateway has come after this one.
+    retired: bool,
+    order: Option<Order>,
+    /// What it does because all do, and what was in the way.
+    deeds: BTreeMap<String, Done>,
+    wish: Option<Wish>,
+}
+
+/// What was done because all do it.
+#[derive(Debug)]
+struct Done {
+    deed: Deed,
+    asked: i64,
+    problem: Option<String>,
+}
+
+#[derive(Debug)]
+struct Failed {
+    revision: u64,
+    modified: i64,
+    problem: String,
+    at: Duration,
+}
+
+impl Member {
+    pub(crate) fn new(keys: Keys, me: Me, running: Option<(u64, Arc<str>)>) -> Self {
+        Self {
+            keys,
+            me,
+            lease: None,
+            running,
+            failed: None,
+            checked: None,
+            writing: None,
+            must_look: true,
+            retired: false,
+            order: None,
+            deeds: BTreeMap::new(),
+            wish: None,
+        }
+    }
+
+    /// The lease that is to be renewed.
+    pub(crate) fn lease(&self) -> Option<i64> {
+        self.lease
+    }
+
+    pub(crate) fn running(&self) -> Option<&(u64, Arc<str>)> {
+        self.running.as_ref()
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    /// The revision that it cannot run, and why.
+    pub(crate) fn problem(&self) -> Option<(u64, &str)> {
+        let failed = self.failed.as_ref()?;
+        Some((failed.revision, &failed.problem))
+    }
+
+    /// Why it is none of the fleet, where it is not.
+    pub(crate) fn stranger(&self, view: &View) -> Option<String> {
+        if self.retired {
+            return Some("another process of this gateway has come after this one".to_owned());
+        }
+        let entry = view.get(&self.keys.gateway(&self.me.name))?;
+        (Some(entry.lease) != self.lease && !self.is_mine(entry))
+            .then(|| format!("another gateway has the name {:?} ([store] name)", self.me.name))
+    }
+
+    /// Whether an order can be taken: one at a time.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.order.is_none()
+    }
+
+    pub(crate) fn take_order(&mut self, order: Order) {
+        debug_assert!(self.order.is_none());
+        self.order = Some(order);
+        // What there is when it was asked for is what it follows.
+        self.must_look = true;
+    }
+
+    /// Whether a wish can be taken: one at a time.
+    pub(crate) fn is_content(&self) -> bool {
+        self.wish.is_none()
+    }
+
+    pub(crate) fn take_wish(&mut self, wish: Wish) {
+        debug_assert!(self.wish.is_none());
+        self.wish = Some(wish);
+        self.must_look = true;
+    }
+
+    /// The wish that has come to its end.
+    pub(crate) fn fulfilled(&mut self) -> Option<(String, Fate)> {
+        let fate = self.wish.as_mut()?.fate.take()?;
+        let wish = self.wish.take()?;
+        Some((wish.id, fate))
+    }
+
+    /// The order that has come to its end.
+    pub(crate) fn finished(&mut self) -> Option<(String, Fate)> {
+        let fate = self.order.as_mut()?.fate.take()?;
+        let order = self.order.take()?;
+        Some((order.id, fate))
+    }
+
+    /// Nobody can be asked: only time passes.
+    pub(crate) fn offline(&mut self, now: Duration) {
+        if let Some(order) = &mut self.order {
+            order.offline(now);
+        }
+        if let Some(wish) = &mut self.wish {
+            wish.offline(now);
+        }
+    }
+
+    // What came of an action, or came by itself.
+
+    pub(crate) fn granted(&mut self, lease: i64) {
+        self.lease = Some(lease);
+    }
+
+    /// The lease is over: all that it held is gone, or will be.
+    pub(crate) fn lease_lost(&mut self) {
+        self.lease = None;
+        self.must_look = true;
+    }
+
+    /// All live keys were looked at.
+    pub(crate) fn seen(&mut self) {
+        self.must_look = false;
+    }
+
+    pub(crate) fn written(&mut self, outcome: &Outcome) {
+        let purpose = self.writing.take();
+        // What is seen next has it, if it was made.
+        self.must_look = true;
+        if let (Some(Purpose::Order), Some(order)) = (purpose, &mut self.order) {
+            order.written(outcome);
+        }
+    }
+
+    pub(crate) fn told_about(&mut self, about: Option<About>) {
+        if let Some(order) = &mut self.order {
+            order.told_about(about.as_ref());
+        }
+    }
+
+    pub(crate) fn checked(&mut self, proposal: String, problem: Option<String>) {
+        self.checked = Some(Verdict { proposal, problem });
+    }
+
+    pub(crate) fn did(&mut self, key: String, deed: Deed, asked: i64, problem: Option<String>) {
+        let done = Done { deed, asked, problem };
+        self.deeds.insert(key, done);
+    }
+
+    /// `modified`: when the text was committed, as the view had it.
+    pub(crate) fn applied(
+        &mut self,
+        revision: u64,
+        text: Arc<str>,
+        problem: Option<String>,
+        modified: i64,
+        now: Duration,
+    ) {
+        match problem {
+            None => {
+                self.running = Some((revision, text));
+                self.failed = None;
+            }
+            Some(problem) => {
+                self.failed = Some(Failed {
+                    revision,
+                    modified,
+                    problem,
+                    at: now,
+                });
+            }
+        }
+    }
+
+    /// What this gateway's own file says has changed: what could not be applied is tried at once.
+    pub(crate) fn try_again(&mut self) {
+        if let Some(failed) = &mut self.failed {
+            failed.modified = -1;
+        }
+    }
+
+    /// What is to be done next; nothing: wait until something is seen, or time has passed.
+    pub(crate) fn next(&mut self, view: &View, now: Duration) -> Option<Action> {
+        debug_assert!(self.writing.is_none());
+        if self.must_look {
+            return Some(Action::Look);
+        }
+        if let Some(apply) = self.apply(view, now) {
+            return Some(apply);
+        }
+        if let Some(deed) = self.deed(view) {
+            return Some(deed);
+        }
+        if self.retired {
+            self.fail_order("another process of this gateway has come after this one");
+            return None;
+        }
+        let Some(lease) = self.lease else {
+            return Some(Action::Grant);
+        };
+        if let Some(write) = self.tell(view, lease) {
+            return self.write(Purpose::Tell, write);
+        }
+        if let Some(order) = &mut self.order
+            && let Some(revision) = order.asks()
+        {
+            return Some(Action::Ask(revision));
+        }
+        let is_member = self.own(view).is_some_and(|entry| entry.lease == lease);
+        if let Some(withdraw) = self.orphan(view, lease) {
+            return self.write(Purpose::Withdraw, withdraw);
+        }
+        if is_member && let Some(judge) = self.judge(view, lease) {
+            return match judge {
+                Judge::Check(action) => Some(action),
+                Judge::Write(write) => self.write(Purpose::Judge, write),
+            };
+        }
+        let lease = is_member.then_some(lease);
+        if let Some(wish) = &mut self.wish
+            && let Some(write) = wish.next(view, &self.keys, lease, now)
+        {
+            return self.write(Purpose::Wish, write);
+        }
+        let order = self.order.as_mut()?;
+        let write = order.next(view, &self.keys, &self.me.name, lease, now)?;
+        self.write(Purpose::Order, write)
+    }
+
+    fn fail_order(&mut self, why: &str) {
+        if let Some(order) = &mut self.order {
+            order.give_up(why);
+        }
+    }
+
+    fn write(&mut self, purpose: Purpose, transaction: Transaction) -> Option<Action> {
+        self.writing = Some(purpose);
+        Some(Action::Write(transaction))
+    }
+
+    fn own<'v>(&self, view: &'v View) -> Option<&'v Entry> {
+        view.get(&self.keys.gateway(&self.me.name))
+    }
+
+    /// Whether it was written by this gateway, be it by another process.
+    fn is_mine(&self, entry: &Entry) -> bool {
+        let told = serde_json::from_slice::<Told>(&entry.value);
+        told.is_ok_and(|told| told.id == self.me.id)
+    }
+
+    fn apply(&mut self, view: &View, now: Duration) -> Option<Action> {
+        let (revision, entry) = view.config(&self.keys);
+        let entry = entry?;
+        // Nothing, where somebody has written past us what is no text.
+        let text = std::str::from_utf8(&entry.value).unwrap_or_default();
+        if let Some((of, running)) = &mut self.running
+            && **running == *text
+        {
+            *of = revision;
+            self.failed = None;
+            return None;
+        }
+        let has_failed =
+            |failed: &Failed| failed.modified == entry.modified && now.saturating_sub(failed.at) < TRY_AGAIN;
+        if self.failed.as_ref().is_some_and(has_failed) {
+            return None;
+        }
+        Some(Action::Apply {
+            revision,
+            text: text.into(),
+        })
+    }
+
+    fn deed(&mut self, view: &View) -> Option<Action> {
+        for (entry, deed) in view.acts(&self.keys) {
+            let is_done = |done: &Done| done.asked == entry.created && done.deed == deed;
+            if !self.deeds.get(&entry.key).is_some_and(is_done) {
+                return Some(Action::Do {
+                    key: entry.key.clone(),
+                    deed,
+                    asked: entry.created,
+                });
+            }
+        }
+        let over = self.deeds.keys().find(|key| view.get(key).is_none())?.clone();
+        let done = self.deeds.remove(&over)?;
+        Some(Action::Undo(done.deed))
+    }
+
+    /// Says what this gateway is, where the store has something else.
+    fn tell(&mut self, view: &View, lease: i64) -> Option<Transaction> {
+        let told = Told {
+            id: self.me.id.clone(),
+            run: self.me.run,
+            version: self.me.version.clone(),
+            zone: self.me.zone.clone(),
+            addresses: self.me.addresses.clone(),
+            revision: self.running.as_ref().map_or(0, |(revision, _)| *revision),
+            refused: self
+                .failed
+                .as_ref()
+                .map(|failed| (failed.revision, failed.problem.clone())),
+            paused: self.paused(),
+        };
+        let value = written(&told);
+        let key = self.keys.gateway(&self.me.name);
+        let guard = match self.own(view) {
+            None => Guard::Version(key.clone(), 0),
+            Some(entry) if entry.lease == lease && entry.value == value => return None,
+            Some(entry) if entry.lease == lease => Guard::Modified(key.clone(), entry.modified),
+            Some(entry) => {
+                let theirs: Told = serde_json::from_slice(&entry.value).ok()?;
+                if theirs.id != self.me.id {
+                    return None;
+                }
+                if theirs.run > self.me.run {
+                    self.retired = true;
+                    return None;
+                }
+                Guard::Modified(key.clone(), entry.modified)
+            }
+        };
+        Some(Transaction {
+            guards: vec![guard],
+            ops: vec![Op::Put(key, value, lease)],
+        })
+    }
+
+    /// What this gateway has asked of all and does not want any more.
+    fn orphan(&self, view: &View, lease: i64) -> Option<Transaction> {
+        let proposed = view.proposal(&self.keys).filter(|(_, proposal)| {
+            let order = self.order.as_ref();
+            order.is_none_or(|order| order.id != proposal.id)
+        });
+        let acts = view.acts(&self.keys).into_iter();
+        let acts = acts.filter(|(entry, _)| {
+            let wish = self.wish.as_ref();
+            wish.is_none_or(|wish| wish.key(&self.keys) != entry.key)
+        });
+        let of_lease = |entry: &&Entry| entry.lease == lease;
+        let proposed = proposed.map(|(entry, _)| entry).filter(of_lease);
+        let entry = proposed.or_else(|| acts.map(|(entry, _)| entry).find(of_lease))?;
+        Some(Transaction {
+            guards: vec![Guard::Modified(entry.key.clone(), entry.modified)],
+            ops: vec![Op::Delete(entry.key.clone())],
+        })
+    }
+
+    fn paused(&self) -> Vec<(String, i64)> {
+        let paused = self.deeds.values().filter_map(|done| match &done.deed {
+            Deed::Pause { cluster } if done.problem.is_none() => Some((cluster.clone(), done.asked)),
+            _ => None,
+        });
+        paused.collect()
+    }
+
+    fn judge(&self, view: &View, lease: i64) -> Option<Judge> {
+        let (entry, proposal) = view.proposal(&self.keys)?;
+        let Proposal { id, text, .. } = proposal;
+        let checked = self.checked.as_ref().filter(|checked| checked.proposal == id);
+        let Some(checked) = checked else {
+            return Some(Judge::Check(Action::Check { proposal: id, text }));
+        };
+        if view.verdict(&self.keys, &self.me.name, lease, &id).as_ref() == Some(checked) {
+            return None;
+        }
+        Some(Judge::Write(Transaction {
+            guards: vec![
+                Guard::Modified(entry.key.clone(), entry.modified),
+                Guard::Lease(self.keys.gateway(&self.me.name), lease),
+            ],
+            ops: vec![Op::Put(self.keys.check(&self.me.name), written(checked), lease)],
+        }))
+    }
+}
+
+enum Judge {
+    Check(Action),
+    Write(Transaction),
+}

@@ -1,0 +1,633 @@
+//! Gateways and a store of which everything can fail at any time: processes are killed, frozen, replaced by
+//! newer ones; requests and answers are lost or come late; leases end; changes are forgotten. What must hold
+//! is looked at all the time.
+//!
+//! `FOREBAY_FLEET_STEPS` is how many steps all histories have together, `FOREBAY_SEED` repeats one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use inputs::Random;
+use upstream::etcd::{Change, Op, Outcome, Range, Transaction};
+
+use crate::deed::Wish;
+use crate::keys::{About, Deed, Keys, View, first_about};
+use crate::member::{Action, Me, Member};
+use crate::model::Model;
+use crate::order::{Fate, Order};
+
+/// Milliseconds.
+const LEASE: u64 = 10_000;
+const ANSWER_LIMIT: u64 = 3_000;
+const STEP: u64 = 20;
+
+/// Steps of one history with faults, and then without.
+const FAULTY: u64 = 4_000;
+const SOUND: u64 = 6_000;
+
+struct Process {
+    gateway: usize,
+    run: u64,
+    member: Member,
+    view: View,
+    is_connected: bool,
+    /// Does nothing until then.
+    frozen_until: u64,
+    /// What it waits for, and until when.
+    waits: Option<(u64, Waits, u64)>,
+    renew_at: u64,
+    /// When the store is asked again.
+    retry_at: u64,
+    is_paused: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Waits {
+    Look,
+    Grant,
+    Renew,
+    Write,
+    Ask,
+}
+
+#[derive(Clone)]
+enum Request {
+    Read(Range),
+    Grant,
+    Renew(i64),
+    Write(Transaction),
+}
+
+enum Answer {
+    Read(View, Option<About>),
+    Grant(i64),
+    Renew(bool),
+    Write(Outcome),
+}
+
+/// Something on its way to the store.
+struct Sent {
+    call: u64,
+    arrives: u64,
+    request: Request,
+    /// Who has sent it, for what he is granted.
+    by: (usize, u64),
+    /// When its answer is there; never.
+    answered: Option<u64>,
+}
+
+#[derive(Default)]
+struct Gateway {
+    run: u64,
+    disk: Option<(u64, Arc<str>)>,
+}
+
+struct World {
+    random: Random,
+    now: u64,
+    keys: Keys,
+    model: Model,
+    gateways: Vec<Gateway>,
+    processes: Vec<Process>,
+    sent: Vec<Sent>,
+    answers: Vec<(u64, u64, Answer)>,
+    calls: u64,
+    texts: u64,
+    /// Who holds a lease.
+    holders: BTreeMap<i64, (usize, u64)>,
+    /// Which process can run which proposal.
+    checked: BTreeSet<(String, usize, u64)>,
+    /// Id and text of each revision.
+    committed: Vec<(String, Arc<str>)>,
+    /// Orders that must never be committed.
+    never: BTreeSet<String>,
+    is_faulty: bool,
+    ends: BTreeMap<&'static str, u64>,
+}
+
+fn millis(time: u64) -> Duration {
+    Duration::from_millis(time)
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let gateways = random.between(1, 5);
+        let mut world = Self {
+            random,
+            now: 0,
+            keys: Keys::of("main"),
+            model: Model::default(),
+            gateways: (0..gateways).map(|_| Gateway::default()).collect(),
+            processes: Vec::new(),
+            sent: Vec::new(),
+            answers: Vec::new(),
+            calls: 0,
+            texts: 0,
+            holders: BTreeMap::new(),
+            checked: BTreeSet::new(),
+            committed: Vec::new(),
+            never: BTreeSet::new(),
+            is_faulty: true,
+            ends: BTreeMap::new(),
+        };
+        (0..gateways).for_each(|gateway| world.start(gateway));
+        world
+    }
+
+    fn start(&mut self, gateway: usize) {
+        let of = &mut self.gateways[gateway];
+        of.run += 1;
+        let me = Me {
+            id: format!("id{gateway}"),
+            run: of.run,
+            name: format!("g{gateway}"),
+            version: "1".to_owned(),
+            zone: None,
+            addresses: Vec::new(),
+        };
+        self.processes.push(Process {
+            gateway,
+            run: of.run,
+            member: Member::new(self.keys.clone(), me, of.disk.clone()),
+            view: View::default(),
+            is_connected: false,
+            frozen_until: 0,
+            waits: None,
+            renew_at: 0,
+            retry_at: 0,
+            is_paused: false,
+        });
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        self.model.pass(self.now);
+        if self.is_faulty {
+            self.harm();
+        }
+        self.arrive();
+        for index in 0..self.processes.len() {
+            if self.processes[index].frozen_until <= self.now {
+                self.drive(index);
+            }
+        }
+        // They leave.
+        self.processes.retain(|process| !process.member.is_retired());
+    }
+
+    fn harm(&mut self) {
+        if self.random.one_in(400) && !self.processes.is_empty() {
+            // Killed, and started again at once or later.
+            let index = self.random.below(self.processes.len());
+            let killed = self.processes.swap_remove(index);
+            if self.random.chance(50) {
+                self.start(killed.gateway);
+            }
+        }
+        if self.random.one_in(300) && !self.processes.is_empty() {
+            let index = self.random.below(self.processes.len());
+            self.processes[index].frozen_until = self.now + self.random.below(25_000u64);
+        }
+        if self.random.one_in(300) {
+            // Beside one that runs still, as at an upgrade, or the only one.
+            let gateway = self.random.below(self.gateways.len());
+            let beside = self.processes.iter().filter(|process| process.gateway == gateway);
+            if beside.count() < 2 {
+                self.start(gateway);
+            }
+        }
+    }
+
+    /// Requests that reach the store.
+    fn arrive(&mut self) {
+        let now = self.now;
+        let (here, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sent)
+            .into_iter()
+            .partition(|sent| sent.arrives <= now);
+        self.sent = later;
+        for sent in here {
+            let answer = self.serve(&sent);
+            if let Some(answered) = sent.answered {
+                self.answers.push((sent.call, answered, answer));
+            }
+        }
+    }
+
+    fn serve(&mut self, sent: &Sent) -> Answer {
+        match &sent.request {
+            Request::Read(range) => {
+                let found = self.model.read(range);
+                let about = first_about(&found);
+                Answer::Read(found.into(), about)
+            }
+            Request::Grant => {
+                let lease = self.model.grant(LEASE, self.now);
+                self.holders.insert(lease, sent.by);
+                Answer::Grant(lease)
+            }
+            Request::Renew(lease) => Answer::Renew(self.model.renew(*lease, self.now)),
+            Request::Write(transaction) => match self.model.change(transaction) {
+                true => {
+                    self.look_at_commit(transaction);
+                    self.look_at_pause(transaction);
+                    Answer::Write(Outcome::Made(self.model.revision()))
+                }
+                false => Answer::Write(Outcome::NotMade),
+            },
+        }
+    }
+
+    /// What a commit has to be like.
+    fn look_at_commit(&mut self, transaction: &Transaction) {
+        let put = |wanted: &str| {
+            transaction.ops.iter().find_map(|op| match op {
+                Op::Put(key, value, _) if key == wanted => Some(value.clone()),
+                _ => None,
+            })
+        };
+        let Some(text) = put(&self.keys.config()) else {
+            return;
+        };
+        let revision = self.committed.len() as u64 + 1;
+        let about = put(&self.keys.about(revision)).expect("a commit in the line of all");
+        let about: About = serde_json::from_slice(&about).unwrap();
+        assert_eq!(about.revision, revision);
+        assert!(!self.never.contains(&about.id), "{} has ended already", about.id);
+        for entry in self.model.read(&self.keys.gateways()).entries {
+            let (gateway, run) = self.holders[&entry.lease];
+            assert!(
+                self.checked.contains(&(about.id.clone(), gateway, run)),
+                "g{gateway} lives (run {run}) and has not checked {}",
+                about.id
+            );
+        }
+        self.committed
+            .push((about.id, String::from_utf8(text).unwrap().into()));
+    }
+
+    /// A pause that counts for good is one of all who live.
+    fn look_at_pause(&self, transaction: &Transaction) {
+        let pause = self.keys.pause("c");
+        let counts = |op: &Op| matches!(op, Op::Put(key, _, 0) if *key == pause);
+        if !transaction.ops.iter().any(counts) {
+            return;
+        }
+        for entry in self.model.read(&self.keys.gateways()).entries {
+            let holder = self.holders[&entry.lease];
+            let mut processes = self.processes.iter();
+            let process = processes.find(|process| (process.gateway, process.run) == holder);
+            // Of one that was killed the lease goes on.
+            let is_paused = process.is_none_or(|process| process.is_paused);
+            assert!(
+                is_paused,
+                "g{} (run {}) lives and has not paused",
+                holder.0, holder.1
+            );
+        }
+    }
+
+    fn send(&mut self, index: usize, waits: Waits, request: Request) {
+        self.calls += 1;
+        let (is_lost, is_answer_lost, delay, back) = match self.is_faulty {
+            true => (
+                self.random.chance(3),
+                self.random.chance(3),
+                match self.random.chance(3) {
+                    true => self.random.below(8_000u64),
+                    false => self.random.below(60u64),
+                },
+                self.random.below(60u64),
+            ),
+            false => (false, false, self.random.below(40u64), self.random.below(40u64)),
+        };
+        let process = &mut self.processes[index];
+        process.waits = Some((self.calls, waits, self.now + ANSWER_LIMIT));
+        if !is_lost {
+            let arrives = self.now + delay;
+            self.sent.push(Sent {
+                call: self.calls,
+                arrives,
+                request,
+                by: (process.gateway, process.run),
+                answered: (!is_answer_lost).then_some(arrives + back),
+            });
+        }
+    }
+
+    fn drive(&mut self, index: usize) {
+        let now = self.now;
+        if let Some((call, waits, until)) = self.processes[index].waits.clone() {
+            let answer = self
+                .answers
+                .iter()
+                .position(|(of, at, _)| *of == call && *at <= now && *at <= until);
+            match answer {
+                Some(at) => {
+                    let (_, _, answer) = self.answers.swap_remove(at);
+                    self.processes[index].waits = None;
+                    self.answered(index, &waits, answer);
+                }
+                None if now > until => {
+                    let process = &mut self.processes[index];
+                    process.waits = None;
+                    match waits {
+                        Waits::Write => process.member.written(&Outcome::Unknown("no answer".to_owned())),
+                        _ => self.lose(index),
+                    }
+                }
+                None => {}
+            }
+            self.conclude(index);
+            return;
+        }
+        if !self.processes[index].is_connected {
+            let process = &mut self.processes[index];
+            process.member.offline(millis(now));
+            if now >= process.retry_at {
+                let live = self.keys.live();
+                self.send(index, Waits::Look, Request::Read(live));
+            }
+            self.conclude(index);
+            return;
+        }
+        self.watch(index);
+        self.order(index);
+        self.wish(index);
+        let process = &mut self.processes[index];
+        if let Some(lease) = process.member.lease().filter(|_| now >= process.renew_at) {
+            self.send(index, Waits::Renew, Request::Renew(lease));
+            return;
+        }
+        let action = process.member.next(&process.view, millis(now));
+        self.conclude(index);
+        if let Some(action) = action {
+            self.act(index, action);
+        }
+    }
+
+    fn lose(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        process.is_connected = false;
+        process.retry_at = self.now + self.random.below(3_000u64);
+    }
+
+    fn answered(&mut self, index: usize, waits: &Waits, answer: Answer) {
+        let process = &mut self.processes[index];
+        match (waits, answer) {
+            (Waits::Look, Answer::Read(view, _)) => {
+                process.view = view;
+                process.is_connected = true;
+                process.member.seen();
+            }
+            (Waits::Ask, Answer::Read(_, about)) => process.member.told_about(about),
+            (Waits::Grant, Answer::Grant(lease)) => {
+                process.member.granted(lease);
+                process.renew_at = self.now + LEASE / 3;
+            }
+            (Waits::Renew, Answer::Renew(true)) => process.renew_at = self.now + LEASE / 3,
+            (Waits::Renew, Answer::Renew(false)) => process.member.lease_lost(),
+            (Waits::Write, Answer::Write(outcome)) => {
+                if outcome == Outcome::NotMade {
+                    process.renew_at = 0;
+                }
+                process.member.written(&outcome);
+            }
+            _ => unreachable!("an answer to another question"),
+        }
+    }
+
+    /// Some of what has changed.
+    fn watch(&mut self, index: usize) {
+        if self.is_faulty && self.random.chance(40) {
+            return;
+        }
+        let behind = self.processes[index].view.revision;
+        let changes = self.model.changes(&self.keys.live(), behind);
+        let Some(mut changes) = changes.filter(|_| !self.is_faulty || !self.random.one_in(500)) else {
+            return self.lose(index);
+        };
+        let at = |change: &Change| match change {
+            Change::Put(entry) => entry.modified,
+            Change::Deleted { modified, .. } => *modified,
+        };
+        if let Some(last) = changes.iter().map(at).max().filter(|_| self.random.chance(30)) {
+            let some = behind + self.random.below(u64::try_from(last - behind + 1).unwrap()) as i64;
+            changes.retain(|change| at(change) <= some);
+        }
+        self.processes[index].view.take(changes);
+    }
+
+    fn order(&mut self, index: usize) {
+        let often = if self.is_faulty { 60 } else { 2_000 };
+        if !self.processes[index].member.is_idle() || !self.random.one_in(often) {
+            return;
+        }
+        self.texts += 1;
+        let id = format!("o{}", self.texts);
+        // Some cannot be run by one of them.
+        let bad = match self.random.chance(15) {
+            true => format!("bad for g{}", self.random.below(self.gateways.len())),
+            false => String::new(),
+        };
+        let text = match self.committed.last().filter(|_| self.random.chance(5)) {
+            Some((_, text)) => text.to_string(),
+            None => format!("text {} {bad}", self.texts),
+        };
+        let last = self.committed.len() as u64;
+        let expect = match self.random.below(3) {
+            0 => Some(self.random.below(last + 1)),
+            1 => Some(last),
+            _ => None,
+        };
+        let mut order = Order::new(id, text, expect, About::default(), Duration::ZERO);
+        order.begin(millis(self.now));
+        self.processes[index].member.take_order(order);
+    }
+
+    fn wish(&mut self, index: usize) {
+        let member = &mut self.processes[index].member;
+        if !self.is_faulty || !member.is_content() || !self.random.one_in(200) {
+            return;
+        }
+        self.texts += 1;
+        let deed = match self.random.chance(80) {
+            true => Deed::Pause {
+                cluster: "c".to_owned(),
+            },
+            false => Deed::Drain {
+                cluster: "c".to_owned(),
+                server: "s/1".to_owned(),
+                end_after: None,
+            },
+        };
+        let mut wish = Wish::new(format!("w{}", self.texts), deed, self.random.chance(60));
+        wish.begin(millis(self.now));
+        member.take_wish(wish);
+    }
+
+    fn conclude(&mut self, index: usize) {
+        if let Some((_, fate)) = self.processes[index].member.fulfilled() {
+            let word = match fate {
+                Fate::Done => "done",
+                Fate::Refused { .. } => "undone",
+                _ => "wish failed",
+            };
+            *self.ends.entry(word).or_default() += 1;
+        }
+        let Some((id, fate)) = self.processes[index].member.finished() else {
+            return;
+        };
+        let is_committed = self.committed.iter().any(|(of, _)| *of == id);
+        let word = match &fate {
+            Fate::Committed { revision } => {
+                let (of, _) = &self.committed[usize::try_from(*revision - 1).unwrap()];
+                assert_eq!(*of, id, "committed as revision {revision}");
+                "committed"
+            }
+            Fate::Unknown { .. } => "unknown",
+            other => {
+                assert!(!is_committed, "{id}: {other:?}, and it was committed");
+                self.never.insert(id);
+                match other {
+                    Fate::Unchanged { .. } => "unchanged",
+                    Fate::Conflict { .. } => "conflict",
+                    Fate::Refused { by } => {
+                        assert!(!by.is_empty());
+                        "refused"
+                    }
+                    _ => "failed",
+                }
+            }
+        };
+        *self.ends.entry(word).or_default() += 1;
+    }
+
+    fn act(&mut self, index: usize, action: Action) {
+        match action {
+            Action::Look => {
+                let live = self.keys.live();
+                self.send(index, Waits::Look, Request::Read(live));
+            }
+            Action::Grant => self.send(index, Waits::Grant, Request::Grant),
+            Action::Write(transaction) => self.send(index, Waits::Write, Request::Write(transaction)),
+            Action::Ask(revision) => {
+                let range = Range::of(&self.keys.about(revision));
+                self.send(index, Waits::Ask, Request::Read(range));
+            }
+            Action::Check { proposal, text } => {
+                let process = &mut self.processes[index];
+                let bad = format!("bad for g{}", process.gateway);
+                let problem = text.contains(&bad).then(|| "it is bad".to_owned());
+                if problem.is_none() {
+                    self.checked
+                        .insert((proposal.clone(), process.gateway, process.run));
+                }
+                process.member.checked(proposal, problem);
+            }
+            Action::Apply { revision, text } => self.apply(index, revision, text),
+            Action::Do { key, deed, asked } => {
+                let process = &mut self.processes[index];
+                process.is_paused |= matches!(deed, Deed::Pause { .. });
+                process.member.did(key, deed, asked, None);
+            }
+            Action::Undo(deed) => {
+                self.processes[index].is_paused &= !matches!(deed, Deed::Pause { .. });
+            }
+        }
+    }
+
+    fn apply(&mut self, index: usize, revision: u64, text: Arc<str>) {
+        let committed = &self.committed[usize::try_from(revision - 1).unwrap()].1;
+        assert_eq!(
+            *committed, text,
+            "revision {revision} is run, and was not committed"
+        );
+        let process = &mut self.processes[index];
+        let problem = (self.is_faulty && self.random.one_in(20)).then(|| "a file is gone".to_owned());
+        if problem.is_none() {
+            self.gateways[process.gateway].disk = Some((revision, Arc::clone(&text)));
+        }
+        let config = process.view.config(&self.keys).1;
+        let modified = config.map_or(0, |entry| entry.modified);
+        process
+            .member
+            .applied(revision, text, problem, modified, millis(self.now));
+    }
+
+    /// Nothing fails any more, and nobody wants anything: all are on the same.
+    fn settle(&mut self) {
+        self.is_faulty = false;
+        for gateway in 0..self.gateways.len() {
+            if !self.processes.iter().any(|process| process.gateway == gateway) {
+                self.start(gateway);
+            }
+        }
+        (0..SOUND).for_each(|_| self.step());
+        // Orders of the last seconds may be under way.
+        let last = self.committed.len() as u64;
+        for process in &self.processes {
+            let name = format!("g{}", process.gateway);
+            let mut others = self
+                .processes
+                .iter()
+                .filter(|other| other.gateway == process.gateway);
+            assert!(
+                others.all(|other| other.run == process.run),
+                "{name}: an old process goes on"
+            );
+            let running = process.member.running().map_or(0, |(revision, _)| *revision);
+            assert!(
+                running + 1 >= last,
+                "{name} runs {running}, and {last} is committed"
+            );
+            let pause = self.model.read(&Range::of(&self.keys.pause("c"))).entries;
+            let is_for_good = pause.iter().any(|entry| entry.lease == 0);
+            assert_eq!(process.is_paused, is_for_good, "{name} is paused as all are");
+            let own = process.view.get(&self.keys.gateway(&name));
+            assert_eq!(own.map(|entry| entry.lease), process.member.lease(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn whatever_fails_all_run_what_was_committed_and_nothing_else() {
+    let steps = inputs::asked("FOREBAY_FLEET_STEPS").unwrap_or(150_000);
+    let one = inputs::asked("FOREBAY_SEED");
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut done = 0;
+    for seed in one.unwrap_or(1).. {
+        let history = || {
+            let mut world = World::new(seed);
+            (0..FAULTY).for_each(|_| world.step());
+            world.settle();
+            world.ends
+        };
+        let of_this = std::panic::catch_unwind(history).unwrap_or_else(|_| panic!("FOREBAY_SEED={seed}"));
+        for (word, count) in of_this {
+            *ends.entry(word).or_default() += count;
+        }
+        done += FAULTY + SOUND;
+        if one.is_some() || done >= steps {
+            break;
+        }
+    }
+    println!("{done} steps: {ends:?}");
+    if one.is_none() {
+        for word in [
+            "committed",
+            "conflict",
+            "refused",
+            "unchanged",
+            "failed",
+            "done",
+            "undone",
+        ] {
+            assert!(
+                ends.get(word).is_some_and(|count| *count > 0),
+                "none is {word}: {ends:?}"
+            );
+        }
+    }
+}
