@@ -1,0 +1,332 @@
+//! Captures what clients say and what they hear.
+//!
+//! A [`Capture`] is made once; it is idle until [`start`](Capture::start). While it runs, each worker's
+//! observer hands copies of commands and answers to the capture's thread, by a queue that is bounded in
+//! bytes. The worker never waits: where the queue is full the session gives way (it is not captured any
+//! further, from that command on), or the capture ends. The thread reads the answers, decides which texts
+//! may be written, and writes.
+
+mod observer;
+mod servers;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dataplane::finished::{Interest, Observer};
+use telemetry::{Samples, Source, catalog};
+
+use crate::file::{FileError, FolderWriter};
+use crate::record::{Filters, Head, ServerAtStart};
+
+use self::observer::{Item, WorkerObserver};
+
+pub use self::servers::servers;
+
+/// Bytes of copies that may wait for the thread.
+pub const QUEUE_MAX: usize = 64 << 20;
+/// Bytes that are copied of a command; of a longer one only the digest is known, if that.
+pub const COMMAND_MAX: usize = 1 << 20;
+/// Bytes that are copied of an answer; a longer one has no checks.
+pub const ANSWER_MAX: usize = 1 << 20;
+/// From so many bytes on the next file is begun.
+const FILE_MAX: u64 = 256 << 20;
+
+/// What happens where the thread does not keep up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The session whose command finds no room is not captured any further.
+    #[default]
+    Thin,
+    /// The capture ends.
+    End,
+}
+
+/// What is to be captured, and where to.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// A new folder.
+    pub to: PathBuf,
+    /// It ends after so long.
+    pub duration: Option<Duration>,
+    /// It ends once its files have so many bytes.
+    pub max_size: Option<u64>,
+    /// It ends once less than this share of the disk is free, in percent.
+    pub free_disk: u8,
+    /// What of the traffic.
+    pub filters: Filters,
+    /// Where the thread does not keep up.
+    pub when_full: WhenFull,
+}
+
+/// Captures, one at a time.
+#[derive(Default)]
+pub struct Capture {
+    shared: Arc<Shared>,
+}
+
+/// What workers, the thread and operators have in common.
+#[derive(Default)]
+struct Shared {
+    interest: Arc<Interest>,
+    /// Counts captures, so that a worker sees that its part is of the one before.
+    generation: AtomicU64,
+    run: Mutex<Option<Arc<Run>>>,
+}
+
+/// One capture.
+struct Run {
+    order: Order,
+    began: Instant,
+    sender: Mutex<Option<Sender<Item>>>,
+    /// Sessions of which a share is captured, in 2^32ths.
+    share: u64,
+    /// Bytes that wait for the thread.
+    queued: AtomicUsize,
+    /// It is to end, and the thread says so.
+    is_to_stop: AtomicBool,
+    /// The queue was full, and it is to end for that.
+    is_overrun: AtomicBool,
+    counts: Counts,
+    end: Mutex<Option<(String, String)>>,
+}
+
+/// What was counted of one capture.
+#[derive(Default)]
+struct Counts {
+    commands: AtomicU64,
+    sessions: AtomicU64,
+    thinned: AtomicU64,
+    withheld: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// How a capture is, or was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Status {
+    /// It has not ended.
+    pub is_running: bool,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Since it began.
+    pub seconds: f64,
+    /// Commands that were written.
+    pub commands: u64,
+    /// Sessions that were written.
+    pub sessions: u64,
+    /// Sessions of which only the beginning was written, since the queue was full.
+    pub thinned_sessions: u64,
+    /// Commands of which only the digest was written.
+    pub withheld: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// Bytes that wait for the thread.
+    pub queued_bytes: u64,
+    /// Why it has ended: the word of the last record, and more about it.
+    pub end: Option<(String, String)>,
+}
+
+/// Why a capture does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// One runs.
+    #[error("a capture runs already, to {}; forebay traffic capture stop ends it", .0.display())]
+    Running(PathBuf),
+    /// The folder.
+    #[error(transparent)]
+    Folder(#[from] FileError),
+    /// There is little room on the disk.
+    #[error("{}: {free} % of the disk are free, and {floor} % are to stay free", path.display())]
+    Disk {
+        /// Where.
+        path: PathBuf,
+        /// In percent.
+        free: u8,
+        /// In percent.
+        floor: u8,
+    },
+    /// No thread.
+    #[error("no thread for it: {0}")]
+    Thread(io::Error),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Order(&'static str),
+}
+
+impl Capture {
+    /// An idle one.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The part of it that lives on a worker.
+    #[must_use]
+    pub fn observer(&self) -> Rc<dyn Observer> {
+        Rc::new(WorkerObserver::new(Arc::clone(&self.shared)))
+    }
+
+    /// Begins. `servers`: as they are now. `forebay`: the version of the gateway.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(&self, order: Order, servers: Vec<ServerAtStart>, forebay: &str) -> Result<(), StartError> {
+        let mut current = lock(&self.shared.run);
+        if let Some(run) = current.as_ref().filter(|run| !run.has_ended()) {
+            return Err(StartError::Running(run.order.to.clone()));
+        }
+        if !order.to.is_absolute() {
+            return Err(StartError::Order("the folder is to be an absolute path"));
+        }
+        if order
+            .filters
+            .sample
+            .is_some_and(|share| !(0.0..=1.0).contains(&share))
+        {
+            return Err(StartError::Order(
+                "the share of sessions (sample) is to be from 0 to 1",
+            ));
+        }
+        let parent = order.to.parent().unwrap_or(Path::new("/"));
+        if let Some(free) = free_percent(parent).filter(|free| *free < order.free_disk) {
+            return Err(StartError::Disk {
+                path: parent.to_owned(),
+                free,
+                floor: order.free_disk,
+            });
+        }
+        let head = Head {
+            kind: "capture".to_owned(),
+            forebay: forebay.to_owned(),
+            began_unix_us: unix_us(),
+            file: 1,
+            filters: order.filters.clone(),
+            servers,
+            replay: None,
+        };
+        let writer = FolderWriter::create(&order.to, head, FILE_MAX)?;
+        let (sender, items) = std::sync::mpsc::channel();
+        let share = order.filters.sample.unwrap_or(1.0);
+        let run = Arc::new(Run {
+            share: (share * (1_u64 << 32) as f64) as u64,
+            order,
+            began: Instant::now(),
+            sender: Mutex::new(Some(sender)),
+            queued: AtomicUsize::new(0),
+            is_to_stop: AtomicBool::new(false),
+            is_overrun: AtomicBool::new(false),
+            counts: Counts::default(),
+            end: Mutex::new(None),
+        });
+        tracing::info!(folder = %run.order.to.display(), "capture of traffic begins");
+        *current = Some(Arc::clone(&run));
+        self.shared.generation.fetch_add(1, Relaxed);
+        self.shared.interest.set(true);
+        let interest = Arc::clone(&self.shared.interest);
+        let thread = std::thread::Builder::new().name("capture".to_owned());
+        if let Err(error) = thread.spawn(move || thread::run(&run, &interest, &items, writer)) {
+            self.shared.interest.set(false);
+            *current = None;
+            return Err(StartError::Thread(error));
+        }
+        Ok(())
+    }
+
+    /// Has the capture end. What has come so far is written; [`status`](Self::status) says when it is.
+    /// False where none runs.
+    pub fn stop(&self, reason: &str) -> bool {
+        let current = lock(&self.shared.run);
+        let Some(run) = current.as_ref().filter(|run| !run.has_ended()) else {
+            return false;
+        };
+        run.note_end(reason, "");
+        self.shared.interest.set(false);
+        run.is_to_stop.store(true, Relaxed);
+        true
+    }
+
+    /// Has the capture end and waits until everything is written, at most for so long.
+    pub fn finish(&self, reason: &str, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        if self.stop(reason) {
+            while Instant::now() < deadline && self.status().is_some_and(|status| status.is_running) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// How the present capture is, or how the last one was; `None` where none ever ran.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        let current = lock(&self.shared.run);
+        current.as_ref().map(|run| run.status())
+    }
+}
+
+impl Run {
+    fn has_ended(&self) -> bool {
+        lock(&self.sender).is_none()
+    }
+
+    /// The first reason counts.
+    fn note_end(&self, reason: &str, words: &str) {
+        lock(&self.end).get_or_insert_with(|| (reason.to_owned(), words.to_owned()));
+    }
+
+    fn status(&self) -> Status {
+        let is_running = !self.has_ended();
+        let end = lock(&self.end).clone().filter(|_| !is_running);
+        Status {
+            is_running,
+            folder: self.order.to.clone(),
+            seconds: self.began.elapsed().as_secs_f64(),
+            commands: self.counts.commands.load(Relaxed),
+            sessions: self.counts.sessions.load(Relaxed),
+            thinned_sessions: self.counts.thinned.load(Relaxed),
+            withheld: self.counts.withheld.load(Relaxed),
+            bytes: self.counts.bytes.load(Relaxed),
+            queued_bytes: self.queued.load(Relaxed) as u64,
+            end,
+        }
+    }
+}
+
+impl Source for Capture {
+    fn collect(&self, out: &mut Samples) {
+        let status = self.status().unwrap_or_default();
+        out.gauge(&catalog::CAPTURE_RUNNING, &[], i64::from(status.is_running));
+        out.gauge(&catalog::CAPTURE_COMMANDS, &[], signed(status.commands));
+        out.gauge(&catalog::CAPTURE_BYTES, &[], signed(status.bytes));
+        out.gauge(&catalog::CAPTURE_QUEUED, &[], signed(status.queued_bytes));
+        out.gauge(&catalog::CAPTURE_QUEUE_MAX, &[], signed(QUEUE_MAX as u64));
+        out.gauge(&catalog::CAPTURE_THINNED, &[], signed(status.thinned_sessions));
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Microseconds since 1970.
+pub(crate) fn unix_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// How much of the disk is free for who is not root, in percent; `None` where that is not known.
+fn free_percent(path: &Path) -> Option<u8> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let percent = disk.f_bavail.checked_mul(100)?.checked_div(disk.f_blocks)?;
+    u8::try_from(percent).ok()
+}

@@ -1,0 +1,201 @@
+//! A worker's part of a capture: it hands over copies, and never waits.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use dataplane::finished::{Copied, CopyLimits, End, Finished, Interest, Observer};
+use foldhash::fast::RandomState;
+use mysql_wire::{Capabilities, Command};
+
+use super::{ANSWER_MAX, COMMAND_MAX, QUEUE_MAX, Run, Shared, WhenFull, lock};
+use crate::hash;
+
+/// What goes to the thread.
+pub(super) enum Item {
+    Command(Box<Ended>),
+    /// The queue was full: nothing more of this session comes.
+    Thinned(u32),
+}
+
+/// A command that has ended, as the thread gets it.
+pub(super) struct Ended {
+    pub(super) session: u32,
+    /// It is the first of its session.
+    pub(super) is_first: bool,
+    pub(super) at: Instant,
+    pub(super) total: Duration,
+    pub(super) command: Command,
+    /// Whose session it is, where that is new.
+    pub(super) who: Option<Box<Who>>,
+    /// The session's schema now, where the gateway knows it and it is another than before.
+    pub(super) schema: Option<Box<[u8]>>,
+    pub(super) capabilities: Capabilities,
+    pub(super) digest: u64,
+    pub(super) end: End,
+    pub(super) rows: u64,
+    pub(super) affected_rows: u64,
+    pub(super) insert_id: u64,
+    pub(super) warnings: u16,
+    pub(super) error: u16,
+    pub(super) copied: Copied,
+}
+
+/// Whose session it is.
+pub(super) struct Who {
+    pub(super) user: Box<str>,
+    pub(super) listener: Box<str>,
+    pub(super) login_schema: Option<Box<[u8]>>,
+}
+
+impl Ended {
+    /// About so many bytes of memory.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + 128 + self.copied.command().len() + self.copied.answer().len()
+    }
+}
+
+/// The observer of one worker.
+pub(super) struct WorkerObserver {
+    shared: Arc<Shared>,
+    part: RefCell<Part>,
+}
+
+/// What this worker has of the present capture.
+#[derive(Default)]
+struct Part {
+    generation: u64,
+    run: Option<(Arc<Run>, Sender<Item>)>,
+    /// Sessions that are not captured any further. As many as have come and been thinned while it ran.
+    thinned: HashSet<u32>,
+    /// What the thread was told of sessions: a hash of the user, and one of the schema.
+    told: HashMap<u32, (u64, u64), RandomState>,
+}
+
+/// Sessions of which it is known what the thread was told; beyond that it is told once more.
+const TOLD_MAX: usize = 200_000;
+
+impl WorkerObserver {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            part: RefCell::default(),
+        }
+    }
+
+    /// Takes up another capture, where there is one. Only then a lock is taken.
+    fn follow(&self, part: &mut Part) {
+        let generation = self.shared.generation.load(Relaxed);
+        if part.generation == generation {
+            return;
+        }
+        *part = Part {
+            generation,
+            run: lock(&self.shared.run)
+                .as_ref()
+                .and_then(|run| Some((Arc::clone(run), lock(&run.sender).clone()?))),
+            ..Part::default()
+        };
+    }
+}
+
+impl Observer for WorkerObserver {
+    fn interest(&self) -> Option<Arc<Interest>> {
+        Some(Arc::clone(&self.shared.interest))
+    }
+
+    fn copies(&self, session: u32) -> Option<CopyLimits> {
+        let mut part = self.part.borrow_mut();
+        self.follow(&mut part);
+        let (run, _) = part.run.as_ref()?;
+        // Which sessions are among the share is the same for all of a session's commands.
+        let place = u64::from(session.wrapping_mul(0x9e37_79b1));
+        let is_wanted = place < run.share && !part.thinned.contains(&session);
+        is_wanted.then_some(CopyLimits {
+            command: COMMAND_MAX,
+            answer: ANSWER_MAX,
+        })
+    }
+
+    fn finished(&self, finished: &Finished<'_>) {
+        let mut part = self.part.borrow_mut();
+        self.follow(&mut part);
+        let Part {
+            run, thinned, told, ..
+        } = &mut *part;
+        let Some((run, sender)) = run else { return };
+        let filters = &run.order.filters;
+        if filters.user.as_ref().is_some_and(|user| *user != finished.user) {
+            return;
+        }
+        let Some(copied) = finished.copied.take() else {
+            return;
+        };
+        let session = finished.session;
+        let (who, schema) = news(told, finished);
+        let ended = Box::new(Ended {
+            session,
+            is_first: finished.is_first,
+            at: Instant::now(),
+            total: finished.total,
+            command: finished.command,
+            who,
+            schema,
+            capabilities: finished.capabilities,
+            digest: finished.digest,
+            end: finished.end,
+            rows: finished.rows,
+            affected_rows: finished.affected_rows,
+            insert_id: finished.last_insert_id,
+            warnings: finished.warnings,
+            error: finished.error.unwrap_or(0),
+            copied,
+        });
+        let size = ended.size();
+        if run.queued.fetch_add(size, Relaxed) + size <= QUEUE_MAX {
+            // A thread that has ended wants nothing more.
+            let _ = sender.send(Item::Command(ended));
+            return;
+        }
+        run.queued.fetch_sub(size, Relaxed);
+        match run.order.when_full {
+            WhenFull::Thin => {
+                let _ = sender.send(Item::Thinned(session));
+                thinned.insert(session);
+            }
+            WhenFull::End => {
+                run.is_overrun.store(true, Relaxed);
+                self.shared.interest.set(false);
+            }
+        }
+    }
+}
+
+/// What the thread has not heard of the session: whose it is, and its schema.
+fn news(
+    told: &mut HashMap<u32, (u64, u64), RandomState>,
+    finished: &Finished<'_>,
+) -> (Option<Box<Who>>, Option<Box<[u8]>>) {
+    if told.len() >= TOLD_MAX {
+        told.clear();
+    }
+    let schema = finished.schema.map_or(0, hash::bytes);
+    let now = (hash::bytes(finished.user.as_bytes()), schema);
+    let before = match finished.command {
+        Command::QUIT => told.remove(&finished.session),
+        _ => told.insert(finished.session, now),
+    };
+    let has_same = |part: fn((u64, u64)) -> u64| before.is_some_and(|before| part(before) == part(now));
+    let who = (!has_same(|(user, _)| user)).then(|| {
+        Box::new(Who {
+            user: finished.user.into(),
+            listener: finished.listener.into(),
+            login_schema: finished.login_schema.map(Into::into),
+        })
+    });
+    let schema = finished.schema.filter(|_| !has_same(|(_, schema)| schema));
+    (who, schema.map(Into::into))
+}

@@ -1,0 +1,103 @@
+//! The servers at the beginning of a capture, so that a copy of them can be brought to that point.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::text_values;
+use tokio::time::timeout;
+use upstream::conversation::{self, Reply};
+use upstream::login::Account;
+use upstream::{Cluster, Direct, Flavor, Member};
+
+use crate::record::ServerAtStart;
+
+/// Servers that are asked.
+const SERVERS_MAX: usize = 64;
+/// For one server; it is less than an operator waits for the act.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// What is known of all servers, and what they say, asked by the account of the cluster's `monitor` or of its
+/// checks.
+pub async fn servers(clusters: &[Arc<Cluster>]) -> Vec<ServerAtStart> {
+    let mut servers = Vec::new();
+    for cluster in clusters {
+        for member in cluster.topology().members.iter().take(SERVERS_MAX) {
+            servers.push(server(cluster, member).await);
+        }
+    }
+    servers
+}
+
+async fn server(cluster: &Arc<Cluster>, member: &Member) -> ServerAtStart {
+    let identity = member.identity.as_ref().map(ToString::to_string);
+    let is_mariadb = member.flavor == Some(Flavor::MariaDb);
+    let (server_uuid, server_id) = match is_mariadb {
+        true => (None, identity),
+        false => (identity, None),
+    };
+    let mut server = ServerAtStart {
+        cluster: cluster.name().to_owned(),
+        name: member.server.name().to_owned(),
+        role: member.role.label().to_owned(),
+        server_uuid,
+        server_id,
+        ..ServerAtStart::default()
+    };
+    match timeout(LIMIT, ask(cluster, member, &mut server)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => server.missing = Some(why),
+        Err(_) => server.missing = Some(format!("no answer within {} s", LIMIT.as_secs())),
+    }
+    server
+}
+
+async fn ask(cluster: &Arc<Cluster>, member: &Member, server: &mut ServerAtStart) -> Result<(), String> {
+    let config = cluster.config();
+    let of_monitor = config
+        .monitor
+        .as_ref()
+        .map(|monitor| (monitor.user.clone(), monitor.password.clone()));
+    let of_checks = || Some((config.check.user.clone()?, config.check.password.clone()));
+    let (user, password) = of_monitor
+        .or_else(of_checks)
+        .ok_or("the cluster has no account to ask with: neither `monitor` nor `check.user`")?;
+    let account = Account {
+        user: user.as_bytes(),
+        password: password
+            .as_ref()
+            .map_or(&[][..], |password| password.reveal().as_bytes()),
+    };
+    let opened = Direct::open(cluster, &member.server, account).await;
+    let mut direct = opened.map_err(|error| error.to_string())?;
+    let of_kind = match direct.flavor {
+        Flavor::MariaDb => "SELECT NULL, @@GLOBAL.gtid_current_pos",
+        Flavor::MySql => "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_executed",
+    };
+    let common = "SELECT VERSION(), @@GLOBAL.sql_mode, @@GLOBAL.time_zone, @@GLOBAL.server_id";
+    let commands = [common, of_kind].map(|text| conversation::query(direct.capabilities, text));
+    let answers = conversation::ask(&mut direct.stream, direct.capabilities, &commands).await;
+    let answers = answers.map_err(|error| error.to_string())?;
+    if let [common, of_kind] = answers.as_slice() {
+        let mut values = row(common, 4).into_iter();
+        let mut next = || values.next().flatten();
+        (server.version, server.sql_mode) = (next(), next());
+        (server.time_zone, server.server_id) = (next(), next().or(server.server_id.take()));
+        let mut values = row(of_kind, 2).into_iter();
+        let mut next = || values.next().flatten();
+        (server.server_uuid, server.gtid_position) = (next().or(server.server_uuid.take()), next());
+    }
+    direct.close().await;
+    Ok(())
+}
+
+/// The first row of a result with so many columns.
+fn row(reply: &Reply, columns: usize) -> Vec<Option<String>> {
+    if reply.outcome.error.is_some() || reply.outcome.rows == 0 {
+        return Vec::new();
+    }
+    // A definition begins with `def`; an EOF behind them is shorter than any row.
+    let rows = reply.packets().skip(1 + columns).find(|packet| packet.len() > 5);
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let values = text_values(rows.unwrap_or_default());
+    values.map(|value| value.ok().flatten().map(text)).collect()
+}

@@ -1,0 +1,272 @@
+//! A capture without a gateway: what its observer is told, and what is in the files.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+use dataplane::finished::{Copied, End, Finished};
+use mysql_wire::{Capabilities, Command, write_packet};
+
+use super::*;
+use crate::file::Folder;
+use crate::record::{CommandRecord, Flags, Record};
+
+fn packet(payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    write_packet(&mut packet, &mut 0, payload);
+    packet
+}
+
+/// A command that has ended, as the data plane tells it.
+fn finished(session: u32, payload: &[u8], answer: &[u8]) -> Finished<'static> {
+    Finished {
+        is_first: false,
+        session,
+        user: "app",
+        listener: "clients",
+        command: Command(payload[0]),
+        class: None,
+        digest: 0,
+        end: End::Relayed,
+        server: Some("db1"),
+        resent: 0,
+        queue_time: Duration::ZERO,
+        lease_time: Duration::ZERO,
+        server_time: Duration::from_millis(1),
+        relay_time: Duration::ZERO,
+        total: Duration::from_millis(1),
+        rows: 0,
+        affected_rows: 0,
+        bytes_from_client: 0,
+        bytes_to_client: 0,
+        error: None,
+        warnings: 0,
+        last_insert_id: 0,
+        schema: None,
+        login_schema: Some(b"shop"),
+        capabilities: Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0),
+        copied: RefCell::new(Some(Copied::whole(&packet(payload), &packet(answer)))),
+    }
+}
+
+/// The OK packet of a statement.
+const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
+
+fn query(session: u32, text: &str) -> Finished<'static> {
+    finished(session, &[&[Command::QUERY.0][..], text.as_bytes()].concat(), OK)
+}
+
+fn order(to: &Path, when_full: WhenFull) -> Order {
+    Order {
+        to: to.to_owned(),
+        duration: None,
+        max_size: None,
+        free_disk: 0,
+        filters: Filters::default(),
+        when_full,
+    }
+}
+
+/// A capture whose thread does not run, and what it would have got.
+fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>, Receiver<Item>) {
+    let (sender, items) = channel();
+    let run = Arc::new(Run {
+        order: order(Path::new("/nowhere"), when_full),
+        began: Instant::now(),
+        sender: Mutex::new(Some(sender)),
+        share: (sample * (1_u64 << 32) as f64) as u64,
+        queued: AtomicUsize::new(0),
+        is_to_stop: AtomicBool::new(false),
+        is_overrun: AtomicBool::new(false),
+        counts: Counts::default(),
+        end: Mutex::default(),
+    });
+    let shared = Shared {
+        run: Mutex::new(Some(Arc::clone(&run))),
+        generation: AtomicU64::new(1),
+        ..Shared::default()
+    };
+    shared.interest.set(true);
+    (Arc::new(shared), run, items)
+}
+
+#[test]
+fn a_full_queue_leaves_out_whole_sessions() {
+    let (shared, run, items) = stalled(WhenFull::Thin, 1.0);
+    let observer = WorkerObserver::new(shared);
+    observer.finished(&query(1, "SELECT 1"));
+    assert!(matches!(items.try_recv(), Ok(Item::Command(_))));
+    let held = QUEUE_MAX - run.queued.load(Relaxed);
+    run.queued.fetch_add(held, Relaxed);
+    observer.finished(&query(2, "SELECT 2"));
+    assert!(matches!(items.try_recv(), Ok(Item::Thinned(2))));
+    assert_eq!(
+        run.queued.load(Relaxed),
+        QUEUE_MAX,
+        "what was left out does not wait"
+    );
+    run.queued.fetch_sub(held, Relaxed);
+    assert!(
+        observer.copies(2).is_none(),
+        "nothing more of it, although there is room again"
+    );
+    assert!(observer.copies(1).is_some() && observer.copies(3).is_some());
+}
+
+#[test]
+fn a_full_queue_ends_the_capture_where_that_is_asked_for() {
+    let (shared, run, items) = stalled(WhenFull::End, 1.0);
+    let observer = WorkerObserver::new(shared);
+    run.queued.store(QUEUE_MAX, Relaxed);
+    observer.finished(&query(1, "SELECT 1"));
+    assert!(run.is_overrun.load(Relaxed) && items.try_recv().is_err());
+}
+
+#[test]
+fn a_share_of_the_sessions_is_captured_whole() {
+    let (shared, _run, _items) = stalled(WhenFull::Thin, 0.25);
+    let observer = WorkerObserver::new(shared);
+    let captured = (0..4000).filter(|session| observer.copies(*session).is_some());
+    let captured: Vec<_> = captured.collect();
+    assert!((800..1200).contains(&captured.len()), "{}", captured.len());
+    assert!(captured.iter().all(|session| observer.copies(*session).is_some()));
+}
+
+/// What is captured of these commands.
+fn captured(commands: &[Finished<'_>]) -> Vec<Record> {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("captured");
+    let capture = Capture::new();
+    let observer = capture.observer();
+    let started = capture.start(order(&folder, WhenFull::Thin), Vec::new(), "test");
+    started.unwrap();
+    let again = capture.start(
+        order(&place.path().join("other"), WhenFull::Thin),
+        Vec::new(),
+        "test",
+    );
+    assert!(matches!(again, Err(StartError::Running(_))));
+    for command in commands {
+        assert!(observer.copies(command.session).is_some());
+        observer.finished(command);
+    }
+    capture.finish("stopped", Duration::from_secs(30));
+    assert!(!capture.status().unwrap().is_running);
+    let mut folder = Folder::open(&folder).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        records.push(record);
+    }
+    records
+}
+
+fn commands(records: &[Record]) -> Vec<CommandRecord> {
+    let commands = records.iter().filter_map(|record| match record {
+        Record::Command(command) => Some((**command).clone()),
+        _ => None,
+    });
+    commands.collect()
+}
+
+#[test]
+fn what_clients_say_is_in_the_files_in_order() {
+    let records = captured(&[query(7, "SELECT 1"), query(7, "USE other"), query(7, "SELECT 2")]);
+    let Record::Session(session) = &records[0] else {
+        panic!("{records:?}");
+    };
+    assert!(
+        session.user == "app" && session.schema == b"shop" && session.was_open,
+        "{session:?}"
+    );
+    let commands = commands(&records);
+    let said: Vec<_> = commands
+        .iter()
+        .map(|command| (command.number, command.body.as_slice(), command.schema.as_slice()))
+        .collect();
+    let expected: [(u64, &[u8], &[u8]); 3] = [
+        (0, b"SELECT 1", b"shop"),
+        (1, b"USE other", b"shop"),
+        (2, b"SELECT 2", b"other"),
+    ];
+    assert_eq!(said, expected);
+    let Some(Record::End(end)) = records.last() else {
+        panic!("{records:?}");
+    };
+    assert_eq!(
+        (end.reason.as_str(), end.commands, end.sessions),
+        ("stopped", 3, 1)
+    );
+}
+
+#[test]
+fn secrets_are_kept_as_a_digest_alone() {
+    let prepare = |text: &str| [&[Command::STMT_PREPARE.0][..], text.as_bytes()].concat();
+    let prepared = |id: u8| [&[0, id, 0, 0, 0][..], &[1, 0, 2, 0, 0, 0, 0]].concat();
+    let execute = |id: u8| {
+        [
+            &[Command::STMT_EXECUTE.0, id][..],
+            &[0, 0, 0, 0, 1, 0, 0, 0],
+            b"Geheim",
+        ]
+        .concat()
+    };
+    let records = captured(&[
+        query(7, "ALTER USER a IDENTIFIED BY 'Geheim'"),
+        finished(7, &prepare("SELECT AES_ENCRYPT(?, ?)"), &prepared(1)),
+        finished(7, &execute(1), OK),
+        finished(7, &execute(9), OK),
+        finished(7, &prepare("SELECT ?, ?"), &prepared(2)),
+        finished(7, &[&[Command::CHANGE_USER.0][..], b"app\0Geheim"].concat(), OK),
+    ]);
+    let commands = commands(&records);
+    let withheld: Vec<_> = commands
+        .iter()
+        .map(|command| command.flags.has(Flags::WITHHELD))
+        .collect();
+    assert_eq!(withheld, [true, true, true, true, false, true]);
+    for command in &commands {
+        let has_secret = command.body.windows(6).any(|part| part == b"Geheim");
+        assert!(!has_secret, "{command:?}");
+    }
+    assert_ne!(commands[0].digest, 0);
+    assert_eq!(commands[2].digest, commands[1].digest, "that of its statement");
+}
+
+#[test]
+fn parameters_of_a_harmless_statement_are_kept() {
+    let prepare = [&[Command::STMT_PREPARE.0][..], b"SELECT ?"].concat();
+    let prepared = [0, 3, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+    let execute = [
+        &[Command::STMT_EXECUTE.0, 3][..],
+        &[0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 8, 0, 5, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    let commands = commands(&captured(&[
+        finished(7, &prepare, &prepared),
+        finished(7, &execute, OK),
+    ]));
+    assert_eq!((commands[0].statement, commands[0].parameters), (3, 1));
+    assert_eq!((commands[1].statement, &commands[1].body[..]), (3, &execute[1..]));
+}
+
+#[test]
+fn an_order_that_makes_no_sense_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let capture = Capture::new();
+    let mut order = order(Path::new("relative"), WhenFull::Thin);
+    let refused = |order: &Order| {
+        capture
+            .start(order.clone(), Vec::new(), "test")
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(&order).contains("absolute path"));
+    order.to = place.path().join("captured");
+    order.filters.sample = Some(1.5);
+    assert!(refused(&order).contains("sample"));
+    order.filters.sample = None;
+    order.free_disk = 101;
+    assert!(refused(&order).contains("101 % are to stay free"));
+    assert!(!place.path().join("captured").exists());
+    assert!(capture.status().is_none() && !capture.stop("stopped"));
+}

@@ -1,0 +1,420 @@
+//! The capture's thread: reads answers, decides what may be written, and writes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use dataplane::finished::{End as HowEnded, Interest};
+use mysql_wire::statement::ExecuteHead;
+use mysql_wire::{Capabilities, Command, PacketHeader, statement};
+use sql_class::Syntax;
+
+use super::observer::{Ended, Item};
+use super::{Run, free_percent, lock};
+use crate::checks;
+use crate::file::{FileError, FolderWriter};
+use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
+use crate::secrets::may_be_written;
+
+/// How long it sleeps where nothing waits: workers need not wake it.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How often what is there is written, and limits are looked at.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Sessions whose state is known. Beyond that all are forgotten, and what they say from there on has no user:
+/// so many have come and gone without a word.
+const SESSIONS_MAX: usize = 1_000_000;
+
+/// What the thread knows of a session.
+#[derive(Default)]
+struct Session {
+    user: Box<str>,
+    /// The schema that it has now, as far as that is known.
+    schema: Vec<u8>,
+    commands: u64,
+    is_thinned: bool,
+    /// Prepared statements by their number.
+    statements: HashMap<u32, Prepared>,
+}
+
+/// A prepared statement.
+#[derive(Clone, Copy)]
+struct Prepared {
+    digest: u64,
+    parameters: u16,
+    /// Its parameters are no secrets.
+    may_be_written: bool,
+}
+
+struct Writing<'a> {
+    run: &'a Run,
+    writer: FolderWriter,
+    sessions: HashMap<u32, Session, foldhash::fast::RandomState>,
+}
+
+/// Runs until the capture ends.
+pub(super) fn run(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: FolderWriter) {
+    let mut writing = Writing {
+        run,
+        writer,
+        sessions: HashMap::default(),
+    };
+    let written = writing.until_end(items);
+    interest.set(false);
+    if let Err(error) = &written {
+        run.note_end("error", &error.to_string());
+    }
+    run.note_end("stopped", "");
+    let ended = writing.end();
+    let (reason, words) = lock(&run.end).clone().unwrap_or_default();
+    let status = run.status();
+    tracing::info!(
+        folder = %run.order.to.display(), reason, words,
+        commands = status.commands, sessions = status.sessions, thinned = status.thinned_sessions, bytes = status.bytes,
+        "capture of traffic has ended"
+    );
+    if let Err(error) = ended {
+        tracing::error!(%error, "the end of the capture could not be written");
+    }
+    *lock(&run.sender) = None;
+}
+
+impl Writing<'_> {
+    fn until_end(&mut self, items: &Receiver<Item>) -> Result<(), FileError> {
+        let mut flushed = Instant::now();
+        loop {
+            let mut is_idle = true;
+            while let Ok(item) = items.try_recv() {
+                self.take(item)?;
+                is_idle = false;
+                if flushed.elapsed() > FLUSH_EVERY {
+                    break;
+                }
+            }
+            if self.run.is_to_stop.load(Relaxed) && is_idle {
+                return Ok(());
+            }
+            if flushed.elapsed() > FLUSH_EVERY {
+                flushed = Instant::now();
+                self.writer.flush()?;
+                self.run.counts.bytes.store(self.writer.written(), Relaxed);
+                if let Some((reason, words)) = self.limit() {
+                    self.run.note_end(reason, &words);
+                    return Ok(());
+                }
+            }
+            if is_idle {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Why it has to end now.
+    fn limit(&self) -> Option<(&'static str, String)> {
+        let order = &self.run.order;
+        if order
+            .duration
+            .is_some_and(|limit| self.run.began.elapsed() >= limit)
+        {
+            return Some(("duration", String::new()));
+        }
+        if self.run.is_overrun.load(Relaxed) {
+            return Some(("buffer", "the disk or the CPU does not keep up".to_owned()));
+        }
+        let size = self.writer.written();
+        if let Some(max) = order.max_size.filter(|max| size >= *max) {
+            return Some(("max-size", format!("{size} bytes of {max}")));
+        }
+        let free = free_percent(self.writer.folder()).filter(|free| *free < order.free_disk)?;
+        Some(("disk", format!("{free} % of the disk are free")))
+    }
+
+    fn take(&mut self, item: Item) -> Result<(), FileError> {
+        match item {
+            Item::Thinned(session) => {
+                let known = self.sessions.entry(session).or_default();
+                if !std::mem::replace(&mut known.is_thinned, true) {
+                    // The status, the metrics and the last record count the others.
+                    if self.run.counts.thinned.fetch_add(1, Relaxed) == 0 {
+                        tracing::warn!(
+                            session,
+                            "capture: its queue is full, so that sessions are not captured any further"
+                        );
+                    }
+                    self.writer.put(&Record::Thinned { session })?;
+                }
+                Ok(())
+            }
+            Item::Command(ended) => {
+                self.run.queued.fetch_sub(ended.size(), Relaxed);
+                self.command(&ended)
+            }
+        }
+    }
+
+    fn command(&mut self, ended: &Ended) -> Result<(), FileError> {
+        let began = ended.at.checked_sub(ended.total).unwrap_or(ended.at);
+        let start_us = began.saturating_duration_since(self.run.began).as_micros() as u64;
+        if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&ended.session) {
+            self.sessions.clear();
+        }
+        let is_new = !self.sessions.contains_key(&ended.session);
+        let session = self.sessions.entry(ended.session).or_default();
+        if let Some(who) = ended
+            .who
+            .as_ref()
+            .filter(|who| is_new || session.user != who.user)
+        {
+            session.user = who.user.clone();
+            // Of a session that was there before, the present one is nearer to what it had.
+            let (login, present) = (who.login_schema.as_ref(), ended.schema.as_ref());
+            let schema = match ended.is_first || !is_new {
+                true => login.or(present),
+                false => present.or(login),
+            };
+            session.schema = schema.map(|schema| schema.to_vec()).unwrap_or_default();
+            let record = SessionRecord {
+                id: ended.session,
+                at_us: start_us,
+                user: who.user.to_string(),
+                listener: who.listener.to_string(),
+                schema: session.schema.clone(),
+                capabilities: ended.capabilities.0,
+                was_open: is_new && !ended.is_first,
+            };
+            self.writer.put(&Record::Session(record))?;
+            self.run.counts.sessions.fetch_add(u64::from(is_new), Relaxed);
+        }
+        let record = record(ended, session, start_us);
+        session.commands += 1;
+        if let Some(wanted) = &self.run.order.filters.schema
+            && *wanted.as_bytes() != *record.schema
+        {
+            return Ok(());
+        }
+        if record.flags.has(Flags::WITHHELD) {
+            self.run.counts.withheld.fetch_add(1, Relaxed);
+        }
+        self.run.counts.commands.fetch_add(1, Relaxed);
+        self.writer.put(&Record::Command(Box::new(record)))?;
+        if ended.command == Command::QUIT {
+            self.sessions.remove(&ended.session);
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), FileError> {
+        let Self { run, mut writer, .. } = self;
+        let (reason, words) = lock(&run.end).clone().unwrap_or_default();
+        writer.put(&Record::End(Box::new(End {
+            reason,
+            words,
+            commands: run.counts.commands.load(Relaxed),
+            sessions: run.counts.sessions.load(Relaxed),
+            thinned_sessions: run.counts.thinned.load(Relaxed),
+            withheld: run.counts.withheld.load(Relaxed),
+        })))?;
+        let written = writer.finish()?;
+        run.counts.bytes.store(written, Relaxed);
+        Ok(())
+    }
+}
+
+/// The record of a command, and what its session has after it.
+fn record(ended: &Ended, session: &mut Session, start_us: u64) -> CommandRecord {
+    let mut record = CommandRecord {
+        session: ended.session,
+        number: session.commands,
+        start_us,
+        took_us: ended.total.as_micros() as u64,
+        command: ended.command.0,
+        digest: ended.digest,
+        schema: session.schema.clone(),
+        rows: ended.rows,
+        affected_rows: ended.affected_rows,
+        insert_id: ended.insert_id,
+        warnings: ended.warnings,
+        error: ended.error,
+        ..CommandRecord::default()
+    };
+    match ended.end {
+        HowEnded::Relayed | HowEnded::Pipelined => {}
+        HowEnded::Memory => record.flags.set(Flags::MEMORY),
+        HowEnded::Gateway | HowEnded::Refused => record.flags.set(Flags::GATEWAY),
+        HowEnded::Lost => record.flags.set(Flags::LOST),
+        HowEnded::Closed => record.flags.set(Flags::CLOSED),
+    }
+    body(ended, session, &mut record);
+    answer(ended, session, &mut record);
+    let new_schema = match &ended.schema {
+        Some(schema) => Some(schema.to_vec()),
+        // Where the gateway knows it, it has said so when it became another.
+        None if ended.error == 0 => schema_of(&record),
+        None => None,
+    };
+    if let Some(schema) = new_schema {
+        session.schema = schema;
+    }
+    record
+}
+
+/// What the client said, as far as it may be written.
+fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
+    let packet = ended.copied.command();
+    let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
+    let is_one = PacketHeader::parse(packet).is_some_and(|header| !header.is_continued());
+    if !ended.copied.is_command_whole() || !is_one {
+        record.flags.set(Flags::CUT);
+    }
+    let is_cut = record.flags.has(Flags::CUT);
+    match ended.command {
+        Command::QUERY | Command::STMT_PREPARE => {
+            let text = text(payload, ended);
+            if record.digest == 0 && !is_cut {
+                record.digest = sql_class::digest(text, Syntax::default()).hash;
+            }
+            match may_be_written(text) {
+                _ if is_cut => {}
+                true => record.body = text.to_vec(),
+                false => record.flags.set(Flags::WITHHELD),
+            }
+        }
+        Command::STMT_EXECUTE
+        | Command::STMT_BULK_EXECUTE
+        | Command::STMT_SEND_LONG_DATA
+        | Command::STMT_FETCH
+        | Command::STMT_RESET
+        | Command::STMT_CLOSE => {
+            record.statement = statement::statement_id(payload).ok().flatten().unwrap_or(0);
+            let known = session.statements.get(&record.statement).copied();
+            record.digest = match (record.digest, known) {
+                (0, Some(prepared)) => prepared.digest,
+                (digest, _) => digest,
+            };
+            let has_values = matches!(
+                ended.command,
+                Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE | Command::STMT_SEND_LONG_DATA
+            );
+            match known {
+                // Of a statement that was prepared before the capture nobody knows what its parameters are.
+                None if has_values => record.flags.set(Flags::WITHHELD),
+                Some(known) if has_values && !known.may_be_written => record.flags.set(Flags::WITHHELD),
+                _ if is_cut => {}
+                known => {
+                    match without_attributes(payload, ended, known.map_or(0, |known| known.parameters)) {
+                        Some(body) => record.body = body,
+                        None => record.flags.set(Flags::CUT),
+                    }
+                }
+            }
+            if ended.command == Command::STMT_CLOSE {
+                session.statements.remove(&record.statement);
+            }
+        }
+        // Passwords, and what proves that one is known.
+        Command::CHANGE_USER => record.flags.set(Flags::WITHHELD),
+        Command::INIT_DB | Command::SET_OPTION | Command::FIELD_LIST | Command::PROCESS_KILL if !is_cut => {
+            record.body = payload.get(1..).unwrap_or_default().to_vec();
+        }
+        Command::QUIT | Command::PING | Command::RESET_CONNECTION | Command::STATISTICS => {}
+        _ => record.flags.set(Flags::WITHHELD),
+    }
+    if ended.command == Command::RESET_CONNECTION || ended.command == Command::CHANGE_USER {
+        session.statements.clear();
+    }
+}
+
+/// What comes behind the command byte, in the form of a client that knows no query attributes: a replay has
+/// none, since not all servers know them. `None` where there are some, or the packet makes no sense.
+fn without_attributes(payload: &[u8], ended: &Ended, parameters: u16) -> Option<Vec<u8>> {
+    const PARAMETER_COUNT_AVAILABLE: u8 = 8;
+    let body = payload.get(1..)?;
+    let is_named = ended.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+    if ended.command != Command::STMT_EXECUTE || !is_named {
+        return Some(body.to_vec());
+    }
+    let head = ExecuteHead::decode(payload, parameters, ended.capabilities).ok()?;
+    if head.attributes > 0 {
+        return None;
+    }
+    // The id, the flags and the count of iterations.
+    let mut plain = body.get(..9)?.to_vec();
+    plain[4] &= !PARAMETER_COUNT_AVAILABLE;
+    let Some(nulls) = head.nulls() else {
+        return Some(plain);
+    };
+    plain.extend_from_slice(payload.get(nulls)?);
+    match head.types() {
+        Some(types) => {
+            plain.push(1);
+            plain.extend_from_slice(types);
+        }
+        None => plain.push(0),
+    }
+    plain.extend_from_slice(payload.get(head.len..)?);
+    Some(plain)
+}
+
+/// The text of a statement, without the attributes in front of it.
+fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
+    let rest = payload.get(1..).unwrap_or_default();
+    let has_attributes = ended.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+    if ended.command != Command::QUERY || !has_attributes {
+        return rest;
+    }
+    let query = mysql_wire::query::Query::decode(payload, ended.capabilities);
+    query.map_or(rest, |query| query.text)
+}
+
+/// What the client heard.
+fn answer(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
+    let packets = ended.copied.answer();
+    if ended.copied.is_answer_cut() {
+        record.flags.set(Flags::UNCHECKED);
+        return;
+    }
+    if packets.is_empty() {
+        return;
+    }
+    let read = checks::read(ended.command, ended.capabilities, packets);
+    if !read.is_whole {
+        record.flags.set(Flags::UNCHECKED);
+    }
+    record.rows = record.rows.max(read.rows);
+    record.checks = read.checks;
+    if let Some((id, parameters)) = read.prepared {
+        (record.statement, record.parameters) = (id, parameters);
+        let may_be_written = !record.flags.has(Flags::WITHHELD) && !record.flags.has(Flags::CUT);
+        let prepared = Prepared {
+            digest: record.digest,
+            parameters,
+            may_be_written,
+        };
+        session.statements.insert(id, prepared);
+    }
+}
+
+/// The schema that a command has gone to, where its text says so. For sessions of which the gateway reads
+/// nothing else.
+fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
+    match Command(record.command) {
+        Command::INIT_DB => Some(record.body.clone()),
+        Command::QUERY => {
+            let text = record.body.trim_ascii();
+            let (word, rest) = text.split_at_checked(4)?;
+            if !word[..3].eq_ignore_ascii_case(b"use") || !matches!(word[3], b' ' | b'\t' | b'\n' | b'`') {
+                return None;
+            }
+            let rest = if word[3] == b'`' { &text[3..] } else { rest };
+            let name = rest
+                .trim_ascii()
+                .strip_suffix(b";")
+                .unwrap_or(rest.trim_ascii())
+                .trim_ascii();
+            let quoted = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
+            Some(quoted.unwrap_or(name).to_vec())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,417 @@
+//! What is kept of a result: two hashes over each column, and over whole rows.
+//!
+//! The answer is read as its client got it. Values are hashed as they came, but for floating-point numbers,
+//! of which six digits count: servers print and compute the others in different ways. A result that is not
+//! read (cut, without definitions of its columns, too many columns) has no checks, and says so.
+
+use std::fmt::Write as _;
+
+use mysql_wire::statement::PrepareOk;
+use mysql_wire::{Capabilities, Command, OkPacket, PacketHeader, StatusFlags};
+
+use crate::codec::Senseless;
+use crate::hash;
+use crate::record::{CHECKS_MAX, Check};
+
+const FLOAT: u8 = 4;
+const DOUBLE: u8 = 5;
+/// How far the type is from the end of a column's definition.
+const TYPE_FROM_END: usize = 6;
+/// The first byte of a text value that is NULL.
+const NULL: u8 = 0xfb;
+
+/// What an answer says beyond its figures.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// See [`CommandRecord::checks`](crate::record::CommandRecord::checks).
+    pub checks: Vec<Check>,
+    /// Rows of all results.
+    pub rows: u64,
+    /// COM_STMT_PREPARE: the statement's number and how many parameters it has.
+    pub prepared: Option<(u32, u16)>,
+    /// All of it was read.
+    pub is_whole: bool,
+}
+
+/// Reads an answer. `packets`: with their headers. `capabilities`: in which form they are.
+#[must_use]
+pub fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Read {
+    let mut read = Read::default();
+    let mut packets = Packets(packets);
+    let result = match command {
+        Command::STMT_PREPARE => prepared(&mut packets, &mut read),
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+            let is_binary = command != Command::QUERY;
+            results(&mut packets, capabilities, is_binary, &mut read)
+        }
+        // Rows of a cursor come without definitions.
+        Command::STMT_FETCH => Err(Senseless("rows of a cursor")),
+        _ => Ok(()),
+    };
+    read.is_whole = result.is_ok();
+    if !read.is_whole {
+        read.checks.clear();
+    }
+    read
+}
+
+/// Payloads of packets, one after the other. One of 16 MiB is none: what belongs to it comes in others.
+struct Packets<'a>(&'a [u8]);
+
+impl<'a> Packets<'a> {
+    fn next(&mut self) -> Result<&'a [u8], Senseless> {
+        const SHORT: Senseless = Senseless("an answer that is cut");
+        let header = PacketHeader::parse(self.0).ok_or(SHORT)?;
+        if header.is_continued() {
+            return Err(Senseless("a packet of 16 MiB"));
+        }
+        let len = PacketHeader::LEN + header.payload_len;
+        let (packet, rest) = self.0.split_at_checked(len).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(&packet[PacketHeader::LEN..])
+    }
+}
+
+fn prepared(packets: &mut Packets<'_>, read: &mut Read) -> Result<(), Senseless> {
+    let first = packets.next()?;
+    if first.first() == Some(&0) {
+        let ok = PrepareOk::decode(first).map_err(|_| Senseless("answer to a prepare"))?;
+        read.prepared = Some((ok.statement_id, ok.parameters));
+    }
+    Ok(())
+}
+
+fn results(
+    packets: &mut Packets<'_>,
+    capabilities: Capabilities,
+    is_binary: bool,
+    read: &mut Read,
+) -> Result<(), Senseless> {
+    let status_of = |payload: &[u8]| {
+        let ok = OkPacket::decode(payload, capabilities);
+        ok.map(|ok| ok.status).map_err(|_| Senseless("an OK packet"))
+    };
+    loop {
+        let first = packets.next()?;
+        let status = match first {
+            [] => return Err(Senseless("an empty packet")),
+            [0, ..] => status_of(first)?,
+            [0xff, ..] => return Ok(()),
+            [NULL, ..] => return Err(Senseless("a file that the client sends")),
+            _ => match rows(packets, first, capabilities, is_binary, read)? {
+                Some(status) => status,
+                None => return Ok(()),
+            },
+        };
+        if !status.contains(StatusFlags::MORE_RESULTS) {
+            return Ok(());
+        }
+    }
+}
+
+/// A result with rows: their status at the end, or `None` where an error is that.
+fn rows(
+    packets: &mut Packets<'_>,
+    first: &[u8],
+    capabilities: Capabilities,
+    is_binary: bool,
+    read: &mut Read,
+) -> Result<Option<StatusFlags>, Senseless> {
+    let mut first = first;
+    let columns = length(&mut first)?;
+    // Whether definitions follow comes behind the count, on both kinds of server.
+    let may_lack_definitions =
+        Capabilities::OPTIONAL_RESULTSET_METADATA | Capabilities::MARIADB_CACHE_METADATA;
+    if capabilities.intersects(may_lack_definitions) && first.first() == Some(&0) {
+        return Err(Senseless("a result without definitions"));
+    }
+    if columns == 0 || columns + 1 + read.checks.len() as u64 > CHECKS_MAX as u64 {
+        return Err(Senseless("count of columns"));
+    }
+    let mut types = Vec::with_capacity(columns as usize);
+    for _ in 0..columns {
+        let definition = packets.next()?;
+        let at = definition.len().checked_sub(TYPE_FROM_END);
+        let kind = at.and_then(|at| definition.get(at));
+        types.push(*kind.ok_or(Senseless("a column's definition"))?);
+    }
+    let is_old = !capabilities.contains(Capabilities::DEPRECATE_EOF);
+    if is_old {
+        let eof = packets.next()?;
+        // What comes behind are rows of a cursor, which are fetched.
+        if eof.len() != 5 || eof[0] != 0xfe {
+            return Err(Senseless("the end of definitions"));
+        }
+        let status = StatusFlags(u16::from_le_bytes([eof[3], eof[4]]));
+        if status.contains(StatusFlags::CURSOR_EXISTS) {
+            return Err(Senseless("rows of a cursor"));
+        }
+    }
+    let base = read.checks.len();
+    read.checks.resize(base + types.len() + 1, Check::default());
+    let mut digits = String::new();
+    loop {
+        let row = packets.next()?;
+        match row {
+            [0xff, ..] => return Ok(None),
+            [0xfe, ..] if is_old && row.len() == 5 => {
+                return Ok(Some(StatusFlags(u16::from_le_bytes([row[3], row[4]]))));
+            }
+            [0xfe, ..] if !is_old && row.len() < PacketHeader::MAX_PAYLOAD => {
+                let ok = OkPacket::decode(row, capabilities).map_err(|_| Senseless("an OK packet"))?;
+                if ok.status.contains(StatusFlags::CURSOR_EXISTS) && read.rows == 0 {
+                    return Err(Senseless("rows of a cursor"));
+                }
+                return Ok(Some(ok.status));
+            }
+            _ => {}
+        }
+        read.rows += 1;
+        let checks = &mut read.checks[base..];
+        match is_binary {
+            true => binary_row(row, &types, checks, &mut digits)?,
+            false => text_row(row, &types, checks, &mut digits)?,
+        }
+    }
+}
+
+fn text_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut String) -> Result<(), Senseless> {
+    let mut rest = row;
+    let mut whole = 0;
+    for (kind, check) in types.iter().zip(checks.iter_mut()) {
+        let hash = match rest {
+            [NULL, tail @ ..] => {
+                rest = tail;
+                hash::NULL
+            }
+            _ => {
+                let len = usize::try_from(length(&mut rest)?).map_err(|_| Senseless("a value"))?;
+                let (value, tail) = rest.split_at_checked(len).ok_or(Senseless("a value"))?;
+                rest = tail;
+                match *kind {
+                    FLOAT | DOUBLE => {
+                        let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                        number.map_or_else(|| hash::bytes(value), |number| float(number, digits))
+                    }
+                    _ => hash::bytes(value),
+                }
+            }
+        };
+        note(check, hash);
+        whole = hash::chain(whole, hash);
+    }
+    if let Some(check) = checks.last_mut() {
+        note(check, whole);
+    }
+    Ok(())
+}
+
+fn binary_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut String) -> Result<(), Senseless> {
+    const SHORT: Senseless = Senseless("a value");
+    let nulls = (types.len() + 2).div_ceil(8);
+    let bits = row.get(1..1 + nulls).ok_or(SHORT)?;
+    let mut rest = &row[1 + nulls..];
+    let mut whole = 0;
+    for (index, (kind, check)) in types.iter().zip(checks.iter_mut()).enumerate() {
+        let bit = index + 2;
+        let hash = if bits[bit / 8] >> (bit % 8) & 1 == 1 {
+            hash::NULL
+        } else {
+            let len = match *kind {
+                1 => 1,
+                2 | 13 => 2,
+                3 | 9 | FLOAT => 4,
+                8 | DOUBLE => 8,
+                6 => 0,
+                7 | 10 | 11 | 12 => {
+                    let (&len, tail) = rest.split_first().ok_or(SHORT)?;
+                    rest = tail;
+                    usize::from(len)
+                }
+                _ => usize::try_from(length(&mut rest)?).map_err(|_| SHORT)?,
+            };
+            let (value, tail) = rest.split_at_checked(len).ok_or(SHORT)?;
+            rest = tail;
+            match (*kind, value) {
+                (FLOAT, &[a, b, c, d]) => float(f64::from(f32::from_le_bytes([a, b, c, d])), digits),
+                (DOUBLE, &[a, b, c, d, e, f, g, h]) => {
+                    float(f64::from_le_bytes([a, b, c, d, e, f, g, h]), digits)
+                }
+                _ => hash::bytes(value),
+            }
+        };
+        note(check, hash);
+        whole = hash::chain(whole, hash);
+    }
+    if let Some(check) = checks.last_mut() {
+        note(check, whole);
+    }
+    Ok(())
+}
+
+fn note(check: &mut Check, hash: u64) {
+    check.sum = check.sum.wrapping_add(hash);
+    check.chain = hash::chain(check.chain, hash);
+}
+
+/// Six digits of it.
+fn float(number: f64, digits: &mut String) -> u64 {
+    digits.clear();
+    // Zero has a sign that nobody sees. Writing to a String cannot fail.
+    let _ = write!(digits, "{:.5e}", if number == 0.0 { 0.0 } else { number });
+    hash::bytes(digits.as_bytes())
+}
+
+/// A length-encoded number.
+fn length(bytes: &mut &[u8]) -> Result<u64, Senseless> {
+    const SHORT: Senseless = Senseless("a length");
+    let (&first, rest) = bytes.split_first().ok_or(SHORT)?;
+    let wide = match first {
+        0..=0xfa => {
+            *bytes = rest;
+            return Ok(u64::from(first));
+        }
+        0xfc => 2,
+        0xfd => 3,
+        0xfe => 8,
+        _ => return Err(SHORT),
+    };
+    let (number, rest) = rest.split_at_checked(wide).ok_or(SHORT)?;
+    let mut whole = [0; 8];
+    whole[..wide].copy_from_slice(number);
+    *bytes = rest;
+    Ok(u64::from_le_bytes(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::write_packet;
+
+    use super::*;
+
+    const MODERN: Capabilities = Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0);
+    const OLD: Capabilities = Capabilities::PROTOCOL_41;
+
+    fn definition(kind: u8) -> Vec<u8> {
+        let mut definition = vec![3, b'd', b'e', b'f', 0, 0, 0, 1, b'c', 0, 12, 45, 0, 0, 0, 0, 0];
+        definition.extend_from_slice(&[kind, 0, 0, 0, 0, 0]);
+        definition
+    }
+
+    fn text(values: &[Option<&str>]) -> Vec<u8> {
+        let mut row = Vec::new();
+        for value in values {
+            match value {
+                None => row.push(NULL),
+                Some(value) => {
+                    row.push(value.len() as u8);
+                    row.extend_from_slice(value.as_bytes());
+                }
+            }
+        }
+        row
+    }
+
+    fn answer(capabilities: Capabilities, types: &[u8], rows: &[Vec<u8>], status: u16) -> Vec<u8> {
+        let (mut packets, mut sequence) = (Vec::new(), 1);
+        write_packet(&mut packets, &mut sequence, &[types.len() as u8]);
+        for kind in types {
+            write_packet(&mut packets, &mut sequence, &definition(*kind));
+        }
+        let [low, high] = status.to_le_bytes();
+        let is_old = !capabilities.contains(Capabilities::DEPRECATE_EOF);
+        if is_old {
+            write_packet(&mut packets, &mut sequence, &[0xfe, 0, 0, low, high]);
+        }
+        for row in rows {
+            write_packet(&mut packets, &mut sequence, row);
+        }
+        match is_old {
+            true => write_packet(&mut packets, &mut sequence, &[0xfe, 0, 0, low, high]),
+            false => write_packet(&mut packets, &mut sequence, &[0xfe, 0, 0, low, high, 0, 0]),
+        }
+        packets
+    }
+
+    fn checks(rows: &[&[Option<&str>]]) -> Read {
+        let types = vec![253; rows[0].len()];
+        let rows: Vec<_> = rows.iter().map(|row| text(row)).collect();
+        read(Command::QUERY, MODERN, &answer(MODERN, &types, &rows, 2))
+    }
+
+    #[test]
+    fn rows_in_another_order_have_the_same_sums_and_other_chains() {
+        let one = checks(&[&[Some("1"), Some("a")], &[Some("2"), None]]);
+        let other = checks(&[&[Some("2"), None], &[Some("1"), Some("a")]]);
+        assert!(one.is_whole && one.rows == 2 && one.checks.len() == 3, "{one:?}");
+        for (one, other) in one.checks.iter().zip(&other.checks) {
+            assert_eq!(one.sum, other.sum);
+            assert_ne!(one.chain, other.chain);
+        }
+    }
+
+    #[test]
+    fn values_that_have_changed_places_between_rows_are_found() {
+        let one = checks(&[&[Some("1"), Some("a")], &[Some("2"), Some("b")]]);
+        let other = checks(&[&[Some("1"), Some("b")], &[Some("2"), Some("a")]]);
+        assert_eq!(one.checks[0].sum, other.checks[0].sum);
+        assert_eq!(one.checks[1].sum, other.checks[1].sum);
+        assert_ne!(one.checks[2].sum, other.checks[2].sum, "of whole rows");
+    }
+
+    #[test]
+    fn an_empty_text_is_not_null() {
+        assert_ne!(checks(&[&[Some("")]]).checks, checks(&[&[None]]).checks);
+    }
+
+    #[test]
+    fn six_digits_of_a_float_count() {
+        let of = |value: &str| {
+            let rows = [text(&[Some(value)])];
+            read(Command::QUERY, MODERN, &answer(MODERN, &[DOUBLE], &rows, 2)).checks
+        };
+        assert_eq!(of("1234567.1"), of("1234567.9"));
+        assert_eq!(of("0.1"), of("1e-1"));
+        assert_eq!(of("0"), of("-0"));
+        assert_ne!(of("1.23456"), of("1.23457"));
+    }
+
+    #[test]
+    fn a_binary_row_is_read_by_the_types_of_its_columns() {
+        // LONG, DOUBLE, VARCHAR, DATETIME, and one that is NULL.
+        let types = [3, DOUBLE, 253, 12, 253];
+        let mut row = vec![0, 0b0100_0000];
+        row.extend_from_slice(&7_i32.to_le_bytes());
+        row.extend_from_slice(&1.5_f64.to_le_bytes());
+        row.extend_from_slice(b"\x02ab");
+        row.extend_from_slice(&[4, 0xea, 7, 11, 27]);
+        for capabilities in [MODERN, OLD] {
+            let packets = answer(capabilities, &types, std::slice::from_ref(&row), 2);
+            let read = read(Command::STMT_EXECUTE, capabilities, &packets);
+            assert!(read.is_whole && read.rows == 1, "{read:?}");
+            assert_eq!(read.checks[0].sum, hash::bytes(&7_i32.to_le_bytes()));
+            assert_eq!(read.checks[2].sum, hash::bytes(b"ab"));
+            assert_eq!(read.checks[4].sum, hash::NULL);
+        }
+    }
+
+    #[test]
+    fn results_that_follow_one_another_are_all_read() {
+        let more = StatusFlags::MORE_RESULTS.0;
+        let mut packets = answer(MODERN, &[253], &[text(&[Some("a")])], more);
+        packets.extend(answer(MODERN, &[253], &[text(&[Some("b")])], 0));
+        let read = read(Command::QUERY, MODERN, &packets);
+        assert!(read.is_whole);
+        assert_eq!((read.rows, read.checks.len()), (2, 4));
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_anywhere_has_no_checks() {
+        let rows = [text(&[Some("abc")]), text(&[Some("def")])];
+        let packets = answer(OLD, &[253], &rows, 2);
+        for cut in 0..packets.len() {
+            let read = read(Command::QUERY, OLD, &packets[..cut]);
+            assert!(!read.is_whole && read.checks.is_empty(), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,690 @@
+//! Tells two folders apart: what was captured and what was replayed, or two replays.
+//!
+//! Commands are paired by session and number. Both folders are read side by side, so that only those wait in
+//! memory whose counterpart has not come yet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+use mysql_wire::Command;
+use serde::Serialize;
+
+use crate::file::{FileError, Folder};
+use crate::record::{CommandRecord, Flags, Record, plain};
+use crate::volatile::{orders, volatile};
+
+/// Different statements that are told apart; the rest is counted together.
+const DIGESTS_MAX: usize = 5000;
+/// Letters of an example.
+const EXAMPLE_MAX: usize = 1000;
+/// Examples of a difference, for each statement.
+const EXAMPLES: usize = 3;
+
+/// What two folders have in common, and what not.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Comparison {
+    /// The first folder.
+    pub a: Side,
+    /// The second.
+    pub b: Side,
+    /// Of all commands.
+    pub total: Difference,
+    /// By statement, those with differences first, then those that have become slower.
+    pub statements: Vec<Statement>,
+    /// What the results have that differ each time, and how many commands: they are not compared.
+    pub masked: BTreeMap<String, u64>,
+    /// Commands that one side has not sent.
+    pub left_out: u64,
+    /// Commands of the first folder that the second does not have.
+    pub missing: u64,
+    /// Commands of the second folder that the first does not have.
+    pub added: u64,
+}
+
+/// A folder.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Side {
+    /// Where it is.
+    pub folder: String,
+    /// `capture` or `replay`.
+    pub kind: String,
+    /// The versions of its servers.
+    pub versions: Vec<String>,
+    /// Why it has ended; empty where it has no end.
+    pub end: String,
+    /// Sessions of which only the beginning was captured.
+    pub thinned_sessions: u64,
+    /// Files that could not be read to their end.
+    pub stops: Vec<String>,
+}
+
+/// How answers differ. Counts of commands.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Difference {
+    /// Commands that both have.
+    pub commands: u64,
+    /// Errors that only the second has, or whose answer was lost there.
+    pub new_errors: u64,
+    /// Errors that only the first has.
+    pub gone_errors: u64,
+    /// Errors of both, with different codes.
+    pub other_errors: u64,
+    /// Different counts of rows.
+    pub rows: u64,
+    /// Different counts of affected rows.
+    pub affected_rows: u64,
+    /// The same count of rows with different values, or in another order where that counts.
+    pub values: u64,
+    /// Different counts of warnings.
+    pub warnings: u64,
+    /// Results whose values were not compared: too long, or masked.
+    pub unchecked: u64,
+    /// Times of the first.
+    pub a: Latency,
+    /// Times of the second.
+    pub b: Latency,
+    #[serde(skip)]
+    times: Times,
+}
+
+impl Difference {
+    /// Errors that differ.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.new_errors + self.gone_errors + self.other_errors
+    }
+
+    /// Results that differ.
+    #[must_use]
+    pub fn results(&self) -> u64 {
+        self.rows + self.affected_rows + self.values
+    }
+}
+
+/// Milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// The median.
+    pub p50: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+}
+
+/// Distributions of times, in microseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Times(Option<Box<(Histogram<u32>, Histogram<u32>)>>);
+
+/// A kind of statement.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Statement {
+    /// In hexadecimal; empty for commands without a text.
+    pub digest: String,
+    /// The protocol's command.
+    pub command: String,
+    /// One of its texts.
+    pub text: String,
+    /// What makes its result differ each time.
+    pub masked: Option<String>,
+    /// Its order counts.
+    pub is_ordered: bool,
+    /// How its answers differ.
+    #[serde(flatten)]
+    pub difference: Difference,
+    /// What has differed, the first few times.
+    pub examples: Vec<String>,
+}
+
+/// What is kept of a command until its counterpart has come.
+struct Waiting {
+    digest: u64,
+    command: u8,
+    flags: Flags,
+    error: u16,
+    rows: u64,
+    affected_rows: u64,
+    warnings: u16,
+    took_us: u64,
+    start_us: u64,
+    checks: Vec<crate::record::Check>,
+    /// Of the first folder: a text.
+    text: Vec<u8>,
+}
+
+impl From<CommandRecord> for Waiting {
+    fn from(record: CommandRecord) -> Self {
+        let text = if record.is_text() { record.body } else { Vec::new() };
+        Self {
+            digest: record.digest,
+            command: record.command,
+            flags: record.flags,
+            error: record.error,
+            rows: record.rows,
+            affected_rows: record.affected_rows,
+            warnings: record.warnings,
+            took_us: record.took_us,
+            start_us: record.start_us,
+            checks: record.checks,
+            text,
+        }
+    }
+}
+
+/// Compares two folders.
+///
+/// # Errors
+/// One of them cannot be read.
+pub fn compare(a: &Path, b: &Path) -> Result<Comparison, FileError> {
+    let mut sides = [Reading::open(a)?, Reading::open(b)?];
+    let mut comparing = Comparing::default();
+    let mut waiting: [HashMap<(u32, u64), Waiting>; 2] = Default::default();
+    loop {
+        let mut is_over = true;
+        for index in [0, 1] {
+            let Some(record) = sides[index].next_command()? else {
+                continue;
+            };
+            is_over = false;
+            let place = (record.session, record.number);
+            let mut this = Waiting::from(record);
+            if index == 0 {
+                comparing.learn(place.0, &mut this);
+            }
+            match waiting[1 - index].remove(&place) {
+                Some(other) if index == 0 => comparing.pair(place, &this, &other),
+                Some(other) => comparing.pair(place, &other, &this),
+                None => drop(waiting[index].insert(place, this)),
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    let [a, b] = sides;
+    let [missing, added] = waiting.map(|waiting| waiting.len() as u64);
+    Ok(comparing.conclude(a.side(), b.side(), missing, added))
+}
+
+/// A folder that is read.
+struct Reading {
+    folder: Folder,
+    side: Side,
+}
+
+impl Reading {
+    fn open(path: &Path) -> Result<Self, FileError> {
+        let folder = Folder::open(path)?;
+        let head = folder.head();
+        let side = Side {
+            folder: path.display().to_string(),
+            kind: head.kind.clone(),
+            versions: head
+                .servers
+                .iter()
+                .filter_map(|server| server.version.clone())
+                .collect(),
+            ..Side::default()
+        };
+        Ok(Self { folder, side })
+    }
+
+    fn next_command(&mut self) -> Result<Option<CommandRecord>, FileError> {
+        while let Some(record) = self.folder.next_record()? {
+            match record {
+                Record::Command(command) => return Ok(Some(*command)),
+                Record::Thinned { .. } => self.side.thinned_sessions += 1,
+                Record::End(end) => self.side.end = end.reason,
+                Record::Head(_) | Record::Session(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn side(self) -> Side {
+        Side {
+            stops: crate::offline::stops_in_words(&self.folder),
+            ..self.side
+        }
+    }
+}
+
+#[derive(Default)]
+struct Comparing {
+    comparison: Comparison,
+    /// By digest and command.
+    statements: HashMap<(u64, u8), Statement>,
+    /// Texts of prepared statements, by digest: executions have none.
+    texts: HashMap<u64, Vec<u8>>,
+}
+
+impl Comparing {
+    /// An execution is told by the text of its statement.
+    fn learn(&mut self, _session: u32, command: &mut Waiting) {
+        match Command(command.command) {
+            Command::STMT_PREPARE if self.texts.len() < DIGESTS_MAX => {
+                self.texts
+                    .entry(command.digest)
+                    .or_insert_with(|| command.text.clone());
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+                if let Some(text) = self.texts.get(&command.digest) {
+                    command.text.clone_from(text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn pair(&mut self, place: (u32, u64), a: &Waiting, b: &Waiting) {
+        if a.flags.has(Flags::LEFT_OUT) || b.flags.has(Flags::LEFT_OUT) {
+            self.comparison.left_out += 1;
+            return;
+        }
+        let mut key = (a.digest, a.command);
+        if self.statements.len() >= DIGESTS_MAX && !self.statements.contains_key(&key) {
+            key = (0, 0);
+        }
+        let statement = self.statements.entry(key).or_insert_with(|| Statement {
+            digest: match key.0 {
+                0 => String::new(),
+                digest => format!("{digest:016x}"),
+            },
+            command: match key {
+                (0, 0) => "other".to_owned(),
+                (_, command) => Command(command).name().to_owned(),
+            },
+            text: plain(&a.text, EXAMPLE_MAX),
+            masked: volatile(&a.text),
+            is_ordered: orders(&a.text),
+            ..Statement::default()
+        });
+        let found = differ(a, b, statement.masked.is_some(), statement.is_ordered);
+        if let Some(name) = &statement.masked {
+            *self.comparison.masked.entry(name.clone()).or_default() += 1;
+        }
+        for difference in [&mut statement.difference, &mut self.comparison.total] {
+            found.note(difference);
+            difference.times.note(a.took_us, b.took_us);
+        }
+        if let Some(words) = found.words(a, b)
+            && statement.examples.len() < EXAMPLES
+        {
+            statement.examples.push(format!(
+                "session {} command {} at {:.3} s: {words}: {}",
+                place.0,
+                place.1,
+                a.start_us as f64 / 1e6,
+                plain(&a.text, EXAMPLE_MAX)
+            ));
+        }
+    }
+
+    fn conclude(self, a: Side, b: Side, missing: u64, added: u64) -> Comparison {
+        let mut statements: Vec<_> = self.statements.into_values().collect();
+        for statement in &mut statements {
+            statement.difference.settle();
+        }
+        let worst = |statement: &Statement| {
+            let difference = &statement.difference;
+            let slower = difference.b.p99 - difference.a.p99;
+            (difference.errors() + difference.results(), slower)
+        };
+        statements.sort_by(|one, other| {
+            let ((one_count, one_slower), (other_count, other_slower)) = (worst(one), worst(other));
+            other_count
+                .cmp(&one_count)
+                .then(other_slower.total_cmp(&one_slower))
+                .then(one.digest.cmp(&other.digest))
+        });
+        let mut comparison = Comparison {
+            a,
+            b,
+            statements,
+            missing,
+            added,
+            ..self.comparison
+        };
+        comparison.total.settle();
+        comparison
+    }
+}
+
+impl Times {
+    fn note(&mut self, a: u64, b: u64) {
+        if self.0.is_none() {
+            let new = || Histogram::new(2).ok();
+            self.0 = new().zip(new()).map(Box::new);
+        }
+        if let Some(times) = &mut self.0 {
+            // They grow as they need.
+            let _ = (times.0.record(a), times.1.record(b));
+        }
+    }
+}
+
+impl Difference {
+    fn settle(&mut self) {
+        let of = |times: &Histogram<u32>| {
+            let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+            Latency {
+                p50: at(0.5),
+                p95: at(0.95),
+                p99: at(0.99),
+            }
+        };
+        if let Some(times) = &self.times.0 {
+            (self.a, self.b) = (of(&times.0), of(&times.1));
+        }
+    }
+}
+
+/// How one pair differs.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    new_error: bool,
+    gone_error: bool,
+    other_error: bool,
+    rows: bool,
+    affected_rows: bool,
+    values: bool,
+    warnings: bool,
+    unchecked: bool,
+}
+
+fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found {
+    let mut found = Found::default();
+    if b.flags.has(Flags::LOST) && !a.flags.has(Flags::LOST) {
+        found.new_error = true;
+        return found;
+    }
+    // What became of it is not known.
+    if a.flags.has(Flags::LOST) {
+        found.unchecked = true;
+        return found;
+    }
+    match (a.error, b.error) {
+        (0, 0) => {}
+        (0, _) => found.new_error = true,
+        (_, 0) => found.gone_error = true,
+        (one, other) => found.other_error = one != other,
+    }
+    if a.error != 0 || b.error != 0 {
+        return found;
+    }
+    found.affected_rows = a.affected_rows != b.affected_rows;
+    found.warnings = a.warnings != b.warnings;
+    if is_masked {
+        found.unchecked = true;
+        return found;
+    }
+    found.rows = a.rows != b.rows;
+    if found.rows {
+        return found;
+    }
+    if a.flags.has(Flags::UNCHECKED) || b.flags.has(Flags::UNCHECKED) {
+        found.unchecked = true;
+        return found;
+    }
+    let same = a.checks.len() == b.checks.len()
+        && a.checks.iter().zip(&b.checks).all(|(a, b)| match is_ordered {
+            true => a == b,
+            false => a.sum == b.sum,
+        });
+    found.values = !same;
+    found
+}
+
+impl Found {
+    fn note(&self, difference: &mut Difference) {
+        difference.commands += 1;
+        difference.new_errors += u64::from(self.new_error);
+        difference.gone_errors += u64::from(self.gone_error);
+        difference.other_errors += u64::from(self.other_error);
+        difference.rows += u64::from(self.rows);
+        difference.affected_rows += u64::from(self.affected_rows);
+        difference.values += u64::from(self.values);
+        difference.warnings += u64::from(self.warnings);
+        difference.unchecked += u64::from(self.unchecked);
+    }
+
+    fn words(&self, a: &Waiting, b: &Waiting) -> Option<String> {
+        let error = |waiting: &Waiting| match (waiting.flags.has(Flags::LOST), waiting.error) {
+            (true, _) => "lost".to_owned(),
+            (false, 0) => "none".to_owned(),
+            (false, code) => code.to_string(),
+        };
+        if self.new_error || self.gone_error || self.other_error {
+            return Some(format!("error {} → {}", error(a), error(b)));
+        }
+        if self.rows {
+            return Some(format!("{} → {} rows", a.rows, b.rows));
+        }
+        if self.affected_rows {
+            return Some(format!("{} → {} affected rows", a.affected_rows, b.affected_rows));
+        }
+        if self.values {
+            return Some(format!("other values in {} rows", a.rows));
+        }
+        let warnings = || format!("{} → {} warnings", a.warnings, b.warnings);
+        self.warnings.then(warnings)
+    }
+}
+
+/// When a comparison counts as failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailOn {
+    errors: bool,
+    rows: bool,
+    warnings: bool,
+    missing: bool,
+    p50: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+}
+
+impl FailOn {
+    /// Reads `errors,rows,warnings,missing,p50=1.2,p95=1.5,p99=2`. `rows` is rows, affected rows and values;
+    /// the others are how many times as slow all commands together may be.
+    ///
+    /// # Errors
+    /// Which word is none of them.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut fail_on = Self {
+            errors: false,
+            rows: false,
+            warnings: false,
+            missing: false,
+            p50: None,
+            p95: None,
+            p99: None,
+        };
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match word.split_once('=') {
+                None => match word {
+                    "errors" => fail_on.errors = true,
+                    "rows" => fail_on.rows = true,
+                    "warnings" => fail_on.warnings = true,
+                    "missing" => fail_on.missing = true,
+                    "none" => {}
+                    _ => {
+                        return Err(format!(
+                            "{word:?}: errors, rows, warnings, missing, p50=N, p95=N, p99=N or none"
+                        ));
+                    }
+                },
+                Some((name, ratio)) => {
+                    let wrong = || format!("{word:?}: how many times as slow, like p99=1.5");
+                    let ratio = ratio.parse().ok().filter(|ratio: &f64| *ratio > 0.0);
+                    let ratio = Some(ratio.ok_or_else(wrong)?);
+                    match name {
+                        "p50" => fail_on.p50 = ratio,
+                        "p95" => fail_on.p95 = ratio,
+                        "p99" => fail_on.p99 = ratio,
+                        _ => return Err(wrong()),
+                    }
+                }
+            }
+        }
+        Ok(fail_on)
+    }
+
+    /// Why the comparison has failed, in words; empty where it has not. Nothing that both have is a failure,
+    /// too.
+    #[must_use]
+    pub fn failures(&self, comparison: &Comparison) -> Vec<String> {
+        let total = &comparison.total;
+        let mut failures = Vec::new();
+        if total.commands == 0 {
+            failures.push("the folders have no command in common".to_owned());
+        }
+        if self.errors && total.errors() > 0 {
+            failures.push(format!("{} answers with other errors", total.errors()));
+        }
+        if self.rows && total.results() > 0 {
+            failures.push(format!("{} results differ", total.results()));
+        }
+        if self.warnings && total.warnings > 0 {
+            failures.push(format!(
+                "{} answers with other counts of warnings",
+                total.warnings
+            ));
+        }
+        if self.missing && comparison.missing > 0 {
+            failures.push(format!("{} commands are missing", comparison.missing));
+        }
+        for (name, limit, a, b) in [
+            ("p50", self.p50, total.a.p50, total.b.p50),
+            ("p95", self.p95, total.a.p95, total.b.p95),
+            ("p99", self.p99, total.a.p99, total.b.p99),
+        ] {
+            if let Some(limit) = limit
+                && b > a * limit
+            {
+                failures.push(format!(
+                    "{name}: {a:.3} → {b:.3} ms, more than {limit} times as slow"
+                ));
+            }
+        }
+        failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::FolderWriter;
+    use crate::record::{Check, Head};
+
+    fn query(number: u64, text: &str, change: impl FnOnce(&mut CommandRecord)) -> CommandRecord {
+        let mut record = CommandRecord {
+            session: 1,
+            number,
+            took_us: 1000,
+            command: Command::QUERY.0,
+            digest: sql_class::digest(text.as_bytes(), sql_class::Syntax::default()).hash,
+            body: text.as_bytes().to_vec(),
+            rows: 2,
+            checks: vec![Check { sum: 5, chain: 6 }; 2],
+            ..CommandRecord::default()
+        };
+        change(&mut record);
+        record
+    }
+
+    fn of(a: Vec<CommandRecord>, b: Vec<CommandRecord>) -> Comparison {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, records: Vec<CommandRecord>| {
+            let folder = place.path().join(name);
+            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20).unwrap();
+            for record in records {
+                writer.put(&Record::Command(Box::new(record))).unwrap();
+            }
+            writer.finish().unwrap();
+            folder
+        };
+        let (a, b) = (write("a", a), write("b", b));
+        compare(&a, &b).unwrap()
+    }
+
+    #[test]
+    fn the_same_has_no_difference() {
+        let records = || vec![query(0, "SELECT a FROM t", |_| {}), query(1, "SELECT 1", |_| {})];
+        let comparison = of(records(), records().into_iter().rev().collect());
+        assert_eq!(comparison.total.commands, 2);
+        assert_eq!((comparison.total.errors(), comparison.total.results()), (0, 0));
+        let fail_on = FailOn::parse("errors,rows,warnings,missing,p99=1.1").unwrap();
+        assert_eq!(fail_on.failures(&comparison), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_kind_of_difference_is_told() {
+        let text = "SELECT a FROM t";
+        type Change = fn(&mut CommandRecord);
+        let changes: [(&str, Change); 6] = [
+            ("new_errors", |record| record.error = 1146),
+            ("new_errors", |record| record.flags.set(Flags::LOST)),
+            ("rows", |record| record.rows = 3),
+            ("values", |record| record.checks[1].sum = 9),
+            ("affected_rows", |record| record.affected_rows = 1),
+            ("warnings", |record| record.warnings = 1),
+        ];
+        for (what, change) in changes {
+            let comparison = of(vec![query(0, text, |_| {})], vec![query(0, text, change)]);
+            let json = serde_json::to_value(&comparison.total).unwrap();
+            for name in ["new_errors", "rows", "values", "affected_rows", "warnings"] {
+                assert_eq!(json[name], u64::from(name == what), "{what}: {name}");
+            }
+            assert_eq!(comparison.statements[0].examples.len(), 1, "{what}");
+        }
+    }
+
+    #[test]
+    fn order_counts_where_the_statement_orders() {
+        let change: fn(&mut CommandRecord) = |record| record.checks[0].chain = 9;
+        for (text, differs) in [("SELECT a FROM t", 0), ("SELECT a FROM t ORDER BY a", 1)] {
+            let comparison = of(vec![query(0, text, |_| {})], vec![query(0, text, change)]);
+            assert_eq!(comparison.total.values, differs, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_differs_each_time_is_masked_and_listed() {
+        let text = "SELECT NOW(), a FROM t";
+        let comparison = of(
+            vec![query(0, text, |_| {})],
+            vec![query(0, text, |record| record.checks[0].sum = 9)],
+        );
+        assert_eq!(comparison.total.results(), 0);
+        assert_eq!(comparison.masked.get("now"), Some(&1));
+    }
+
+    #[test]
+    fn what_only_one_has_is_counted() {
+        let both = || query(0, "SELECT 1", |_| {});
+        let comparison = of(vec![both(), query(1, "SELECT 2", |_| {})], vec![both()]);
+        assert_eq!((comparison.missing, comparison.added), (1, 0));
+        let fail_on = FailOn::parse("missing").unwrap();
+        assert_eq!(fail_on.failures(&comparison).len(), 1);
+    }
+
+    #[test]
+    fn nothing_in_common_is_no_success() {
+        let comparison = of(
+            vec![query(0, "SELECT 1", |_| {})],
+            vec![query(7, "SELECT 1", |_| {})],
+        );
+        assert!(!FailOn::parse("none").unwrap().failures(&comparison).is_empty());
+    }
+
+    #[test]
+    fn slower_fails_where_it_is_to() {
+        let slow = query(0, "SELECT 1", |record| record.took_us = 2000);
+        let comparison = of(vec![query(0, "SELECT 1", |_| {})], vec![slow]);
+        let fails = |text: &str| !FailOn::parse(text).unwrap().failures(&comparison).is_empty();
+        assert!(fails("p99=1.5") && !fails("p99=2.5"));
+        assert!(FailOn::parse("p98=2").is_err() && FailOn::parse("rowz").is_err());
+        assert!(FailOn::parse("p99=fast").is_err());
+    }
+}

@@ -1,0 +1,27 @@
+//! Traffic of clients: captured into files while the gateway serves it, replayed against other servers, and
+//! compared.
+//!
+//! [`capture`] hangs on the data plane as an observer: workers hand copies of commands and answers to a
+//! thread of its own and never wait for it. [`mod@file`] and [`record`] are what is on the disk
+//! (`docs/protocol/traffic.md`); [`checks`] makes a few numbers of a result, by which two results are
+//! compared; [`secrets`] says which texts are never written. [`replay`] sends the statements of a folder to
+//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart.
+//!
+//! What a capture has is personal data: statements with their values.
+
+pub mod capture;
+pub mod checks;
+mod codec;
+pub mod compare;
+pub mod file;
+#[doc(hidden)]
+pub mod fuzzing;
+mod hash;
+pub mod offline;
+pub mod record;
+pub mod replay;
+pub mod report;
+pub mod secrets;
+mod volatile;
+
+pub use file::{FileError, Folder, FolderWriter, Stop};

@@ -1,0 +1,110 @@
+//! Folders that nobody writes: which there are, whether they are whole, what they say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::file::{FileError, Folder, Stop, files_of};
+use crate::record::{End, Head, Record};
+
+/// What a folder has.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// How it began.
+    pub head: Head,
+    /// How it ended, where it did.
+    pub end: Option<End>,
+    /// Its files.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Commands.
+    pub commands: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Sessions of which only the beginning is there.
+    pub thinned: u64,
+    /// Commands that are there as a digest alone.
+    pub withheld: u64,
+    /// From the beginning to the end of the last command.
+    pub length: Duration,
+    /// Commands by user.
+    pub users: BTreeMap<String, u64>,
+    /// What could not be read, in words.
+    pub stops: Vec<String>,
+}
+
+/// Reads all of a folder.
+///
+/// # Errors
+/// It cannot be read at all. What is cut or damaged is in the summary.
+pub fn summary(path: &Path) -> Result<Summary, FileError> {
+    let files = files_of(path)?;
+    let bytes = files
+        .iter()
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum();
+    let mut folder = Folder::open(path)?;
+    let mut summary = Summary {
+        head: folder.head().clone(),
+        files: files.len(),
+        bytes,
+        ..Summary::default()
+    };
+    let mut users: std::collections::HashMap<u32, String> = std::collections::HashMap::new();
+    while let Some(record) = folder.next_record()? {
+        match record {
+            Record::Session(session) => {
+                if users.insert(session.id, session.user).is_none() {
+                    summary.sessions += 1;
+                }
+            }
+            Record::Command(command) => {
+                summary.commands += 1;
+                summary.withheld += u64::from(command.flags.has(crate::record::Flags::WITHHELD));
+                let end = Duration::from_micros(command.start_us.saturating_add(command.took_us));
+                summary.length = summary.length.max(end);
+                let user = users.get(&command.session).cloned().unwrap_or_default();
+                *summary.users.entry(user).or_default() += 1;
+            }
+            Record::Thinned { .. } => summary.thinned += 1,
+            Record::End(end) => summary.end = Some(*end),
+            Record::Head(_) => {}
+        }
+    }
+    summary.stops = stops_in_words(&folder);
+    Ok(summary)
+}
+
+/// The files of a folder that could not be read to their end.
+pub(crate) fn stops_in_words(folder: &Folder) -> Vec<String> {
+    let words = |(path, stop): &(PathBuf, Stop)| match stop {
+        Stop::End => String::new(),
+        Stop::Cut { at } => format!("{}: ends within a frame, behind byte {at}", path.display()),
+        Stop::Damaged { at, why } => format!("{}: {why}, from byte {at} on", path.display()),
+    };
+    folder.stops().iter().map(words).collect()
+}
+
+/// The folders with captured traffic in this one, or itself.
+///
+/// # Errors
+/// It cannot be read.
+pub fn folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    if !files_of(path)?.is_empty() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |source| FileError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?.path();
+        if entry.is_dir() && files_of(&entry).is_ok_and(|files| !files.is_empty()) {
+            folders.push(entry);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}

@@ -1,0 +1,405 @@
+//! What a folder of traffic consists of: one record for its beginning, one for each session and each command,
+//! and one for its end.
+
+use std::fmt::Write as _;
+
+use mysql_wire::Command;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{Reader, put_bytes, put_number};
+
+pub use crate::codec::Senseless;
+
+/// Most columns that the checks of one result have, over all its result sets.
+pub const CHECKS_MAX: usize = 8192;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// The first of each file.
+    Head(Box<Head>),
+    /// A session, before its first command; and again where its user has changed.
+    Session(SessionRecord),
+    /// A command that has ended.
+    Command(Box<CommandRecord>),
+    /// Nothing more of this session was captured from here on: the buffer was full.
+    Thinned {
+        /// Which one.
+        session: u32,
+    },
+    /// The last of the last file, where whoever wrote it came to its end.
+    End(Box<End>),
+}
+
+/// How it all began.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// `capture` or `replay`.
+    pub kind: String,
+    /// The version of Forebay.
+    pub forebay: String,
+    /// When it began, in microseconds since 1970. Times of records count from here on.
+    pub began_unix_us: u64,
+    /// The number of this file in its folder, from 1.
+    pub file: u32,
+    /// What was captured: `--user`, `--schema`, `--sample`.
+    #[serde(default)]
+    pub filters: Filters,
+    /// The servers as they were when it began: those of the captured clusters, or the target of the replay.
+    #[serde(default)]
+    pub servers: Vec<ServerAtStart>,
+    /// Of a replay: how it was done.
+    #[serde(default)]
+    pub replay: Option<ReplayOf>,
+}
+
+/// What of the traffic is captured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Filters {
+    /// Of this account alone.
+    pub user: Option<String>,
+    /// Commands in this schema alone.
+    pub schema: Option<String>,
+    /// The share of sessions, 0 to 1; all where nothing is said.
+    pub sample: Option<f64>,
+}
+
+/// A server, as it was at the beginning. What could not be asked for is missing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerAtStart {
+    /// Its cluster.
+    pub cluster: String,
+    /// Its name.
+    pub name: String,
+    /// `primary`, `replica` or another word of `/status`.
+    pub role: String,
+    /// `server_uuid`, of MySQL.
+    pub server_uuid: Option<String>,
+    /// `server_id`.
+    pub server_id: Option<String>,
+    /// As it says.
+    pub version: Option<String>,
+    /// The global one.
+    pub sql_mode: Option<String>,
+    /// The global one.
+    pub time_zone: Option<String>,
+    /// MySQL `gtid_executed`, MariaDB `gtid_current_pos`.
+    pub gtid_position: Option<String>,
+    /// Why something is missing.
+    pub missing: Option<String>,
+}
+
+/// How a replay was done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplayOf {
+    /// When the capture that was replayed began, in microseconds since 1970.
+    pub capture_began_unix_us: u64,
+    /// `max`, or how many times as fast.
+    pub speed: String,
+}
+
+/// A session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Its number, which is the connection id that its client knew.
+    pub id: u32,
+    /// When this was so, in microseconds since the beginning.
+    pub at_us: u64,
+    /// Its account.
+    pub user: String,
+    /// The listener by which it came.
+    pub listener: String,
+    /// The current schema before its first command, as far as that is known.
+    pub schema: Vec<u8>,
+    /// What its client had negotiated: [`mysql_wire::Capabilities`].
+    pub capabilities: u64,
+    /// It was there before the capture began, so that more than user and schema may have been set: variables,
+    /// prepared statements, temporary tables, locks.
+    pub was_open: bool,
+}
+
+/// What is so of a command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// The text, or the parameters, were not written: they may have a secret.
+    pub const WITHHELD: Self = Self(1);
+    /// The text, or the parameters, were not written: they are too long.
+    pub const CUT: Self = Self(2);
+    /// The result has no checks: it is too long, or of a kind that is not read.
+    pub const UNCHECKED: Self = Self(4);
+    /// The rows came from the gateway's memory.
+    pub const MEMORY: Self = Self(8);
+    /// The gateway has answered itself, or refused.
+    pub const GATEWAY: Self = Self(16);
+    /// Nobody knows what became of it.
+    pub const LOST: Self = Self(32);
+    /// The session has ended with it.
+    pub const CLOSED: Self = Self(64);
+    /// Of a replay: it was not sent.
+    pub const LEFT_OUT: Self = Self(128);
+
+    /// Whether all of these are so.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Says that this is so.
+    pub const fn set(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// Two hashes over the values of one column, or over whole rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Check {
+    /// The same in any order.
+    pub sum: u64,
+    /// The same in the same order.
+    pub chain: u64,
+}
+
+/// A command that has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandRecord {
+    /// The session's number.
+    pub session: u32,
+    /// The how many-th command of its session that was captured, from 0. A replay keeps it.
+    pub number: u64,
+    /// When it was there, in microseconds since the beginning.
+    pub start_us: u64,
+    /// From then until its client had all of the answer.
+    pub took_us: u64,
+    /// The protocol's number.
+    pub command: u8,
+    /// See [`Flags`].
+    pub flags: Flags,
+    /// `sql_class::Digest`'s hash of the text; of an execution that of its statement. 0 where there is no
+    /// text.
+    pub digest: u64,
+    /// The current schema before the command; empty where it is not known, or there is none.
+    pub schema: Vec<u8>,
+    /// COM_QUERY and COM_STMT_PREPARE: the text. Others: what comes behind the command byte, for an execution
+    /// the parameters as the protocol has them.
+    pub body: Vec<u8>,
+    /// The number of the prepared statement that it makes or uses.
+    pub statement: u32,
+    /// COM_STMT_PREPARE: how many parameters the statement has.
+    pub parameters: u16,
+    /// Of all results.
+    pub rows: u64,
+    /// Of the last result.
+    pub affected_rows: u64,
+    /// The id that the server has made; 0 for none.
+    pub insert_id: u64,
+    /// How many.
+    pub warnings: u16,
+    /// The code of the error; 0 for none.
+    pub error: u16,
+    /// Of each result set one for each column, then one for whole rows.
+    pub checks: Vec<Check>,
+}
+
+impl CommandRecord {
+    /// Whether the body is the text of a statement.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        matches!(
+            Command(self.command),
+            Command::QUERY | Command::STMT_PREPARE | Command::INIT_DB
+        )
+    }
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// `stopped`, `duration`, `max-size`, `disk`, `buffer`, `error`, `shutdown`; of a replay `done`,
+    /// `interrupted`.
+    pub reason: String,
+    /// More about that, in words.
+    pub words: String,
+    /// Commands that were written.
+    pub commands: u64,
+    /// Sessions that were written.
+    pub sessions: u64,
+    /// Sessions of which only the beginning was written.
+    pub thinned_sessions: u64,
+    /// Commands whose text or parameters were not written.
+    pub withheld: u64,
+}
+
+const HEAD: u8 = 1;
+const SESSION: u8 = 2;
+const COMMAND: u8 = 3;
+const THINNED: u8 = 4;
+const END: u8 = 5;
+
+impl Record {
+    /// Appends the record's bytes, without its length and checksum.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Head(head) => json(out, HEAD, head),
+            Self::Session(session) => session.encode(out),
+            Self::Command(command) => command.encode(out),
+            Self::Thinned { session } => {
+                out.push(THINNED);
+                put_number(out, u64::from(*session));
+            }
+            Self::End(end) => json(out, END, end),
+        }
+    }
+
+    /// Reads a record. `None` where it is of a kind that a later version has.
+    ///
+    /// # Errors
+    /// Which part of it makes no sense.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Senseless> {
+        let mut reader = Reader(bytes);
+        Ok(Some(match reader.byte("kind of the record")? {
+            HEAD => Self::Head(serde_json::from_slice(reader.0).map_err(|_| Senseless("the head"))?),
+            SESSION => Self::Session(SessionRecord::decode(reader)?),
+            COMMAND => Self::Command(Box::new(CommandRecord::decode(reader)?)),
+            THINNED => {
+                let session = reader.small("session's number")?;
+                reader.end()?;
+                Self::Thinned { session }
+            }
+            END => Self::End(serde_json::from_slice(reader.0).map_err(|_| Senseless("the end"))?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn json(out: &mut Vec<u8>, kind: u8, value: &impl Serialize) {
+    out.push(kind);
+    // A struct of texts and numbers can be written, and a Vec takes all.
+    let _ = serde_json::to_writer(out, value);
+}
+
+impl SessionRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(SESSION);
+        put_number(out, u64::from(self.id));
+        put_number(out, self.at_us);
+        put_bytes(out, self.user.as_bytes());
+        put_bytes(out, self.listener.as_bytes());
+        put_bytes(out, &self.schema);
+        put_number(out, self.capabilities);
+        put_number(out, u64::from(self.was_open));
+    }
+
+    fn decode(mut reader: Reader<'_>) -> Result<Self, Senseless> {
+        let session = Self {
+            id: reader.small("session's number")?,
+            at_us: reader.number("time of the session")?,
+            user: String::from_utf8_lossy(reader.bytes("user")?).into_owned(),
+            listener: String::from_utf8_lossy(reader.bytes("listener")?).into_owned(),
+            schema: reader.bytes("schema")?.to_vec(),
+            capabilities: reader.number("capabilities")?,
+            was_open: reader.number("whether the session was open")? != 0,
+        };
+        reader.end().map(|()| session)
+    }
+}
+
+impl CommandRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(COMMAND);
+        out.push(self.command);
+        put_number(out, u64::from(self.flags.0));
+        put_number(out, u64::from(self.session));
+        put_number(out, self.number);
+        put_number(out, self.start_us);
+        put_number(out, self.took_us);
+        out.extend_from_slice(&self.digest.to_le_bytes());
+        put_bytes(out, &self.schema);
+        put_bytes(out, &self.body);
+        put_number(out, u64::from(self.statement));
+        put_number(out, u64::from(self.parameters));
+        put_number(out, self.rows);
+        put_number(out, self.affected_rows);
+        put_number(out, self.insert_id);
+        put_number(out, u64::from(self.warnings));
+        put_number(out, u64::from(self.error));
+        put_number(out, self.checks.len() as u64);
+        for check in &self.checks {
+            out.extend_from_slice(&check.sum.to_le_bytes());
+            out.extend_from_slice(&check.chain.to_le_bytes());
+        }
+    }
+
+    fn decode(mut reader: Reader<'_>) -> Result<Self, Senseless> {
+        let mut command = Self {
+            command: reader.byte("command")?,
+            flags: Flags(reader.small("flags")?),
+            session: reader.small("session's number")?,
+            number: reader.number("number of the command")?,
+            start_us: reader.number("start")?,
+            took_us: reader.number("time")?,
+            digest: reader.fixed("digest")?,
+            schema: reader.bytes("schema")?.to_vec(),
+            body: reader.bytes("text")?.to_vec(),
+            statement: reader.small("statement's number")?,
+            parameters: reader.small("parameters")?,
+            rows: reader.number("rows")?,
+            affected_rows: reader.number("affected rows")?,
+            insert_id: reader.number("insert id")?,
+            warnings: reader.small("warnings")?,
+            error: reader.small("error")?,
+            checks: Vec::new(),
+        };
+        let count: usize = reader.small("count of checks")?;
+        if count > CHECKS_MAX || count * 16 != reader.0.len() {
+            return Err(Senseless("count of checks"));
+        }
+        for _ in 0..count {
+            command.checks.push(Check {
+                sum: reader.fixed("check")?,
+                chain: reader.fixed("check")?,
+            });
+        }
+        reader.end().map(|()| command)
+    }
+
+    /// One line for a person.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut line = format!(
+            "{:>12.6} {:>8} #{:<5} {:<14} {:>9.3} ms",
+            self.start_us as f64 / 1e6,
+            self.session,
+            self.number,
+            Command(self.command).name(),
+            self.took_us as f64 / 1e3,
+        );
+        // Writing to a String cannot fail, here and below.
+        let _ = match self.error {
+            0 => write!(line, "  {} rows, {} affected", self.rows, self.affected_rows),
+            code => write!(line, "  error {code}"),
+        };
+        let _ = match self.is_text() && !self.body.is_empty() {
+            true => write!(line, "  {}", plain(&self.body, 200)),
+            false if self.flags.has(Flags::WITHHELD) => {
+                write!(line, "  (withheld) digest {:016x}", self.digest)
+            }
+            false if self.digest != 0 => write!(line, "  digest {:016x}", self.digest),
+            false => Ok(()),
+        };
+        line
+    }
+}
+
+/// A text as one line of at most so many letters, without what a terminal would obey.
+#[must_use]
+pub fn plain(text: &[u8], letters: usize) -> String {
+    let text = String::from_utf8_lossy(text);
+    let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let mut line: String = text.chars().take(letters).map(clean).collect();
+    if text.chars().nth(letters).is_some() {
+        line.push('…');
+    }
+    line
+}

@@ -1,0 +1,215 @@
+//! A connection to the target: commands as they were captured, and their answers with their packets.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mysql_wire::statement::asks_for_cursor;
+use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker, text_values, write_packet};
+use net::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use upstream::login::{Secret, Terms, log_in};
+
+use super::Login;
+use crate::capture::ANSWER_MAX;
+use crate::record::ServerAtStart;
+
+/// For a connection and a login.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Of what a session had negotiated, what changes how statements are read or what they answer.
+const KEPT: Capabilities = Capabilities(
+    Capabilities::FOUND_ROWS.0
+        | Capabilities::IGNORE_SPACE.0
+        | Capabilities::MULTI_STATEMENTS.0
+        | Capabilities::PS_MULTI_RESULTS.0,
+);
+
+/// Why there is no connection any more, or never was one.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No connection.
+    #[error("no connection: {0}")]
+    Connect(String),
+    /// No login.
+    #[error("no login as {user}: {why}")]
+    Login {
+        /// Who wanted to log in.
+        user: String,
+        /// What the server says.
+        why: String,
+    },
+    /// It was lost.
+    #[error("the connection was lost: {0}")]
+    Lost(String),
+}
+
+/// A connection.
+pub(super) struct Client {
+    stream: Stream,
+    pub(super) capabilities: Capabilities,
+    tracker: ResponseTracker,
+    unread: Vec<u8>,
+}
+
+/// The answer to a command.
+pub(super) struct Answer {
+    pub(super) outcome: Outcome,
+    /// Its packets, up to [`ANSWER_MAX`] bytes.
+    pub(super) packets: Vec<u8>,
+    pub(super) is_cut: bool,
+}
+
+fn lost(error: impl ToString) -> ClientError {
+    ClientError::Lost(error.to_string())
+}
+
+impl Client {
+    /// `capabilities`: those of the captured session.
+    pub(super) async fn connect(
+        target: SocketAddr,
+        login: &Login,
+        capabilities: u64,
+    ) -> Result<Self, ClientError> {
+        match timeout(CONNECT_LIMIT, Self::begin(target, login, capabilities)).await {
+            Ok(begun) => begun,
+            Err(_) => Err(ClientError::Connect(format!(
+                "{target} has not answered within {} s",
+                CONNECT_LIMIT.as_secs()
+            ))),
+        }
+    }
+
+    async fn begin(target: SocketAddr, login: &Login, capabilities: u64) -> Result<Self, ClientError> {
+        let failed = |error: &dyn ToString| ClientError::Connect(error.to_string());
+        let mut stream = Stream::connect_tcp(target, CONNECT_LIMIT)
+            .await
+            .map_err(|error| failed(&error))?;
+        let (greeting, _) = upstream::read_greeting(&mut stream, CONNECT_LIMIT)
+            .await
+            .map_err(|error| failed(&error))?;
+        let terms = Terms {
+            capabilities: Capabilities(capabilities) & KEPT,
+            ..Terms::PLAIN
+        };
+        let secret = Secret::Password(login.password.as_bytes());
+        let logged_in = log_in(stream, &greeting, login.user.as_bytes(), secret, terms, None).await;
+        let logged_in = logged_in.map_err(|error| ClientError::Login {
+            user: login.user.clone(),
+            why: error.to_string(),
+        })?;
+        Ok(Self {
+            stream: logged_in.stream,
+            tracker: ResponseTracker::new(logged_in.capabilities),
+            capabilities: logged_in.capabilities,
+            unread: Vec::new(),
+        })
+    }
+
+    /// Sends a command and reads all of its answer, where it has one.
+    pub(super) async fn ask(&mut self, payload: &[u8]) -> Result<Answer, ClientError> {
+        let mut packets = Vec::with_capacity(payload.len() + 4);
+        write_packet(&mut packets, &mut 0, payload);
+        self.stream.write_all(&packets).await.map_err(lost)?;
+        self.stream.flush().await.map_err(lost)?;
+        self.tracker.begin(Command(payload.first().copied().unwrap_or(0)));
+        if asks_for_cursor(payload) {
+            self.tracker.allow_cursor();
+        }
+        let mut answer = Answer {
+            outcome: Outcome::default(),
+            packets: Vec::new(),
+            is_cut: false,
+        };
+        while self.tracker.in_progress() {
+            let progress = self.tracker.advance(&self.unread).map_err(lost)?;
+            let room = ANSWER_MAX - answer.packets.len();
+            answer.is_cut |= progress.consumed > room;
+            let kept = progress.consumed.min(room);
+            answer.packets.extend_from_slice(&self.unread[..kept]);
+            self.unread.drain(..progress.consumed);
+            match progress.event {
+                Event::Done(outcome) => answer.outcome = outcome,
+                Event::More => {
+                    self.unread.reserve(16 << 10);
+                    if self.stream.read_buf(&mut self.unread).await.map_err(lost)? == 0 {
+                        return Err(lost("the server has closed it"));
+                    }
+                }
+                Event::State | Event::LocalInfile | Event::Stream => {
+                    return Err(lost("an answer of a kind that is not read here"));
+                }
+            }
+        }
+        Ok(answer)
+    }
+
+    /// A statement of the replay's own: the first row of its result.
+    async fn row(&mut self, statement: &str) -> Result<Option<Vec<Option<String>>>, ClientError> {
+        let mut payload = vec![Command::QUERY.0];
+        payload.extend_from_slice(statement.as_bytes());
+        let answer = self.ask(&payload).await?;
+        let reply = upstream::conversation::Reply {
+            outcome: answer.outcome,
+            bytes: answer.packets,
+        };
+        if reply.outcome.error.is_some() || reply.outcome.rows == 0 {
+            return Ok(None);
+        }
+        let columns = reply
+            .packet(0)
+            .and_then(|first| first.first().copied())
+            .unwrap_or(0);
+        let is_old = !self.capabilities.contains(Capabilities::DEPRECATE_EOF);
+        let row = reply.packet(1 + usize::from(columns) + usize::from(is_old));
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let values = text_values(row.unwrap_or_default());
+        Ok(Some(values.map(|value| value.ok().flatten().map(text)).collect()))
+    }
+
+    /// What the server is.
+    pub(super) async fn who_are_you(&mut self) -> Result<ServerAtStart, ClientError> {
+        let mut server = ServerAtStart::default();
+        let common = "SELECT VERSION(), @@GLOBAL.sql_mode, @@GLOBAL.time_zone, @@GLOBAL.server_id";
+        if let Some(row) = self.row(common).await? {
+            let mut values = row.into_iter();
+            let mut next = || values.next().flatten();
+            server.version = next();
+            server.sql_mode = next();
+            server.time_zone = next();
+            server.server_id = next();
+        }
+        let of_mysql = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_executed";
+        match self.row(of_mysql).await? {
+            Some(row) => {
+                let mut values = row.into_iter();
+                server.server_uuid = values.next().flatten();
+                server.gtid_position = values.next().flatten();
+            }
+            None => {
+                let row = self.row("SELECT @@GLOBAL.gtid_current_pos").await?;
+                server.gtid_position = row.and_then(|row| row.into_iter().next().flatten());
+            }
+        }
+        Ok(server)
+    }
+
+    /// Whether it says that it replicates from somebody.
+    pub(super) async fn is_replica(&mut self) -> Result<bool, ClientError> {
+        for statement in [
+            "SHOW REPLICA STATUS",
+            "SHOW ALL SLAVES STATUS",
+            "SHOW SLAVE STATUS",
+        ] {
+            if self.row(statement).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says good-bye.
+    pub(super) async fn close(mut self) {
+        // Whoever is gone already needs none.
+        let _ = self.ask(&[Command::QUIT.0]).await;
+    }
+}

@@ -1,0 +1,231 @@
+//! A comparison for people: a table for the terminal, and a page that stands alone.
+
+use std::fmt::Write as _;
+
+use crate::compare::{Comparison, Difference, Statement};
+
+/// Statements in the terminal.
+const SHOWN: usize = 20;
+/// Statements on the page.
+const ON_PAGE: usize = 500;
+
+/// The table for the terminal.
+#[must_use]
+pub fn text(comparison: &Comparison) -> String {
+    let mut out = String::new();
+    let total = &comparison.total;
+    // Writing to a String cannot fail, here and below.
+    for (name, side) in [("a", &comparison.a), ("b", &comparison.b)] {
+        let versions = side.versions.join(", ");
+        let _ = writeln!(out, "{name}: {} ({}; {versions})", side.folder, side.kind);
+        for stop in &side.stops {
+            let _ = writeln!(out, "   {stop}");
+        }
+        if side.thinned_sessions > 0 {
+            let _ = writeln!(
+                out,
+                "   {} sessions only in part: the buffer was full",
+                side.thinned_sessions
+            );
+        }
+    }
+    let _ = writeln!(
+        out,
+        "\n{} commands compared, {} left out, {} only in a, {} only in b; the values of {} results not compared",
+        total.commands, comparison.left_out, comparison.missing, comparison.added, total.unchecked
+    );
+    let _ = writeln!(
+        out,
+        "errors: {} new, {} gone, {} other   results: {} rows, {} affected, {} values   warnings: {}",
+        total.new_errors,
+        total.gone_errors,
+        total.other_errors,
+        total.rows,
+        total.affected_rows,
+        total.values,
+        total.warnings
+    );
+    let _ = writeln!(
+        out,
+        "ms     p50 {:.3} → {:.3}   p95 {:.3} → {:.3}   p99 {:.3} → {:.3}",
+        total.a.p50, total.b.p50, total.a.p95, total.b.p95, total.a.p99, total.b.p99
+    );
+    if !comparison.masked.is_empty() {
+        let masked: Vec<_> = comparison
+            .masked
+            .iter()
+            .map(|(name, count)| format!("{name} ({count})"))
+            .collect();
+        let _ = writeln!(out, "masked, since they differ each time: {}", masked.join(", "));
+    }
+    let _ = writeln!(
+        out,
+        "\n{:>9} {:>7} {:>7} {:>7} {:>9} {:>9}  STATEMENT",
+        "COMMANDS", "ERRORS", "RESULTS", "WARN", "P99 A", "P99 B"
+    );
+    for statement in comparison.statements.iter().take(SHOWN) {
+        let difference = &statement.difference;
+        let _ = writeln!(
+            out,
+            "{:>9} {:>7} {:>7} {:>7} {:>9.3} {:>9.3}  {}",
+            difference.commands,
+            difference.errors(),
+            difference.results(),
+            difference.warnings,
+            difference.a.p99,
+            difference.b.p99,
+            name(statement, 80),
+        );
+        for example in &statement.examples {
+            let short: String = example.chars().take(160).collect();
+            let _ = writeln!(out, "          {short}");
+        }
+    }
+    if comparison.statements.len() > SHOWN {
+        let _ = writeln!(out, "… and {} more", comparison.statements.len() - SHOWN);
+    }
+    out
+}
+
+fn name(statement: &Statement, letters: usize) -> String {
+    match statement.text.is_empty() {
+        true => statement.command.clone(),
+        false => crate::record::plain(statement.text.as_bytes(), letters),
+    }
+}
+
+/// A page that needs nothing but itself.
+#[must_use]
+pub fn html(comparison: &Comparison, failures: &[String]) -> String {
+    let mut out = String::from(HEAD);
+    let verdict = match failures.is_empty() {
+        true => "<p class=good>No difference that was to fail the comparison.</p>".to_owned(),
+        false => format!("<p class=bad>{}</p>", escaped(&failures.join("; "))),
+    };
+    out += &verdict;
+    out += "<table><tr><th></th><th>folder</th><th>what</th><th>servers</th><th>ended</th></tr>";
+    for (name, side) in [("a", &comparison.a), ("b", &comparison.b)] {
+        let _ = write!(
+            out,
+            "<tr><td>{name}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escaped(&side.folder),
+            escaped(&side.kind),
+            escaped(&side.versions.join(", ")),
+            escaped(&side.end)
+        );
+    }
+    out += "</table>";
+    let total = &comparison.total;
+    let _ = write!(
+        out,
+        "<p>{} commands compared, {} left out, {} only in a, {} only in b; the values of {} results not \
+         compared.</p>",
+        total.commands, comparison.left_out, comparison.missing, comparison.added, total.unchecked
+    );
+    if !comparison.masked.is_empty() {
+        out += "<p>Masked, since they differ each time:";
+        for (name, count) in &comparison.masked {
+            let _ = write!(out, " <code>{}</code> ({count})", escaped(name));
+        }
+        out += "</p>";
+    }
+    out += "<table><tr><th>commands<th>new errors<th>gone<th>other<th>rows<th>affected<th>values<th>warnings<th>p50 \
+            a<th>p50 b<th>p95 a<th>p95 b<th>p99 a<th>p99 b<th>statement</tr>";
+    row(&mut out, total, "all");
+    for statement in comparison.statements.iter().take(ON_PAGE) {
+        let mut text = escaped(&name(statement, 1000));
+        if let Some(masked) = &statement.masked {
+            let _ = write!(text, " <i>masked: {}</i>", escaped(masked));
+        }
+        if !statement.examples.is_empty() {
+            text += "<details><summary>examples</summary><ul>";
+            for example in &statement.examples {
+                let _ = write!(text, "<li>{}</li>", escaped(example));
+            }
+            text += "</ul></details>";
+        }
+        row(&mut out, &statement.difference, &text);
+    }
+    out += "</table></body></html>\n";
+    out
+}
+
+fn row(out: &mut String, difference: &Difference, statement: &str) {
+    out.push_str("<tr>");
+    for (count, is_bad) in [
+        (difference.commands, false),
+        (difference.new_errors, true),
+        (difference.gone_errors, true),
+        (difference.other_errors, true),
+        (difference.rows, true),
+        (difference.affected_rows, true),
+        (difference.values, true),
+        (difference.warnings, true),
+    ] {
+        let class = if is_bad && count > 0 { " class=bad" } else { "" };
+        let _ = write!(out, "<td{class}>{count}</td>");
+    }
+    for (a, b) in [
+        (difference.a.p50, difference.b.p50),
+        (difference.a.p95, difference.b.p95),
+        (difference.a.p99, difference.b.p99),
+    ] {
+        let class = if b > a * 1.5 { " class=slow" } else { "" };
+        let _ = write!(out, "<td>{a:.3}</td><td{class}>{b:.3}</td>");
+    }
+    let _ = write!(out, "<td class=text>{statement}</td></tr>");
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+const HEAD: &str = "<!DOCTYPE html>
+<html lang=en><head><meta charset=utf-8><title>Forebay: traffic compared</title><style>
+body { font: 14px sans-serif; margin: 2em; }
+table { border-collapse: collapse; margin: 1em 0; }
+th, td { border: 1px solid #ccc; padding: 0.2em 0.5em; text-align: right; vertical-align: top; }
+td.text { text-align: left; font-family: monospace; max-width: 60em; overflow-wrap: anywhere; }
+.bad { background: #fdd; } .slow { background: #ffd; } .good { background: #dfd; }
+p.bad, p.good { padding: 0.5em; }
+</style></head><body><h1>Traffic compared</h1>
+<p>This page has statements with their values: treat it as personal data. Times are milliseconds.</p>
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_shows_texts_and_obeys_none() {
+        let comparison = Comparison {
+            statements: vec![Statement {
+                text: "SELECT '<script>alert(1)</script>'".to_owned(),
+                examples: vec!["<b>".to_owned()],
+                ..Statement::default()
+            }],
+            ..Comparison::default()
+        };
+        let page = html(&comparison, &["<x>".to_owned()]);
+        assert!(
+            !page.contains("<script") && !page.contains("<b>") && !page.contains("<x>"),
+            "{page}"
+        );
+        assert!(page.contains("&lt;script&gt;"));
+        assert!(
+            !page.contains("src=") && !page.contains("href="),
+            "it needs nothing else"
+        );
+    }
+}

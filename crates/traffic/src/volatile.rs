@@ -1,0 +1,59 @@
+//! Functions whose values differ from one execution to the next: what a result says that has them is not
+//! compared.
+
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+/// The names are found as words, with a bracket where a column could be called so.
+static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const NAMES: &str = r"(?xi-u)
+        \b(now|sysdate|curdate|curtime|current_date|current_time|current_timestamp|localtime|localtimestamp
+          |unix_timestamp|utc_date|utc_time|utc_timestamp|uuid|uuid_short|uuid_v4|uuid_v7|sys_guid|rand|random_bytes
+          |connection_id|last_insert_id|row_count|found_rows|version|user|session_user|system_user|current_user
+          |ps_current_thread_id|benchmark|sleep|get_lock|is_used_lock|is_free_lock|nextval|lastval|setval)\s*\(
+        | \b(current_date|current_time|current_timestamp|localtime|localtimestamp|current_user|sysdate|curdate)\b
+        | (@@\s*(?:global|session|local)?\s*\.?\s*[a-z_]+)
+        | ^\s*(explain|analyze|describe|desc|show)\b
+        | \b(information_schema|performance_schema)\b
+        | \b(sys)\s*\.";
+    Regex::new(NAMES).ok()
+});
+
+/// What in a text makes its result differ each time, in lower case; `None` where nothing does.
+pub(crate) fn volatile(text: &[u8]) -> Option<String> {
+    let found = NAMES.as_ref()?.captures(text)?;
+    let name = found.iter().skip(1).flatten().next()?;
+    Some(String::from_utf8_lossy(name.as_bytes()).to_lowercase())
+}
+
+/// Whether a statement says in which order its rows come.
+pub(crate) fn orders(text: &[u8]) -> bool {
+    static ORDER_BY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\border\s+by\b").ok());
+    ORDER_BY.as_ref().is_some_and(|order| order.is_match(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_told_from_columns() {
+        let of = |text: &str| volatile(text.as_bytes());
+        assert_eq!(of("SELECT now( )").as_deref(), Some("now"));
+        assert_eq!(
+            of("SELECT CURRENT_TIMESTAMP").as_deref(),
+            Some("current_timestamp")
+        );
+        assert_eq!(of("select id from t where a > Rand()").as_deref(), Some("rand"));
+        assert_eq!(of("EXPLAIN SELECT 1").as_deref(), Some("explain"));
+        assert_eq!(
+            of("SELECT @@global.server_id").as_deref(),
+            Some("@@global.server_id")
+        );
+        assert_eq!(of("SELECT user, version FROM known"), None);
+        assert_eq!(of("SELECT c FROM t ORDER BY c"), None);
+        assert!(orders(b"SELECT c FROM t Order  By c"));
+        assert!(!orders(b"SELECT order_by FROM t"));
+    }
+}
