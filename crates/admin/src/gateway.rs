@@ -2,18 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 /// The running gateway, as operators see it. Called on the control thread; must not block for long.
 pub trait Gateway: Send + Sync + 'static {
+    /// Whether this is the token of acts. `None` where there is no token: acts are taken on the socket alone.
+    fn is_token(&self, given: &[u8]) -> Option<bool>;
+
+    /// Names by which the address may be asked, besides those that are known anyway.
+    fn hosts(&self) -> Vec<String>;
+
     /// Whether new sessions are served; if they are, what is wrong all the same, in words: writes are
     /// refused, or wait.
     ///
     /// # Errors
     /// The reasons why not, in words: a shutdown has begun, a listener whose cluster has no server up.
     fn ready(&self) -> Result<Vec<String>, Vec<String>>;
+
+    /// With a reason `/readyz` says no, so that no balancer in front sends clients any more, until the limit,
+    /// if there is one; without a reason that ends. Nothing else changes.
+    ///
+    /// # Errors
+    /// Why that is not done, in words.
+    fn set_unready(&self, reason: Option<String>, limit: Option<Duration>) -> Result<(), String>;
 
     /// Everything there is, now.
     fn status(&self) -> Status;
@@ -50,6 +64,12 @@ pub trait Gateway: Send + Sync + 'static {
     /// # Errors
     /// Why it does not, in words.
     fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String>;
+
+    /// The name of this cluster, of the only one, or of the only one that has this server.
+    ///
+    /// # Errors
+    /// Why it is not known, in words.
+    fn cluster_name(&self, cluster: Option<&str>, server: Option<&str>) -> Result<String, String>;
 
     /// Has the statements of a cluster wait, of this one or of the only one, but for those of transactions.
     ///
@@ -92,12 +112,80 @@ pub trait Gateway: Send + Sync + 'static {
     /// How the sessions of each cluster are spread over its servers.
     fn balance(&self) -> Vec<BalanceStatus>;
 
+    /// Begins to capture traffic.
+    ///
+    /// # Errors
+    /// Why it has not begun, in words.
+    fn start_capture(
+        &self,
+        order: CaptureOrder,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn stop_capture(&self) -> Result<(), String>;
+
+    /// The capture of traffic, or the last one. `None` where there was none since the start.
+    fn capture(&self) -> Option<CaptureStatus>;
+
     /// The rows in memory. `None` where no `[cache]` is configured.
     fn cache(&self) -> Option<CacheStatus>;
+
+    /// The gateways that this one has its configuration in common with. `None` where no `[store]` is
+    /// configured.
+    fn fleet(&self) -> Option<Arc<fleet::Fleet>>;
 
     /// Has mapping tables read again, and mappings that cannot be served tried again. False where no
     /// `[cache]` is configured.
     fn flush_cache(&self) -> bool;
+}
+
+/// What is to be captured of the traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaptureOrder {
+    /// A folder on the gateway's machine that is made for it; an absolute path.
+    pub to: String,
+    /// It ends after so long.
+    pub duration: Option<Duration>,
+    /// It ends once its files have so many bytes.
+    pub max_size: Option<u64>,
+    /// It ends once less than this share of the disk is free, in percent.
+    pub free_disk: u8,
+    /// The share of sessions, from 0 to 1.
+    pub sample: Option<f64>,
+    /// Only of this account.
+    pub user: Option<String>,
+    /// Only commands in this schema.
+    pub schema: Option<String>,
+    /// Where its thread does not keep up it ends, instead of leaving sessions out.
+    pub end_when_full: bool,
+}
+
+/// A capture of traffic. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaptureStatus {
+    /// `running` or `ended`.
+    pub state: String,
+    /// Its folder.
+    pub folder: String,
+    /// Seconds since it began.
+    pub seconds: f64,
+    /// Commands that were written.
+    pub commands: u64,
+    /// Sessions that were written.
+    pub sessions: u64,
+    /// Sessions of which only the beginning was written, since its queue was full.
+    pub thinned_sessions: u64,
+    /// Commands that were written as a digest alone, since they may have a secret.
+    pub withheld: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// Bytes that wait to be written.
+    pub queued_bytes: u64,
+    /// Why it has ended, and more about it; empty while it runs.
+    pub reason: String,
 }
 
 /// A snapshot of the gateway. Field names are a contract with scripts.
@@ -109,12 +197,20 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// A shutdown has begun.
     pub shutting_down: bool,
+    /// An operator has said that no client is to come, and why, which may be empty; null where nobody has.
+    pub unready: Option<String>,
+    /// When that ends by itself; null where it does not.
+    pub unready_ends_in_seconds: Option<u64>,
     /// The process.
     pub process_id: u32,
     /// Why the last `upgrade` came to nothing; null where none did.
     pub failed_upgrade: Option<String>,
     /// The last reload, where it was refused: the next start would fail.
     pub refused_reload: Option<RefusedReload>,
+    /// The store and the other gateways; null where no `[store]` is configured.
+    pub store: Option<fleet::Status>,
+    /// The capture of traffic, or the last one; null where there was none.
+    pub capture: Option<CaptureStatus>,
     /// Sessions open now, in all.
     pub sessions: u64,
     /// Listeners, in the order of the configuration.
@@ -187,6 +283,8 @@ pub struct ServerStatus {
     pub role_reason: String,
     /// How far its data are behind the primary's, where that is known.
     pub lag_seconds: Option<f64>,
+    /// It is a replica that is further behind than reads may see.
+    pub too_far_behind: bool,
     /// Sessions that hold a connection to it.
     pub sessions: u64,
     /// The server is to be left by all; it is empty once `sessions` is 0.
@@ -257,7 +355,7 @@ pub struct SwitchoverStep {
 pub struct BalanceStatus {
     /// The cluster.
     pub cluster: String,
-    /// What sessions move for: `off`, `connections` or `location`.
+    /// What sessions move for: `off`, `connections`, `location` or `resource`.
     pub policy: String,
     /// `even`, `uneven` (it is seen whether that lasts), `moving`, or `stuck`: sessions should have moved,
     /// and none could.
@@ -278,6 +376,10 @@ pub struct ServerBalanceStatus {
     pub share: f64,
     /// `sessions` in relation to `share`: 1 is even. `None` where it is to have none.
     pub score: Option<f64>,
+    /// How much of its CPU is in use, in percent; `None` where nobody says so.
+    pub cpu_percent: Option<f64>,
+    /// How much of its memory, in percent.
+    pub memory_percent: Option<f64>,
     /// Why it is to have none, or less than its weight says.
     pub note: Option<String>,
     /// Who has left it last so that the load evens out.
@@ -287,7 +389,7 @@ pub struct ServerBalanceStatus {
 /// Sessions that have left a server so that the load evens out.
 #[derive(Clone, Debug, Serialize)]
 pub struct LastMovedStatus {
-    /// What has decided that: `connections` or `location`.
+    /// What has decided that: `health`, `memory`, `cpu`, `location` or `connections`.
     pub factor: String,
     /// How many, without a longer pause between them.
     pub sessions: u64,

@@ -6,29 +6,37 @@
 //! | `GET /metrics` | every metric, in the Prometheus or the OpenMetrics text format, as `Accept` asks |
 //! | `GET /healthz` | 200 while the process answers |
 //! | `GET /readyz` | 200 when new sessions are served, and behind `ok` what is wrong all the same; otherwise 503 and the reasons. One a line |
+//! | `OPTIONS /` | the same, for HAProxy |
 //! | `GET /status` | [`Status`] as JSON |
 //! | `GET /log` | what is logged |
-//! | `PUT` or `POST /log?level=debug` | changes what is logged |
-//! | `PUT` or `POST /reload` | reads the configuration again |
 //! | `GET /drains` | [`DrainStatus`] of servers that drain, as JSON |
 //! | `GET /switchovers` | [`SwitchoverStatus`] of the last of each cluster, as JSON |
-//! | `PUT` or `POST /drain`, `/undrain`, `/pause`, `/resume`, `/switchover`, `/upgrade`, `/kill` | acts on servers and sessions, taken on the socket alone |
+//! | `PUT` or `POST /reload`, `/log?level=debug`, `/cache/flush`, `/readyz`, `/drain`, `/undrain` | acts, on the socket or with the token |
+//! | `PUT` or `POST /pause`, `/resume`, `/switchover`, `/upgrade`, `/kill` | the same |
+//! | `GET /fleet/members`, `/fleet/history`, `/fleet/diff`, `/fleet/order` | the gateways with one configuration, and its changes |
+//! | `PUT` or `POST /fleet/apply`, `/fleet/rollback`, `/fleet/text` | acts; the text of a revision is one, since it has hashes of passwords |
+//! | `PUT` or `POST /traffic/capture`, `/traffic/capture/stop` | the same |
+//! | `GET /traffic/capture` | [`CaptureStatus`] of the present capture or the last one, as JSON |
 //! | `GET /balance` | [`BalanceStatus`] of each cluster, as JSON |
 //!
-//! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from
-//! outside all the same: a page that an operator opens could have the browser send requests to that address.
-//! So requests that change something are refused if they carry `Origin` (see `refuse_browsers`).
+//! **To read needs no authentication.** Bind it to loopback or to a private address. Browsers are a way in
+//! from outside all the same: a page that an operator opens could have the browser send requests to that
+//! address. So requests that change something are refused if they carry `Origin`, and all requests that have
+//! another name than this gateway's in `Host` (see `access`).
 //!
 //! It runs on the control thread and never touches the data plane: what it needs it asks from a [`Gateway`],
 //! which the binary implements, so that this crate knows nothing of sessions and workers.
 
+mod access;
+mod answer;
+mod fleet_routes;
 mod gateway;
 mod routes;
 mod server;
 
 pub use gateway::{
-    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, Gateway, LastMovedStatus, ListenerStatus,
-    MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status,
-    SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
+    BalanceStatus, CacheStatus, CaptureOrder, CaptureStatus, ClusterStatus, DrainStatus, Gateway,
+    LastMovedStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus,
+    ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
 };
 pub use server::{AdminError, bind, bind_socket, serve, serve_socket};

@@ -1,101 +1,58 @@
 //! The requests and their answers.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, Request, State};
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN};
-use axum::http::{HeaderMap, Method, StatusCode};
-use axum::middleware::{self, Next};
+use axum::extract::{Query, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, put};
-use axum::{Extension, Router};
+use fleet::Deed;
 use serde::Deserialize;
-use telemetry::{Format, Telemetry};
+use telemetry::Format;
 
-use crate::{BalanceStatus, DrainStatus, Gateway, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus};
-
-const INDEX: &str = "\
-Forebay
-GET  /metrics           metrics, for Prometheus
-GET  /healthz           200 while the process answers
-GET  /readyz            200 when new sessions are served, and what is wrong all the same; otherwise 503 and why
-GET  /status            listeners, clusters, servers and workers, as JSON
-GET  /sessions          what sessions are doing, and why they hold a server connection, as JSON; ?limit=N of each worker,
-                        ?pinned=true only those that hold one
-GET  /cache             mappings and how they are, as JSON
-PUT  /cache/flush       reads mapping tables again, and tries again what cannot be served
-GET  /log               what is logged
-PUT  /log?level=LEVEL   changes what is logged: a level for all parts, PART=LEVEL, or `configured` for what the configuration says
-PUT  /reload            reads the configuration again
-GET  /drains            servers that drain, and what holds their sessions, as JSON
-GET  /switchovers       the last switchover of each cluster, as JSON
-GET  /balance           how sessions are spread over the servers, and who has moved for that, as JSON; ?cluster=NAME only that one
-These are taken on the socket of [admin] alone: `forebay ctl`
-PUT  /drain?cluster=C&server=S[&end_after=SECONDS]   has all leave a server
-PUT  /undrain?cluster=C&server=S                     has it take sessions again
-PUT  /pause[?cluster=C]                              has statements wait, but for those of transactions
-PUT  /resume[?cluster=C]                             has them go on
-PUT  /switchover?to=S[&cluster=C][&check_only=true]  makes another server the primary; /switchovers tells how it goes
-PUT  /upgrade                                        a new process takes over; /status tells its `process_id`
-PUT  /kill?id=N[&query=true]                         ends a session, or its statement
-";
-
-/// Who asks.
-#[derive(Clone, Debug)]
-pub(crate) enum Caller {
-    /// Anybody who reaches the address.
-    Tcp(SocketAddr),
-    /// Root or the gateway's own system user.
-    Socket { uid: u32 },
-}
-
-impl fmt::Display for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Socket { uid } => write!(f, "system user {uid}"),
-        }
-    }
-}
-
-/// What every answer may need.
-#[derive(Clone)]
-struct Sight {
-    telemetry: Arc<Telemetry>,
-    gateway: Arc<dyn Gateway>,
-}
+use crate::access::{self, Sight};
+use crate::answer::{INDEX, Refused, done, lines, understood};
+use crate::fleet_routes;
+use crate::{
+    BalanceStatus, CaptureOrder, DrainStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus,
+};
 
 /// All routes.
-pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Router {
+pub(crate) fn router(sight: Sight) -> Router {
     Router::new()
-        .route("/", get(|| async { INDEX }))
+        .route("/", get(|| async { INDEX }).options(readyz))
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
         .route("/sessions", get(sessions))
         .route("/cache", get(cache))
-        .route("/cache/flush", put(flush_cache).post(flush_cache))
-        .route("/log", get(log_level).put(change_log).post(change_log))
-        .route("/reload", put(reload).post(reload))
+        .route("/log", get(log_level))
         .route("/drains", get(drains))
         .route("/switchovers", get(switchovers))
         .route("/balance", get(balance))
-        .merge(acts())
+        .merge(fleet_routes::questions())
+        .route("/traffic/capture", get(capture))
+        .merge(acts(&sight))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .method_not_allowed_fallback(another_method)
-        .layer(middleware::from_fn(refuse_browsers))
-        .layer(middleware::map_response(never_cache))
-        .with_state(Sight { telemetry, gateway })
+        .layer(from_fn_with_state(sight.clone(), access::refuse_browsers))
+        .layer(from_fn_with_state(sight.clone(), access::refuse_foreign_names))
+        .layer(map_response(never_cache))
+        .with_state(sight)
 }
 
-/// What ends sessions or moves them.
-fn acts() -> Router<Sight> {
+/// Everything that changes something.
+fn acts(sight: &Sight) -> Router<Sight> {
     Router::new()
+        .route("/reload", put(reload).post(reload))
+        .route("/log", put(change_log).post(change_log))
+        .route("/cache/flush", put(flush_cache).post(flush_cache))
+        .route("/readyz", put(set_ready).post(set_ready))
         .route("/drain", put(drain).post(drain))
         .route("/undrain", put(undrain).post(undrain))
         .route("/pause", put(pause).post(pause))
@@ -103,20 +60,10 @@ fn acts() -> Router<Sight> {
         .route("/switchover", put(switchover).post(switchover))
         .route("/upgrade", put(upgrade).post(upgrade))
         .route("/kill", put(kill).post(kill))
-        .layer(middleware::from_fn(on_the_socket))
-}
-
-/// Takes acts from the socket alone, and notes who has asked for what.
-async fn on_the_socket(Extension(caller): Extension<Caller>, request: Request, next: Next) -> Response {
-    let asked = format!("{} {}", request.method(), request.uri());
-    if let Caller::Tcp(_) = caller {
-        let why = "refused: this is taken on the socket of [admin] alone (`socket`): forebay ctl\n";
-        tracing::warn!(by = %caller, asked, "act refused: it did not come by the socket of [admin]");
-        return (StatusCode::FORBIDDEN, why).into_response();
-    }
-    let response = next.run(request).await;
-    tracing::info!(by = %caller, asked, status = response.status().as_u16(), "act");
-    response
+        .merge(fleet_routes::acts())
+        .route("/traffic/capture", put(start_capture).post(start_capture))
+        .route("/traffic/capture/stop", put(stop_capture).post(stop_capture))
+        .layer(from_fn_with_state(sight.clone(), access::take_acts))
 }
 
 /// A `curl` without `-X` shows nothing but the body: an empty one would look like success.
@@ -142,6 +89,32 @@ async fn readyz(State(sight): State<Sight>) -> Response {
         Ok(wrong) => format!("ok\n{}", lines(&wrong)).into_response(),
         Err(reasons) => (StatusCode::SERVICE_UNAVAILABLE, lines(&reasons)).into_response(),
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadyQuery {
+    ready: bool,
+    reason: Option<String>,
+    /// Seconds after which it is ready again; only by another such act where nothing is said.
+    #[serde(rename = "for")]
+    limit: Option<f64>,
+}
+
+async fn set_ready(State(sight): State<Sight>, query: Result<Query<ReadyQuery>, QueryRejection>) -> Response {
+    const REASON_MAX: usize = 200;
+    act(query, |query| {
+        let reason = query.reason.unwrap_or_default();
+        // It becomes a line of /readyz.
+        let is_plain = |letter: &char| !letter.is_control();
+        let reason = reason.chars().filter(is_plain).take(REASON_MAX).collect();
+        let limit = query.limit.map(Duration::try_from_secs_f64).transpose();
+        let limit = limit.map_err(|error| format!("for: {error}"))?;
+        if query.ready && limit.is_some() {
+            return Err("for: only with ready=false".to_owned());
+        }
+        sight.gateway.set_unready((!query.ready).then_some(reason), limit)
+    })
 }
 
 async fn status(State(sight): State<Sight>) -> Json<Status> {
@@ -172,20 +145,6 @@ async fn sessions(
     sessions.retain(|session| !query.pinned || !session.pins.is_empty());
     sessions.truncate(query.limit.saturating_mul(sight.telemetry.workers().len()));
     Ok(Json(sessions))
-}
-
-type Refused = (StatusCode, String);
-
-/// What stands behind the `?`. Whoever wrote something else is shown what there is: a slip such as
-/// `pined=true` would show all.
-fn understood<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Refused> {
-    query.map(|Query(query)| query).map_err(|error| {
-        let text = error.body_text();
-        let why = text
-            .rsplit_once("query string: ")
-            .map_or(text.as_str(), |(_, why)| why);
-        (StatusCode::BAD_REQUEST, format!("refused: {why}\n\n{INDEX}"))
-    })
 }
 
 async fn cache(State(sight): State<Sight>) -> Response {
@@ -261,16 +220,30 @@ struct DrainQuery {
     server: String,
     /// Seconds after which sessions end that are still there; they stay where nothing is said.
     end_after: Option<f64>,
+    /// By this gateway alone.
+    #[serde(default)]
+    here: bool,
 }
 
 async fn drain(State(sight): State<Sight>, query: Result<Query<DrainQuery>, QueryRejection>) -> Response {
-    act(query, |query| {
+    let query = match understood(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    let (cluster, server) = (query.cluster.as_deref(), query.server);
+    let drain = || -> Result<String, String> {
         let end_after = query.end_after.map(Duration::try_from_secs_f64).transpose();
         let end_after = end_after.map_err(|error| format!("end_after: {error}"))?;
-        sight
-            .gateway
-            .drain(query.cluster.as_deref(), &query.server, end_after)
-    })
+        let name = sight.gateway.cluster_name(cluster, Some(&server))?;
+        sight.gateway.drain(cluster, &server, end_after)?;
+        Ok(name)
+    };
+    let deed = drain().map(|cluster| Deed::Drain {
+        cluster,
+        server: server.clone(),
+        end_after: query.end_after,
+    });
+    done(fleet_routes::for_all(&sight, query.here, deed, true).await)
 }
 
 #[derive(Deserialize)]
@@ -278,12 +251,27 @@ async fn drain(State(sight): State<Sight>, query: Result<Query<DrainQuery>, Quer
 struct UndrainQuery {
     cluster: Option<String>,
     server: String,
+    #[serde(default)]
+    here: bool,
 }
 
 async fn undrain(State(sight): State<Sight>, query: Result<Query<UndrainQuery>, QueryRejection>) -> Response {
-    act(query, |query| {
-        sight.gateway.undrain(query.cluster.as_deref(), &query.server)
-    })
+    let query = match understood(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    let (cluster, server) = (query.cluster.as_deref(), query.server);
+    let undrain = || -> Result<String, String> {
+        let name = sight.gateway.cluster_name(cluster, Some(&server))?;
+        sight.gateway.undrain(cluster, &server)?;
+        Ok(name)
+    };
+    let deed = undrain().map(|cluster| Deed::Drain {
+        cluster,
+        server: server.clone(),
+        end_after: None,
+    });
+    done(fleet_routes::for_all(&sight, query.here, deed, false).await)
 }
 
 #[derive(Deserialize)]
@@ -291,14 +279,42 @@ async fn undrain(State(sight): State<Sight>, query: Result<Query<UndrainQuery>, 
 struct ClusterQuery {
     /// Not needed where there is but one.
     cluster: Option<String>,
+    /// Of this gateway alone.
+    #[serde(default)]
+    here: bool,
 }
 
 async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
-    act(query, |query| sight.gateway.pause(query.cluster.as_deref()))
+    let query = match understood(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    let pause = || -> Result<String, String> {
+        let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
+        sight.gateway.pause(query.cluster.as_deref())?;
+        Ok(cluster)
+    };
+    let cluster = pause();
+    let deed = cluster.clone().map(|cluster| Deed::Pause { cluster });
+    let paused = fleet_routes::for_all(&sight, query.here, deed, true).await;
+    if let (Ok(cluster), Err(_)) = (cluster, &paused) {
+        // All or none.
+        let _ = sight.gateway.resume(Some(&cluster));
+    }
+    done(paused)
 }
 
 async fn resume(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
-    act(query, |query| sight.gateway.resume(query.cluster.as_deref()))
+    let query = match understood(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    let resume = || -> Result<Deed, String> {
+        let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
+        sight.gateway.resume(query.cluster.as_deref())?;
+        Ok(Deed::Pause { cluster })
+    };
+    done(fleet_routes::for_all(&sight, query.here, resume(), false).await)
 }
 
 #[derive(Deserialize)]
@@ -349,17 +365,65 @@ async fn kill(State(sight): State<Sight>, query: Result<Query<KillQuery>, QueryR
     done(killed)
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaptureQuery {
+    to: String,
+    /// In seconds.
+    duration: Option<f64>,
+    max_size: Option<u64>,
+    #[serde(default = "free_disk")]
+    free_disk: u8,
+    sample: Option<f64>,
+    user: Option<String>,
+    schema: Option<String>,
+    #[serde(default)]
+    end_when_full: bool,
+}
+
+/// What is to stay free of the disk where nobody says how much, in percent.
+fn free_disk() -> u8 {
+    10
+}
+
+async fn start_capture(
+    State(sight): State<Sight>,
+    query: Result<Query<CaptureQuery>, QueryRejection>,
+) -> Response {
+    let query = match understood(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    let duration = query.duration.map(Duration::try_from_secs_f64).transpose();
+    let duration = match duration {
+        Ok(duration) => duration,
+        Err(error) => return done(Err(format!("duration: {error}"))),
+    };
+    let order = CaptureOrder {
+        to: query.to,
+        duration,
+        max_size: query.max_size,
+        free_disk: query.free_disk,
+        sample: query.sample,
+        user: query.user,
+        schema: query.schema,
+        end_when_full: query.end_when_full,
+    };
+    done(sight.gateway.start_capture(order).await)
+}
+
+async fn stop_capture(State(sight): State<Sight>) -> Response {
+    done(sight.gateway.stop_capture())
+}
+
+async fn capture(State(sight): State<Sight>) -> Response {
+    Json(sight.gateway.capture()).into_response()
+}
+
 fn act<Q>(query: Result<Query<Q>, QueryRejection>, act: impl FnOnce(Q) -> Result<(), String>) -> Response {
     match understood(query) {
         Ok(query) => done(act(query)),
         Err(refused) => refused.into_response(),
-    }
-}
-
-fn done(result: Result<(), String>) -> Response {
-    match result {
-        Ok(()) => "ok\n".into_response(),
-        Err(reason) => (StatusCode::CONFLICT, lines(&[reason])).into_response(),
     }
 }
 
@@ -370,34 +434,10 @@ async fn reload(State(sight): State<Sight>) -> Response {
     }
 }
 
-/// Refuses requests that change something and come from a page in a browser.
-///
-/// Browsers send `Origin` with every PUT and POST, also to the page's own origin, so this holds against
-/// cross-site forms and against DNS rebinding alike, where a check of `Host` would have to know every name
-/// under which an operator reaches this address. Tools (`curl`, Kubernetes, Prometheus) do not send it. Reads
-/// are not refused: a page of another origin cannot see the answer. One that rebinds its own name to this
-/// address can see metrics and status, which hold names and addresses of servers but no secret; where that is
-/// too much, listen on loopback behind a proxy that checks `Host`.
-async fn refuse_browsers(request: Request, next: Next) -> Response {
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !reads && request.headers().contains_key(ORIGIN) {
-        let why = "refused: this request comes from a web page (it has an Origin header)\n";
-        return (StatusCode::FORBIDDEN, why).into_response();
-    }
-    next.run(request).await
-}
-
 /// An answer is true at the moment it is given.
 async fn never_cache(mut response: Response) -> Response {
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-fn lines(texts: &[String]) -> String {
-    texts
-        .iter()
-        .map(|text| text.trim_end().to_owned() + "\n")
-        .collect()
 }

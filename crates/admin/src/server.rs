@@ -17,11 +17,11 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use telemetry::Telemetry;
+use telemetry::{Refusal, Telemetry};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use crate::routes::Caller;
+use crate::access::{Caller, Refusals, Sight};
 use crate::{Gateway, routes};
 
 /// Connections served at a time; further ones wait in the kernel's backlog.
@@ -118,7 +118,7 @@ pub async fn serve(
     gateway: Arc<dyn Gateway>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let router = routes::router(telemetry, gateway);
+    let router = routes::router(sight(telemetry, gateway));
     let mut connections = JoinSet::new();
     loop {
         make_room(&mut connections).await;
@@ -143,7 +143,9 @@ pub async fn serve_socket(
 ) -> io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let own_user = fs::metadata("/proc/self")?.uid();
-    let router = routes::router(telemetry, gateway);
+    let sight = sight(telemetry, gateway);
+    let refusals = Arc::clone(&sight.refusals);
+    let router = routes::router(sight);
     let mut connections = JoinSet::new();
     loop {
         make_room(&mut connections).await;
@@ -153,16 +155,23 @@ pub async fn serve_socket(
                     let router = router.clone().layer(Extension(Caller::Socket { uid }));
                     connections.spawn(answer(stream, router));
                 }
-                Ok(uid) => tracing::warn!(
-                    uid,
-                    "admin: refused on the socket, which is for root and the gateway's own user"
-                ),
+                Ok(uid) => refusals.note(Refusal::User, &Caller::Socket { uid }, "to connect to the socket"),
                 Err(error) => {
                     tracing::warn!(%error, "admin: refused on the socket, since nobody says who it is")
                 }
             },
             Err(error) => wait_after(&error).await,
         }
+    }
+}
+
+fn sight(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Sight {
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Sight {
+        machine: machine.trim().into(),
+        refusals: Arc::new(Refusals::new(Arc::clone(&telemetry))),
+        telemetry,
+        gateway,
     }
 }
 

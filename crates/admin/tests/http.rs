@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admin::{
-    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, Gateway, LastMovedStatus, ListenerStatus,
-    MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status,
-    SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
+    BalanceStatus, CacheStatus, CaptureOrder, CaptureStatus, ClusterStatus, DrainStatus, Gateway,
+    LastMovedStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus,
+    ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
 };
 use telemetry::Telemetry;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,9 +22,19 @@ struct Fake {
     not_ready: Mutex<Vec<String>>,
     wrong: Mutex<Vec<String>>,
     done: Mutex<Vec<String>>,
+    token: Mutex<Option<String>>,
 }
 
 impl Gateway for Fake {
+    fn is_token(&self, given: &[u8]) -> Option<bool> {
+        let token = self.token.lock().expect("no panic");
+        token.as_ref().map(|token| token.as_bytes() == given)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        vec!["gateway.example".to_owned()]
+    }
+
     fn ready(&self) -> Result<Vec<String>, Vec<String>> {
         let reasons = self.not_ready.lock().expect("no panic").clone();
         let wrong = self.wrong.lock().expect("no panic").clone();
@@ -59,6 +69,12 @@ impl Gateway for Fake {
         Box::pin(async move { sessions.into_iter().take(limit).collect() })
     }
 
+    fn set_unready(&self, reason: Option<String>, limit: Option<Duration>) -> Result<(), String> {
+        let asked = format!("unready {reason:?} {limit:?}");
+        self.done.lock().expect("no panic").push(asked);
+        Ok(())
+    }
+
     fn status(&self) -> Status {
         let server = ServerStatus {
             name: "db-1".into(),
@@ -69,6 +85,7 @@ impl Gateway for Fake {
             role: "unusable".into(),
             role_reason: "is down (connection refused)".into(),
             lag_seconds: None,
+            too_far_behind: false,
             sessions: 0,
             draining: false,
             drained_by: None,
@@ -85,6 +102,8 @@ impl Gateway for Fake {
             version: "0.1.0".into(),
             uptime_seconds: 60,
             shutting_down: false,
+            unready: Some("new kernel".into()),
+            unready_ends_in_seconds: Some(600),
             process_id: 77,
             failed_upgrade: None,
             refused_reload: Some(RefusedReload {
@@ -93,6 +112,8 @@ impl Gateway for Fake {
                 first_mistake: "forebay.toml:3:1: workrs: unknown option".into(),
                 more_mistakes: 1,
             }),
+            store: None,
+            capture: None,
             sessions: 7,
             listeners: vec![listener],
             clusters: vec![ClusterStatus {
@@ -227,6 +248,37 @@ impl Gateway for Fake {
         Box::pin(async { Ok(()) })
     }
 
+    fn start_capture(
+        &self,
+        order: CaptureOrder,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        let asked = format!(
+            "capture {} {:?} {:?} {} {:?} {:?} {:?} {}",
+            order.to,
+            order.duration,
+            order.max_size,
+            order.free_disk,
+            order.sample,
+            order.user,
+            order.schema,
+            order.end_when_full
+        );
+        self.done.lock().expect("no panic").push(asked);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn stop_capture(&self) -> Result<(), String> {
+        self.done
+            .lock()
+            .expect("no panic")
+            .push("stop capture".to_owned());
+        Ok(())
+    }
+
+    fn capture(&self) -> Option<CaptureStatus> {
+        None
+    }
+
     fn balance(&self) -> Vec<BalanceStatus> {
         let of = |cluster: &str| BalanceStatus {
             cluster: cluster.into(),
@@ -236,6 +288,8 @@ impl Gateway for Fake {
                 server: "db1".into(),
                 sessions: 12,
                 share: 8.0,
+                cpu_percent: Some(61.5),
+                memory_percent: None,
                 score: Some(1.5),
                 note: None,
                 last_moved: Some(LastMovedStatus {
@@ -249,6 +303,14 @@ impl Gateway for Fake {
         vec![of("main"), of("other")]
     }
 
+    fn cluster_name(&self, cluster: Option<&str>, _: Option<&str>) -> Result<String, String> {
+        Ok(cluster.unwrap_or("main").to_owned())
+    }
+
+    fn fleet(&self) -> Option<Arc<fleet::Fleet>> {
+        None
+    }
+
     fn flush_cache(&self) -> bool {
         self.done.lock().expect("no panic").push("flush".into());
         true
@@ -258,6 +320,7 @@ impl Gateway for Fake {
 struct Server {
     address: SocketAddr,
     gateway: Arc<Fake>,
+    telemetry: Arc<Telemetry>,
     task: JoinHandle<std::io::Result<()>>,
 }
 
@@ -269,26 +332,46 @@ impl Server {
         let telemetry = Telemetry::new(1, |_| "unknown");
         let task = tokio::spawn(admin::serve(
             listener,
-            telemetry,
+            Arc::clone(&telemetry),
             Arc::clone(&gateway) as Arc<dyn Gateway>,
         ));
         Self {
             address,
             gateway,
+            telemetry,
             task,
         }
     }
 
+    /// How many requests were refused for this.
+    fn refused(&self, why: &str) -> u64 {
+        let page = self.telemetry.encode_as(telemetry::Format::negotiate(""));
+        let series = format!("forebay_admin_refused_total{{why={why:?}}} ");
+        let count = page.lines().find_map(|line| line.strip_prefix(&series));
+        count.and_then(|count| count.parse().ok()).expect("a count")
+    }
+
     async fn ask(&self, request: &str, headers: &str) -> Answer {
+        self.send(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"))
+            .await
+    }
+
+    async fn send(&self, text: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address)
             .await
             .expect("the server listens");
-        let text = format!("{request} HTTP/1.1\r\nHost: gateway\r\n{headers}\r\n");
         stream
             .write_all(text.as_bytes())
             .await
             .expect("the request is taken");
         Answer::read(stream).await
+    }
+
+    /// An act, with the token.
+    async fn act(&self, request: &str, headers: &str) -> Answer {
+        *self.gateway.token.lock().expect("no panic") = Some("secret".to_owned());
+        let headers = format!("Authorization: Bearer secret\r\n{headers}");
+        self.ask(request, &headers).await
     }
 
     fn done(&self) -> Vec<String> {
@@ -381,16 +464,16 @@ async fn status_is_json() {
     assert!(answer.head.contains("content-type: application/json"));
     let found: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
     let wanted = serde_json::json!({
-        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "process_id": 77, "failed_upgrade": null, "refused_reload": {
+        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "unready": "new kernel", "unready_ends_in_seconds": 600, "process_id": 77, "failed_upgrade": null, "refused_reload": {
             "seconds_ago": 30, "why": "SIGHUP", "first_mistake": "forebay.toml:3:1: workrs: unknown option", "more_mistakes": 1,
-        }, "sessions": 7,
+        }, "store": null, "capture": null, "sessions": 7,
         "listeners": [
             {"name": "app", "bind": "127.0.0.1:6033", "protocol": "mysql", "mode": "session", "cluster": "main", "sessions": 7}
         ],
         "clusters": [{"name": "main", "paused": false, "waiting": 2, "servers": [{
             "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
             "reason": "connection refused", "role": "unusable", "role_reason": "is down (connection refused)",
-            "lag_seconds": null, "sessions": 0, "draining": false, "drained_by": null
+            "lag_seconds": null, "too_far_behind": false, "sessions": 0, "draining": false, "drained_by": null
         }]}],
         "workers": [{"index": 0, "sessions": 7}],
     });
@@ -402,13 +485,13 @@ async fn the_log_level_is_changed_by_put_and_by_post() {
     let server = Server::start();
     let get = server.ask("GET /log", "").await;
     assert_eq!((get.code, get.body.as_str()), (200, "net=debug,info\n"));
-    let put = server.ask("PUT /log?level=debug", "").await;
+    let put = server.act("PUT /log?level=debug", "").await;
     assert_eq!((put.code, put.body.as_str()), (200, "net=debug,debug\n"));
     let post = server
-        .ask("POST /log?level=info%2Cnet%3Dtrace", "Content-Length: 0\r\n")
+        .act("POST /log?level=info%2Cnet%3Dtrace", "Content-Length: 0\r\n")
         .await;
     assert_eq!(post.code, 200);
-    let wrong = server.ask("PUT /log?level=loud", "").await;
+    let wrong = server.act("PUT /log?level=loud", "").await;
     assert_eq!(
         (wrong.code, wrong.body.as_str()),
         (400, "\"loud\" is not a log level\n")
@@ -422,7 +505,7 @@ async fn the_log_level_is_changed_by_put_and_by_post() {
         ),
         ("GET /sessions?limit=all", "limit: invalid digit"),
     ] {
-        let answer = server.ask(request, "").await;
+        let answer = server.act(request, "").await;
         assert_eq!(answer.code, 400);
         let (first, rest) = answer.body.split_once('\n').expect("lines");
         assert!(first.starts_with("refused: ") && first.contains(why), "{first}");
@@ -438,7 +521,7 @@ async fn the_log_level_is_changed_by_put_and_by_post() {
 async fn the_cache_is_shown_and_flushed() {
     let server = Server::start();
     assert_eq!(server.ask("GET /cache", "").await.code, 404, "there is none yet");
-    assert_eq!(server.ask("POST /cache/flush", "").await.code, 200);
+    assert_eq!(server.act("POST /cache/flush", "").await.code, 200);
     assert_eq!(server.done(), ["flush"]);
     let answer = server.ask("GET /cache", "").await;
     let cache: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
@@ -450,12 +533,12 @@ async fn the_cache_is_shown_and_flushed() {
 #[tokio::test]
 async fn a_reload_says_what_it_did_or_what_is_wrong() {
     let server = Server::start();
-    let ok = server.ask("POST /reload", "Content-Length: 4\r\n").await;
+    let ok = server.act("POST /reload", "Content-Length: 4\r\n").await;
     assert_eq!(
         (ok.code, ok.body.as_str()),
         (200, "cluster.main.servers: changed\n")
     );
-    let wrong = server.ask("PUT /reload", "").await;
+    let wrong = server.act("PUT /reload", "").await;
     assert_eq!(
         (wrong.code, wrong.body.as_str()),
         (422, "forebay.toml:3:1: workrs: unknown option\n")
@@ -465,11 +548,11 @@ async fn a_reload_says_what_it_did_or_what_is_wrong() {
 #[tokio::test]
 async fn a_web_page_can_change_nothing() {
     let server = Server::start();
-    for origin in ["http://evil.example", "null", "http://gateway"] {
+    for origin in ["http://evil.example", "null", "http://localhost"] {
         let headers = format!("Origin: {origin}\r\n");
         for request in ["PUT /log?level=trace", "POST /reload", "DELETE /reload"] {
             assert_eq!(
-                server.ask(request, &headers).await.code,
+                server.act(request, &headers).await.code,
                 403,
                 "{request} from {origin}"
             );
@@ -495,7 +578,7 @@ async fn other_paths_and_methods_are_told_what_there_is() {
     assert!(server.done().is_empty());
 }
 
-/// What ends sessions or moves them comes by the socket; everything else by both.
+/// What changes something comes by the socket; everything else by both.
 #[tokio::test]
 async fn acts_are_taken_on_the_socket_alone() {
     let server = Server::start();
@@ -505,7 +588,18 @@ async fn acts_are_taken_on_the_socket_alone() {
             "drain Some(\"main\") db3 Some(1.5s)",
         ),
         ("/undrain?server=db3", "undrain None db3"),
+        (
+            "/readyz?ready=false&reason=new%0Akernel&for=1.5",
+            "unready Some(\"newkernel\") Some(1.5s)",
+        ),
+        ("/readyz?ready=false", "unready Some(\"\") None"),
+        ("/readyz?ready=true", "unready None None"),
         ("/kill?id=7&query=true", "kill 7 true"),
+        (
+            "/traffic/capture?to=/c/1&duration=1.5&max_size=9&sample=0.5&user=u&end_when_full=true",
+            "capture /c/1 Some(1.5s) Some(9) 10 Some(0.5) Some(\"u\") None true",
+        ),
+        ("/traffic/capture/stop", "stop capture"),
         ("/pause", "pause None"),
         ("/upgrade", "upgrade"),
         ("/resume?cluster=main", "resume Some(\"main\")"),
@@ -514,7 +608,8 @@ async fn acts_are_taken_on_the_socket_alone() {
             "switch over Some(\"main\") db2 true",
         ),
     ];
-    for (act, _) in acts {
+    let others = ["/reload", "/log?level=info", "/cache/flush"];
+    for act in acts.iter().map(|(act, _)| *act).chain(others) {
         let refused = server.ask(&format!("PUT {act}"), "").await;
         assert_eq!(refused.code, 403, "{act}");
         assert!(refused.body.starts_with("refused: ") && refused.body.contains("forebay ctl"));
@@ -528,7 +623,7 @@ async fn acts_are_taken_on_the_socket_alone() {
     assert_eq!(switchovers.body, expected);
     // Whoever only looks needs no right.
     let balance = server.ask("GET /balance?cluster=main", "").await;
-    let expected = r#"[{"cluster":"main","policy":"connections","state":"moving","servers":[{"server":"db1","sessions":12,"share":8.0,"score":1.5,"note":null,"last_moved":{"factor":"connections","sessions":3,"to":"db2","seconds_ago":0.5}}]}]"#;
+    let expected = r#"[{"cluster":"main","policy":"connections","state":"moving","servers":[{"server":"db1","sessions":12,"share":8.0,"score":1.5,"cpu_percent":61.5,"memory_percent":null,"note":null,"last_moved":{"factor":"connections","sessions":3,"to":"db2","seconds_ago":0.5}}]}]"#;
     assert_eq!((balance.code, balance.body.as_str()), (200, expected));
     let all = server.ask("GET /balance", "").await;
     assert!(
@@ -558,7 +653,7 @@ async fn acts_are_taken_on_the_socket_alone() {
     ));
     let ask = async |request: String| {
         let mut stream = UnixStream::connect(&path).await.unwrap();
-        let text = format!("{request} HTTP/1.1\r\nHost: forebay\r\n\r\n");
+        let text = format!("{request} HTTP/1.1\r\nHost: evil.example\r\n\r\n");
         stream.write_all(text.as_bytes()).await.unwrap();
         Answer::read(stream).await
     };
@@ -567,6 +662,11 @@ async fn acts_are_taken_on_the_socket_alone() {
         assert_eq!((answer.code, answer.body.as_str()), (200, "ok\n"), "{act}");
         assert_eq!(server.done().last().unwrap(), done);
     }
+    for other in others {
+        assert_ne!(ask(format!("PUT {other}")).await.code, 403, "{other}");
+    }
+    let done = server.done();
+    assert_eq!(done[done.len() - 3..], ["reload", "level info", "flush"]);
     let refused = ask("PUT /drain?server=last".to_owned()).await;
     assert_eq!(
         (refused.code, refused.body.as_str()),
@@ -583,6 +683,118 @@ async fn acts_are_taken_on_the_socket_alone() {
     }
     task.abort();
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn acts_are_taken_on_the_address_with_the_token() {
+    let server = Server::start();
+    let with = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    // No token fits where none is configured, not even an empty one.
+    for headers in [String::new(), with(""), with("secret")] {
+        let refused = server.ask("PUT /pause", &headers).await;
+        assert_eq!(refused.code, 403, "{headers}");
+        assert!(refused.body.contains("token_file"), "{}", refused.body);
+    }
+    assert_eq!(server.refused("no_token_file"), 3);
+
+    *server.gateway.token.lock().unwrap() = Some("secret".to_owned());
+    let refused = server.ask("PUT /pause", "").await;
+    assert_eq!(refused.code, 401);
+    assert!(
+        refused
+            .head
+            .contains("www-authenticate: bearer realm=\"forebay\"\r\n")
+    );
+    assert!(refused.body.starts_with("refused: ") && refused.body.contains("--token-file"));
+    for headers in [
+        with(""),
+        with("secre"),
+        with("secret2"),
+        "Authorization: Basic secret\r\n".to_owned(),
+        "Authorization: secret\r\n".to_owned(),
+        with("wrong") + &with("secret"),
+    ] {
+        let refused = server.ask("PUT /pause", &headers).await;
+        assert_eq!(refused.code, 401, "{headers}");
+        assert!(
+            refused.head.contains("error=\"invalid_token\""),
+            "{}",
+            refused.head
+        );
+    }
+    assert_eq!(server.refused("token"), 7);
+    let from_page = server
+        .ask("PUT /pause", &(with("secret") + "Origin: http://gateway\r\n"))
+        .await;
+    assert_eq!((from_page.code, server.refused("page")), (403, 1));
+    assert!(server.done().is_empty());
+
+    let taken = server.ask("PUT /pause", &with("secret")).await;
+    assert_eq!((taken.code, taken.body.as_str()), (200, "ok\n"));
+    let taken = server.ask("POST /kill?id=7", &with("secret")).await;
+    assert_eq!(taken.code, 200);
+    assert_eq!(server.done(), ["pause None", "kill 7 false"]);
+    assert_eq!(server.ask("GET /pause", "").await.code, 405);
+}
+
+#[tokio::test]
+async fn names_of_others_are_refused() {
+    let server = Server::start();
+    let ask = async |host: &str| {
+        let asked = format!("GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        server.send(&asked).await
+    };
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    let machine = machine.trim();
+    for own in [
+        "127.0.0.1",
+        "10.1.2.3:6080",
+        "[::1]:6080",
+        "LOCALHOST:80",
+        "Gateway.Example:6080",
+        "gateway.example.",
+        machine,
+        "",
+    ] {
+        assert_eq!(ask(own).await.code, 200, "{own}");
+    }
+    for other in [
+        "evil.example",
+        "gateway",
+        "gateway.example.evil.example",
+        "localhost.evil.example:6080",
+        "127.0.0.1.evil.example",
+        "[evil]",
+        "evil.example:80:80",
+    ] {
+        let refused = ask(other).await;
+        assert_eq!(refused.code, 421, "{other}");
+        assert!(refused.body.contains("`hosts` in [admin]"), "{}", refused.body);
+    }
+    let two = "GET /status HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
+    assert!([400, 421].contains(&server.send(two).await.code));
+    let by_target = async |name: &str| {
+        let asked = format!("GET http://{name}/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        server.send(&asked).await.code
+    };
+    assert_eq!(by_target("evil.example:6080").await, 421);
+    for own in ["gateway.example:6080", "127.0.0.1", "[::1]:6080"] {
+        assert_eq!(by_target(own).await, 200, "{own}");
+    }
+    assert!(server.refused("host") >= 8);
+}
+
+/// HAProxy asks so where nobody says how: `option httpchk`.
+#[tokio::test]
+async fn checks_without_a_name_are_answered() {
+    let server = Server::start();
+    for check in ["OPTIONS / HTTP/1.0\r\n\r\n", "GET /readyz HTTP/1.0\r\n\r\n"] {
+        assert_eq!(server.send(check).await.code, 200, "{check}");
+    }
+    *server.gateway.not_ready.lock().unwrap() = vec!["shutting down".to_owned()];
+    for check in ["OPTIONS / HTTP/1.0\r\n\r\n", "GET /readyz HTTP/1.0\r\n\r\n"] {
+        assert_eq!(server.send(check).await.code, 503, "{check}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,188 @@
+//! What is asked of a gateway that has its configuration in common with others.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{QueryRejection, StringRejection};
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, put};
+use axum::{Extension, Router};
+use fleet::{Deed, Fleet, Wanted};
+use serde::Deserialize;
+
+use crate::access::{Caller, Sight};
+use crate::answer::{Refused, lines, understood};
+
+/// Longest name that somebody gives himself, in characters.
+const NAME_MAX: usize = 64;
+
+pub(crate) fn questions() -> Router<Sight> {
+    Router::new()
+        .route("/fleet/members", get(members))
+        .route("/fleet/history", get(history))
+        .route("/fleet/diff", get(diff))
+        .route("/fleet/order", get(order))
+}
+
+pub(crate) fn acts() -> Router<Sight> {
+    Router::new()
+        .route("/fleet/apply", put(apply).post(apply))
+        .route("/fleet/rollback", put(rollback).post(rollback))
+        .route("/fleet/text", put(text).post(text))
+}
+
+fn fleet(sight: &Sight) -> Result<Arc<Fleet>, Refused> {
+    let none = || (StatusCode::NOT_FOUND, "no [store] is configured\n".to_owned());
+    sight.gateway.fleet().ok_or_else(none)
+}
+
+fn conflict(why: String) -> Refused {
+    (StatusCode::CONFLICT, lines(&[why]))
+}
+
+async fn members(State(sight): State<Sight>) -> Result<Response, Refused> {
+    Ok(Json(fleet(&sight)?.members()).into_response())
+}
+
+async fn history(State(sight): State<Sight>) -> Result<Response, Refused> {
+    let history = fleet(&sight)?.history().await.map_err(conflict)?;
+    Ok(Json(history).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DiffQuery {
+    from: u64,
+    to: u64,
+}
+
+async fn diff(
+    State(sight): State<Sight>,
+    query: Result<Query<DiffQuery>, QueryRejection>,
+) -> Result<String, Refused> {
+    let query = understood(query)?;
+    let diff = fleet(&sight)?.diff(query.from, query.to).await;
+    Ok(lines(&[diff.map_err(conflict)?]))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OrderQuery {
+    id: String,
+}
+
+async fn order(
+    State(sight): State<Sight>,
+    query: Result<Query<OrderQuery>, QueryRejection>,
+) -> Result<Response, Refused> {
+    let query = understood(query)?;
+    match fleet(&sight)?.order(&query.id) {
+        Some(order) => Ok(Json(order).into_response()),
+        None => Err((
+            StatusCode::NOT_FOUND,
+            "this change is not known here (any more): the history tells whether it was committed\n"
+                .to_owned(),
+        )),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApplyQuery {
+    expect: Option<u64>,
+    #[serde(default)]
+    why: String,
+    by: Option<String>,
+}
+
+async fn apply(
+    State(sight): State<Sight>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<ApplyQuery>, QueryRejection>,
+    text: Result<String, StringRejection>,
+) -> Result<String, Refused> {
+    let query = understood(query)?;
+    let text = text.map_err(|error| (error.status(), lines(&[error.body_text()])))?;
+    let wanted = Wanted {
+        text,
+        expect: query.expect,
+        who: who(query.by, &caller),
+        why: query.why,
+    };
+    let order = fleet(&sight)?.apply(wanted).map_err(conflict)?;
+    Ok(lines(&[order]))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RollbackQuery {
+    to: u64,
+    #[serde(default)]
+    accounts: bool,
+    expect: Option<u64>,
+    #[serde(default)]
+    why: String,
+    by: Option<String>,
+}
+
+async fn rollback(
+    State(sight): State<Sight>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<RollbackQuery>, QueryRejection>,
+) -> Result<String, Refused> {
+    let query = understood(query)?;
+    let fleet = fleet(&sight)?;
+    let why = format!("rollback to {}", query.to);
+    let wanted = Wanted {
+        text: String::new(),
+        expect: query.expect,
+        who: who(query.by, &caller),
+        why: match query.why.as_str() {
+            "" => why,
+            words => format!("{why}: {words}"),
+        },
+    };
+    let order = fleet.roll_back(query.to, query.accounts, wanted).await;
+    Ok(lines(&[order.map_err(conflict)?]))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextQuery {
+    revision: Option<u64>,
+}
+
+async fn text(
+    State(sight): State<Sight>,
+    query: Result<Query<TextQuery>, QueryRejection>,
+) -> Result<String, Refused> {
+    let query = understood(query)?;
+    let (_, text) = fleet(&sight)?.text(query.revision).await.map_err(conflict)?;
+    Ok(text)
+}
+
+/// Has all gateways do what this one has done, where it is one of several, or do it no more.
+pub(crate) async fn for_all(
+    sight: &Sight,
+    here: bool,
+    deed: Result<Deed, String>,
+    is_wanted: bool,
+) -> Result<(), String> {
+    let deed = deed?;
+    match sight.gateway.fleet().filter(|_| !here) {
+        Some(fleet) => fleet.wish(deed, is_wanted).await,
+        None => Ok(()),
+    }
+}
+
+/// The name that somebody gives himself, which nobody has checked, and by which door he has come.
+fn who(by: Option<String>, caller: &Caller) -> String {
+    let is_plain = |letter: &char| !letter.is_control();
+    let by = by.unwrap_or_default();
+    let by: String = by.chars().filter(is_plain).take(NAME_MAX).collect();
+    match by.as_str() {
+        "" => caller.to_string(),
+        by => format!("{by} ({caller})"),
+    }
+}
