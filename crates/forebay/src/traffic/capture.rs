@@ -1,0 +1,332 @@
+//! `forebay traffic capture`: acts on a running gateway, and looks at folders.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use traffic::Folder;
+use traffic::offline::{self, Summary};
+use traffic::record::Record;
+
+use crate::ctl::{self, Gateway, Place, escaped};
+
+#[derive(Subcommand)]
+pub(super) enum Act {
+    /// Begins. The folder is made on the gateway's machine, for its system user alone.
+    Start(Box<Start>),
+    /// Ends that, and waits until everything is written.
+    Stop {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Tells how the present capture is, or how the last one was, as JSON.
+    Status {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Lists the folders with captured or replayed traffic in a folder.
+    List {
+        /// The folder in which they are.
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+    },
+    /// Reads all of a folder, and says what it has. Exit code 2: not all of it can be read.
+    Verify {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Prints what a folder has, one line a command.
+    Show {
+        /// The folder.
+        folder: PathBuf,
+        /// Only this session.
+        #[arg(long)]
+        session: Option<u32>,
+        /// Only commands that ended with an error.
+        #[arg(long)]
+        errors: bool,
+        /// The most lines.
+        #[arg(long, default_value_t = 1000)]
+        limit: u64,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct Start {
+    #[command(flatten)]
+    place: Place,
+    /// The new folder, as an absolute path on the gateway's machine.
+    #[arg(long)]
+    to: PathBuf,
+    /// It ends after so long: `90`, `90s`, `30m`, `1h`.
+    #[arg(long, value_parser = seconds)]
+    duration: Option<f64>,
+    /// It ends once its files have so many bytes: `500MiB`, `20GiB`, or a number.
+    #[arg(long, value_parser = bytes)]
+    max_size: Option<u64>,
+    /// It ends once less of the disk is free, in percent.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=100))]
+    free_disk: u8,
+    /// The share of sessions that is captured, from 0 to 1.
+    #[arg(long)]
+    sample: Option<f64>,
+    /// Only sessions of this account.
+    #[arg(long)]
+    user: Option<String>,
+    /// Only commands whose current schema is this.
+    #[arg(long)]
+    schema: Option<String>,
+    /// Where the disk does not keep up the capture ends, instead of leaving sessions out from there on.
+    #[arg(long)]
+    end_when_full: bool,
+}
+
+/// `90`, `90s`, `30m`, `1h`, in seconds.
+fn seconds(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, 's')) => (&text[..at], 1.0),
+        Some((at, 'm')) => (&text[..at], 60.0),
+        Some((at, 'h')) => (&text[..at], 3600.0),
+        _ => (text, 1.0),
+    };
+    let number: Option<f64> = number.parse().ok().filter(|number| *number > 0.0);
+    let number = number.filter(|number| number.is_finite());
+    number
+        .map(|number| number * unit)
+        .ok_or_else(|| "a time like 90s, 30m or 1h".to_owned())
+}
+
+/// `500MiB`, `20GiB`, or a number.
+fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+    let unit = UNITS
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (number, factor) = unit.unwrap_or((text, 1));
+    let number: Option<u64> = number.trim().parse().ok();
+    number
+        .and_then(|number| number.checked_mul(factor))
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "a size like 500MiB or 20GiB".to_owned())
+}
+
+pub(super) fn run(act: Act) -> Result<ExitCode> {
+    match act {
+        Act::Start(start) => begin(*start)?,
+        Act::Stop { place } => stop(&ctl::gateway(place)?)?,
+        Act::Status { place } => println!("{}", ctl::gateway(place)?.get("/traffic/capture")?),
+        Act::List { folder } => {
+            for folder in offline::folders(&folder)? {
+                match Folder::open(&folder) {
+                    Ok(read) => println!(
+                        "{}  {}  {}",
+                        folder.display(),
+                        read.head().kind,
+                        utc(read.head().began_unix_us)
+                    ),
+                    Err(error) => println!("{error}"),
+                }
+            }
+        }
+        Act::Verify { folder } => {
+            let summary = offline::summary(&folder)?;
+            print!("{}", in_words(&summary));
+            // One that runs still, or was killed, has no end.
+            if !summary.stops.is_empty() || summary.end.is_none() {
+                return Ok(ExitCode::from(2));
+            }
+        }
+        Act::Show {
+            folder,
+            session,
+            errors,
+            limit,
+        } => show(&folder, session, errors, limit)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn begin(start: Start) -> Result<()> {
+    ensure!(
+        start.to.is_absolute(),
+        "{}: name the folder by an absolute path: it is made on the gateway's machine",
+        start.to.display()
+    );
+    let to = start.to.to_str().context("the name of the folder is no text")?;
+    let mut path = format!(
+        "/traffic/capture?to={}&free_disk={}",
+        escaped(to),
+        start.free_disk
+    );
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            path += &format!("&{name}={}", escaped(&value));
+        }
+    };
+    add("duration", start.duration.map(|seconds| seconds.to_string()));
+    add("max_size", start.max_size.map(|bytes| bytes.to_string()));
+    add("sample", start.sample.map(|share| share.to_string()));
+    add("user", start.user);
+    add("schema", start.schema);
+    add("end_when_full", start.end_when_full.then(|| "true".to_owned()));
+    ctl::gateway(start.place)?.put(&path)?;
+    println!("captured to {to}, which is personal data; forebay traffic capture stop ends it");
+    Ok(())
+}
+
+/// Waits until the last record is written.
+fn stop(gateway: &Gateway) -> Result<()> {
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+    const PATIENCE: Duration = Duration::from_secs(60);
+    gateway.put("/traffic/capture/stop")?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let text = gateway.get("/traffic/capture")?;
+        let status: Value = serde_json::from_str(&text).context("the gateway's answer makes no sense")?;
+        if status["state"] == "ended" {
+            println!(
+                "{}: {} commands of {} sessions, {} bytes",
+                status["folder"].as_str().unwrap_or_default(),
+                status["commands"],
+                status["sessions"],
+                status["bytes"]
+            );
+            return Ok(());
+        }
+        sleep(LOOK_EVERY);
+    }
+    bail!("it has not ended within {PATIENCE:?}: the gateway's log says why")
+}
+
+fn show(folder: &std::path::Path, session: Option<u32>, errors: bool, limit: u64) -> Result<()> {
+    let mut folder = Folder::open(folder)?;
+    let mut lines = 0;
+    while let Some(record) = folder.next_record()? {
+        let line = match record {
+            Record::Command(command) => {
+                if errors && command.error == 0 || session.is_some_and(|wanted| wanted != command.session) {
+                    continue;
+                }
+                command.line()
+            }
+            Record::Session(one) if !errors && session.is_none_or(|wanted| wanted == one.id) => format!(
+                "{:>12.6} {:>8} session of {} by {}, schema {}{}",
+                one.at_us as f64 / 1e6,
+                one.id,
+                one.user,
+                one.listener,
+                String::from_utf8_lossy(&one.schema),
+                if one.was_open { ", open before" } else { "" }
+            ),
+            Record::Thinned { session } => {
+                format!("{session:>21} not captured any further: the queue was full")
+            }
+            _ => continue,
+        };
+        if lines == limit {
+            crate::print("…\n")?;
+            break;
+        }
+        lines += 1;
+        crate::print(&format!("{line}\n"))?;
+    }
+    Ok(())
+}
+
+fn in_words(summary: &Summary) -> String {
+    let head = &summary.head;
+    let mut text = format!(
+        "{} of forebay {}, begun {}\n{} commands of {} sessions in {:.3} s, {} bytes in {} files\n",
+        head.kind,
+        head.forebay,
+        utc(head.began_unix_us),
+        summary.commands,
+        summary.sessions,
+        summary.length.as_secs_f64(),
+        summary.bytes,
+        summary.files
+    );
+    for server in &head.servers {
+        let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
+        text += &format!(
+            "server {} ({}, {}): version {}, server_uuid {}, server_id {}, GTIDs {}\n",
+            server.name,
+            server.cluster,
+            server.role,
+            known(&server.version),
+            known(&server.server_uuid),
+            known(&server.server_id),
+            known(&server.gtid_position)
+        );
+        if let Some(missing) = &server.missing {
+            text += &format!("  not asked: {missing}\n");
+        }
+    }
+    for (user, commands) in &summary.users {
+        text += &format!("user {user}: {commands} commands\n");
+    }
+    if summary.withheld > 0 {
+        text += &format!("{} commands as a digest alone\n", summary.withheld);
+    }
+    if summary.thinned > 0 {
+        text += &format!("{} sessions only in part: the queue was full\n", summary.thinned);
+    }
+    match &summary.end {
+        Some(end) if end.words.is_empty() => text += &format!("ended: {}\n", end.reason),
+        Some(end) => text += &format!("ended: {} ({})\n", end.reason, end.words),
+        None => text += "no end: it is written still, or whoever wrote it was killed\n",
+    }
+    for stop in &summary.stops {
+        text += &format!("{stop}\n");
+    }
+    text
+}
+
+/// The day and time in UTC.
+fn utc(unix_us: u64) -> String {
+    let seconds = unix_us / 1_000_000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant's days to a civil date, for days since 1970.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let part = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * part + 2) / 5 + 1;
+    let month = if part < 10 { part + 3 } else { part - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!(seconds("90"), Ok(90.0));
+        assert_eq!(seconds("1.5m"), Ok(90.0));
+        assert_eq!(seconds("1h"), Ok(3600.0));
+        assert!(seconds("soon").is_err() && seconds("-1").is_err() && seconds("").is_err());
+        assert_eq!(bytes("2KiB"), Ok(2048));
+        assert_eq!(bytes("7"), Ok(7));
+        assert!(bytes("7 GB").is_err() && bytes("0").is_err());
+    }
+
+    #[test]
+    fn a_moment_is_told_by_its_date() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(1_709_210_096_000_000), "2024-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_798_761_599_000_000), "2026-12-31 23:59:59 UTC");
+    }
+}

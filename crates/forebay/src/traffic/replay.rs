@@ -1,0 +1,237 @@
+//! `forebay traffic replay`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use traffic::replay::{self, LeftOut, Login, Logins, Order, Outcome, Permitted, Speed, Survey};
+
+#[derive(Args)]
+pub(super) struct Replay {
+    /// The folder with what was captured.
+    folder: PathBuf,
+    /// HOST:PORT of the server.
+    #[arg(long)]
+    to: String,
+    /// The new folder for what comes of it; without it FOLDER-replay-1, or the next that is free.
+    #[arg(long)]
+    result: Option<PathBuf>,
+    /// The account for all sessions but those of `--users`.
+    #[arg(long)]
+    user: Option<String>,
+    /// The environment variable with the password of `--user`.
+    #[arg(long, requires = "user")]
+    password_env: Option<String>,
+    /// A TOML file with a table for each captured user: `[app]`, `user = "other"` (without it the same name),
+    /// `password = "…"`.
+    #[arg(long)]
+    users: Option<PathBuf>,
+    /// How many times as fast as it was, from 0.1 to 100, or `max`: each session as fast as the server
+    /// answers.
+    #[arg(long, default_value = "1", value_parser = speed)]
+    speed: Speed,
+    /// Only tell what would be sent and what would be left out; nobody is connected to.
+    #[arg(long)]
+    dry_run: bool,
+    /// Only what reads, and what sessions set for themselves.
+    #[arg(long)]
+    read_only: bool,
+    /// Also KILL, SET GLOBAL, statements about accounts and replication, INTO OUTFILE.
+    #[arg(long, conflicts_with = "read_only")]
+    all: bool,
+    /// Also to a server that is the source, a replica, or of which nobody knows.
+    #[arg(long)]
+    even_source: bool,
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    let wrong = || "from 0.1 to 100, or max".to_owned();
+    match text {
+        "max" => Ok(Speed::Max),
+        _ => {
+            let times: f64 = text.parse().map_err(|_| wrong())?;
+            match (0.1..=100.0).contains(&times) {
+                true => Ok(Speed::Times(times)),
+                false => Err(wrong()),
+            }
+        }
+    }
+}
+
+/// An account of the target, in the file of `--users`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetUser {
+    user: Option<String>,
+    #[serde(default)]
+    password: String,
+}
+
+pub(super) fn run(args: Replay) -> Result<ExitCode> {
+    let permitted = Permitted {
+        read_only: args.read_only,
+        all: args.all,
+    };
+    let survey = replay::survey(&args.folder, permitted)?;
+    for stop in &survey.stops {
+        eprintln!("forebay: {stop}");
+    }
+    if args.dry_run {
+        print!("{}", plan(&survey));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let order = Order {
+        target: address(&args.to)?,
+        result: match &args.result {
+            Some(result) => result.clone(),
+            None => free_name(&args.folder)?,
+        },
+        logins: logins(&args)?,
+        from: args.folder,
+        speed: args.speed,
+        permitted,
+        even_source: args.even_source,
+    };
+    let result = order.result.clone();
+    let bar = ProgressBar::new(survey.commands);
+    let style = "{bar:40} {pos}/{len} commands, {per_sec}, {eta} left  {msg}";
+    bar.set_style(ProgressStyle::with_template(style)?);
+    let shown = bar.clone();
+    let tell = move |progress: &replay::Progress| {
+        shown.set_position(progress.done);
+        shown.set_message(format!(
+            "{} other errors, {:.0} ms late",
+            progress.errors_differ,
+            progress.late.as_secs_f64() * 1e3
+        ));
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let replayed = runtime.block_on(replay::replay(order, &survey, env!("CARGO_PKG_VERSION"), tell));
+    bar.finish_and_clear();
+    let outcome = replayed?;
+    print!("{}", in_words(&outcome));
+    println!("result: {}", result.display());
+    println!("compare: forebay traffic compare CAPTURE {}", result.display());
+    Ok(match outcome.no_login {
+        Some(_) => ExitCode::from(2),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    let mut found = text
+        .to_socket_addrs()
+        .with_context(|| format!("--to {text}: HOST:PORT"))?;
+    found.next().with_context(|| format!("{text} has no address"))
+}
+
+fn logins(args: &Replay) -> Result<Logins> {
+    let mut logins = Logins::default();
+    if let Some(user) = &args.user {
+        let password = match &args.password_env {
+            Some(name) => std::env::var(name).with_context(|| format!("--password-env {name}"))?,
+            None => String::new(),
+        };
+        logins.others = Some(Login {
+            user: user.clone(),
+            password,
+        });
+    }
+    if let Some(file) = &args.users {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let users: HashMap<String, TargetUser> =
+            toml::from_str(&text).with_context(|| file.display().to_string())?;
+        for (captured, target) in users {
+            let login = Login {
+                user: target.user.unwrap_or_else(|| captured.clone()),
+                password: target.password,
+            };
+            logins.by_user.insert(captured, login);
+        }
+    }
+    if logins.others.is_none() && logins.by_user.is_empty() {
+        bail!("nobody to log in as: --user with --password-env, or --users FILE");
+    }
+    Ok(logins)
+}
+
+/// The next name beside the capture that nobody has.
+fn free_name(folder: &Path) -> Result<PathBuf> {
+    let folder = folder
+        .canonicalize()
+        .with_context(|| folder.display().to_string())?;
+    (1..10_000)
+        .map(|number| {
+            let mut name = folder.clone().into_os_string();
+            name.push(format!("-replay-{number}"));
+            PathBuf::from(name)
+        })
+        .find(|path| !path.exists())
+        .context("no name for the result is free: --result DIR")
+}
+
+fn plan(survey: &Survey) -> String {
+    let left_out: u64 = survey.left_out.values().sum();
+    let mut text = format!(
+        "{} commands of {:.3} s: {} would be sent, {left_out} not\n",
+        survey.commands,
+        survey.length.as_secs_f64(),
+        survey.commands - left_out
+    );
+    text += &reasons(&survey.left_out);
+    for (user, sessions) in &survey.users {
+        text += &format!("user {user}: {sessions} sessions\n");
+    }
+    text += &of_open(survey.was_open);
+    text
+}
+
+fn in_words(outcome: &Outcome) -> String {
+    let left_out: u64 = outcome.left_out.values().sum();
+    let mut text = format!(
+        "{} commands of {} sessions sent in {:.3} s, {left_out} left out\n",
+        outcome.sent,
+        outcome.sessions,
+        outcome.took.as_secs_f64()
+    );
+    text += &reasons(&outcome.left_out);
+    text += &of_open(outcome.was_open);
+    if let Some([median, high, most]) = outcome.late_us {
+        let ms = |us: u64| us as f64 / 1e3;
+        text += &format!(
+            "late: median {:.3} ms, 99 % {:.3} ms, most {:.3} ms\n",
+            ms(median),
+            ms(high),
+            ms(most)
+        );
+    }
+    if let Some((count, why)) = &outcome.no_login {
+        text += &format!("{count} times there was no connection: {why}\n");
+    }
+    for stop in &outcome.stops {
+        text += &format!("{stop}\n");
+    }
+    text
+}
+
+fn reasons(left_out: &BTreeMap<LeftOut, u64>) -> String {
+    let line = |(why, count): (&LeftOut, &u64)| format!("{count:>10}  {why}\n");
+    left_out.iter().map(line).collect()
+}
+
+fn of_open(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        _ => format!(
+            "{count} sessions were there before the capture: what they had set, prepared and locked is missing, but for \
+             user and schema\n"
+        ),
+    }
+}
