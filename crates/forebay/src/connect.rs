@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context;
-use config::{Config, Mode, Protocol, ReadConsistency, Secret, Topology};
+use config::{Config, Protocol, ReadConsistency, Secret, Topology};
 use tokio::runtime::{Builder, LocalOptions};
 use upstream::{Cluster, Inspection, LoginTrial, Member, Role};
 
@@ -84,9 +84,7 @@ impl<'c> Seen<'c> {
         let cluster = Cluster::new(of.clone()).with_context(|| format!("cluster {}", of.name))?;
         let listeners = || {
             let splits = |listener: &&config::Listener| {
-                listener.cluster == of.name
-                    && listener.mode == Mode::Split
-                    && listener.protocol == Protocol::Mysql
+                listener.cluster == of.name && listener.shares() && listener.protocol == Protocol::Mysql
             };
             config.listeners.iter().filter(splits)
         };
@@ -237,9 +235,13 @@ impl<'c> Seen<'c> {
     fn judge_cluster(&self, judged: &mut Judged) {
         let (name, topology) = (&self.config.name, self.cluster.topology());
         if topology.members.is_empty() {
+            let why = match self.config.pd {
+                Some(_) => ": `servers` has none, and PD does not answer or knows none that lives",
+                None => "",
+            };
             judged
                 .mistakes
-                .push(format!("cluster {name}: no server is known"));
+                .push(format!("cluster {name}: no server is known{why}"));
         } else if let Some(reason) = &topology.refuse_writes {
             let words = format!("cluster {name}: writes would be refused: {reason}");
             judged.mistakes.push(words);

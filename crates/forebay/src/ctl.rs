@@ -1,39 +1,35 @@
-//! `forebay ctl`: what an operator does to a running gateway, over the socket of `[admin]`.
+//! `forebay ctl`: what an operator does to a running gateway, over the socket of `[admin]` or its address.
 
 mod balance;
+mod drain;
+mod fleet;
+mod gateway;
 
-use std::io::{IsTerminal, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, Subcommand, ValueEnum};
-use config::Config;
-use indicatif::{ProgressBar, ProgressStyle};
+use clap::{Args, Subcommand};
+use config::{Config, Secret};
 use serde_json::Value;
 
-/// As long as the admin server gives a request.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is looked how a drain goes on: most are over in the first seconds.
-fn look_every(so_far: Duration) -> Duration {
-    match so_far < Duration::from_secs(3) {
-        true => Duration::from_millis(250),
-        false => Duration::from_secs(1),
-    }
-}
+pub(crate) use self::gateway::Gateway;
+use crate::token;
+
+/// `HOST:PORT` where neither `--address` nor `--socket` says where the gateway is.
+const ADDRESS: &str = "FOREBAY_ADDRESS";
+/// What names the socket where nobody says anything.
+const CONFIG: &str = "/etc/forebay/forebay.toml";
+/// The file where `--token-file` names none.
+const TOKEN_FILE: &str = "FOREBAY_TOKEN_FILE";
 
 /// Where the gateway is, and how to tell what it says.
 #[derive(Args)]
 pub(crate) struct Ctl {
-    /// The gateway's configuration file, which names the socket.
-    #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
-    config: PathBuf,
-    /// The socket itself (`[admin] socket`).
-    #[arg(long)]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// For programs: JSON as the gateway gives it.
     #[arg(long, global = true)]
     json: bool,
@@ -41,26 +37,30 @@ pub(crate) struct Ctl {
     act: Act,
 }
 
+/// Where the gateway is.
+#[derive(Args)]
+pub(crate) struct Place {
+    /// The gateway's configuration file, which names the socket; FOREBAY_ADDRESS does not count then. Without
+    /// either it is /etc/forebay/forebay.toml.
+    #[arg(short, long)]
+    config: Option<PathBuf>,
+    /// The socket itself (`[admin] socket`).
+    #[arg(long)]
+    socket: Option<PathBuf>,
+    /// HOST:PORT of its admin server (`[admin] bind`) instead of the socket; acts need the token. Also by the
+    /// environment variable FOREBAY_ADDRESS.
+    #[arg(long, conflicts_with = "socket")]
+    address: Option<String>,
+    /// The file with the token (`[admin] token_file`), for `--address`. Also by FOREBAY_TOKEN_FILE.
+    #[arg(long)]
+    token_file: Option<PathBuf>,
+}
+
 #[derive(Subcommand)]
 enum Act {
-    /// Has all leave a server, and waits until it is empty. It goes on draining until `undrain`, also when
+    /// Has all leave servers, and waits until they are empty. They go on draining until `undrain`, also when
     /// this is interrupted. Exit code 2: sessions are left at the deadline.
-    Drain {
-        /// Its name, as `/status` has it.
-        server: String,
-        /// Needed where several clusters have a server of that name.
-        #[arg(long)]
-        cluster: Option<String>,
-        /// How long to wait: 30s, 5m.
-        #[arg(long, value_parser = duration)]
-        deadline: Option<Duration>,
-        /// What becomes of sessions that are left at the deadline.
-        #[arg(long, value_enum, default_value_t = Then::Keep)]
-        then: Then,
-        /// Say it and go.
-        #[arg(long)]
-        no_wait: bool,
-    },
+    Drain(drain::Order),
     /// Has a server take sessions again.
     Undrain {
         /// Its name.
@@ -68,6 +68,9 @@ enum Act {
         /// Needed where several clusters have a server of that name.
         #[arg(long)]
         cluster: Option<String>,
+        /// Of several gateways with one configuration only this one.
+        #[arg(long)]
+        here: bool,
     },
     /// Lists servers that drain, and what holds their sessions.
     Drains,
@@ -76,11 +79,17 @@ enum Act {
     Pause {
         /// Its name; not needed where there is but one.
         cluster: Option<String>,
+        /// Of several gateways with one configuration only this one.
+        #[arg(long)]
+        here: bool,
     },
     /// Has them go on.
     Resume {
         /// Its name; not needed where there is but one.
         cluster: Option<String>,
+        /// Of several gateways with one configuration only this one.
+        #[arg(long)]
+        here: bool,
     },
     /// Makes another server the primary: statements wait meanwhile. Exit code 2: nothing has changed, 3: in
     /// the middle.
@@ -94,8 +103,9 @@ enum Act {
         #[arg(long)]
         check: bool,
     },
-    /// Has a new process take over, with the program as it is on the disk now. Sessions stay with the old one
-    /// until they end, for at most `upgrade_timeout`.
+    /// Has a new process take over, with the program as it is on the disk now. Sessions go there between two
+    /// commands; those that cannot (TLS, compression) stay with the old one until they end, for at most
+    /// `upgrade_timeout`.
     Upgrade,
     /// Shows how sessions are spread over the servers, and who has moved so that the load evens out.
     Balance {
@@ -110,6 +120,10 @@ enum Act {
         /// The most of each worker.
         #[arg(long, default_value_t = 1000)]
         limit: usize,
+        /// Of all gateways of the fleet, each asked at the address of its admin server. Exit code 1: some
+        /// were not reached.
+        #[arg(long)]
+        all: bool,
     },
     /// Ends a session, by the number that `sessions` shows.
     Kill {
@@ -118,32 +132,80 @@ enum Act {
         /// Only the statement that it has under way.
         #[arg(long)]
         query: bool,
+        /// The gateway of the fleet that it is on, which is asked at the address of its admin server, with
+        /// the token.
+        #[arg(long = "gateway")]
+        of: Option<String>,
     },
+    /// Has `/readyz` say 503, so that balancers in front send no more clients. Sessions go on, and whoever
+    /// comes all the same is served. It is forgotten at a restart or an upgrade.
+    Unready {
+        /// Why, for those who read `/readyz`.
+        #[arg(long)]
+        reason: Option<String>,
+        /// After which it ends by itself: 90s, 10m. Without it only `ready` ends it.
+        #[arg(long = "for", value_name = "DURATION", value_parser = drain::duration)]
+        limit: Option<Duration>,
+    },
+    /// Ends that.
+    Ready,
     /// Reads the configuration again.
     Reload,
+    /// Shows what is logged, or changes it until the next such change, or a reload that changes `log.level`.
+    Log {
+        /// A level for all parts (`debug`), PART=LEVEL, or `configured` for what the configuration says.
+        level: Option<String>,
+    },
+    /// Reads mapping tables again, and tries again what cannot be served from memory.
+    FlushCache,
     /// Listeners, clusters, servers and workers, as JSON.
     Status,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Then {
-    /// They stay.
-    Keep,
-    /// They end with error 1053.
-    Close,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    config::parse_duration(text).ok_or_else(|| "a number with a unit is expected: 30s, 5m, 1h".to_owned())
+    #[command(flatten)]
+    Fleet(fleet::Act),
 }
 
 /// Does what is asked, and says what came of it.
 pub(crate) fn run(ctl: Ctl) -> Result<ExitCode> {
-    let socket = match ctl.socket {
-        Some(socket) => socket,
-        None => socket_of(&ctl.config)?,
+    let token_file = ctl.place.token_file.clone();
+    // The token is for the other gateway then.
+    let is_elsewhere = matches!(ctl.act, Act::Kill { of: Some(_), .. });
+    act(
+        &gateway_or_other(ctl.place, is_elsewhere)?,
+        ctl.act,
+        ctl.json,
+        token_file,
+    )
+}
+
+/// The gateway that is meant.
+pub(crate) fn gateway(place: Place) -> Result<Gateway> {
+    gateway_or_other(place, false)
+}
+
+fn gateway_or_other(place: Place, is_elsewhere: bool) -> Result<Gateway> {
+    // What is said on the command line counts before the environment.
+    let of_environment = || {
+        let address = std::env::var(ADDRESS).ok()?;
+        (place.config.is_none() && place.socket.is_none() && !address.is_empty()).then_some(address)
     };
-    act(&Gateway { socket }, ctl.act, ctl.json)
+    Ok(match (place.address.or_else(of_environment), place.socket) {
+        (Some(address), _) => Gateway::Address(address, token_in(place.token_file)?),
+        (None, _) if place.token_file.is_some() && !is_elsewhere => {
+            bail!(
+                "--token-file is for an address: --address HOST:PORT or {ADDRESS}; the socket needs no token"
+            )
+        }
+        (None, Some(socket)) => Gateway::Socket(socket),
+        (None, None) => Gateway::Socket(socket_of(place.config.as_deref().unwrap_or(Path::new(CONFIG)))?),
+    })
+}
+
+/// The token of this file, or of the one that the environment names.
+fn token_in(file: Option<PathBuf>) -> Result<Option<Secret>> {
+    let of_environment = || std::env::var_os(TOKEN_FILE).filter(|file| !file.is_empty());
+    let file = file.or_else(|| of_environment().map(PathBuf::from));
+    let token = file.map(|file| token::read(&file)).transpose()?;
+    Ok(token.map(|(token, _)| token))
 }
 
 fn socket_of(config: &Path) -> Result<PathBuf> {
@@ -151,45 +213,32 @@ fn socket_of(config: &Path) -> Result<PathBuf> {
     let socket = loaded.admin.and_then(|admin| admin.socket);
     socket.with_context(|| {
         format!(
-            "{} has no `socket` in [admin]: add socket = \"/run/forebay/admin.sock\" and restart the gateway, or name it with --socket",
+            "{} has no `socket` in [admin]: add socket = \"/run/forebay/admin.sock\" and restart the gateway, \
+             or name it with --socket, or the admin server with --address",
             config.display()
         )
     })
 }
 
-fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
+fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Result<ExitCode> {
     match act {
-        Act::Drain {
+        Act::Fleet(act) => fleet::run(gateway, &act, json),
+        Act::Drain(order) => drain::run(gateway, &order, json),
+        Act::Undrain {
             server,
             cluster,
-            deadline,
-            then,
-            no_wait,
+            here,
         } => {
-            if then == Then::Close && deadline.is_none() {
-                bail!("--then close needs a --deadline");
-            }
-            let mut query = of_server(&server, cluster.as_deref());
-            if let Some(deadline) = deadline.filter(|_| then == Then::Close) {
-                query = format!("{query}&end_after={}", deadline.as_secs_f64());
-            }
-            gateway.put(&format!("/drain?{query}"))?;
-            match no_wait {
-                true => Ok(ExitCode::SUCCESS),
-                false => until_empty(gateway, &server, cluster.as_deref(), (deadline, then), json),
-            }
-        }
-        Act::Undrain { server, cluster } => {
             let query = of_server(&server, cluster.as_deref());
-            gateway.put(&format!("/undrain?{query}"))?;
+            gateway.put(&format!("/undrain?{query}&here={here}"))?;
             Ok(ExitCode::SUCCESS)
         }
-        Act::Pause { cluster } => {
-            gateway.put(&format!("/pause{}", of_cluster(cluster.as_deref())))?;
+        Act::Pause { cluster, here } => {
+            gateway.put(&format!("/pause?here={here}{}", of_cluster(cluster.as_deref())))?;
             Ok(ExitCode::SUCCESS)
         }
-        Act::Resume { cluster } => {
-            gateway.put(&format!("/resume{}", of_cluster(cluster.as_deref())))?;
+        Act::Resume { cluster, here } => {
+            gateway.put(&format!("/resume?here={here}{}", of_cluster(cluster.as_deref())))?;
             Ok(ExitCode::SUCCESS)
         }
         Act::Switchover { cluster, to, check } => {
@@ -204,10 +253,7 @@ fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
             let text = gateway.get("/drains")?;
             match json {
                 true => print!("{text}"),
-                false => drains(&text)?.iter().for_each(|drain| {
-                    let by = drain["drained_by"].as_str().unwrap_or_default();
-                    println!("{} (drained by: {by})", line(drain));
-                }),
+                false => print!("{}", drain::list(&text)?),
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -220,74 +266,60 @@ fn act(gateway: &Gateway, act: Act, json: bool) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Act::Sessions { pinned, limit } => {
-            let text = gateway.get(&format!("/sessions?limit={limit}&pinned={pinned}"))?;
+        Act::Sessions { pinned, limit, all } => {
+            let page = format!("/sessions?limit={limit}&pinned={pinned}");
+            let (text, are_all_there) = match all {
+                true => fleet::of_all(gateway, &page)?,
+                false => (gateway.get(&page)?, true),
+            };
             match json {
                 true => print!("{text}"),
                 false => sessions(&text)?,
             }
+            Ok(ExitCode::from(u8::from(!are_all_there)))
+        }
+        Act::Kill { id, query, of } => {
+            let page = format!("/kill?id={id}&query={query}");
+            match of {
+                Some(name) => fleet::other(gateway, &name, token)?.put(&page)?,
+                None => gateway.put(&page)?,
+            };
             Ok(ExitCode::SUCCESS)
         }
-        Act::Kill { id, query } => {
-            gateway.put(&format!("/kill?id={id}&query={query}"))?;
+        Act::Unready { reason, limit } => {
+            let reason = reason.map(|reason| format!("&reason={}", escaped(&reason)));
+            let limit = limit.map(|limit| format!("&for={}", limit.as_secs_f64()));
+            gateway.put(&format!(
+                "/readyz?ready=false{}{}",
+                reason.unwrap_or_default(),
+                limit.unwrap_or_default()
+            ))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Ready => {
+            gateway.put("/readyz?ready=true")?;
             Ok(ExitCode::SUCCESS)
         }
         Act::Reload => {
             print!("{}", gateway.put("/reload")?);
             Ok(ExitCode::SUCCESS)
         }
+        Act::Log { level } => {
+            let said = match level {
+                Some(level) => gateway.put(&format!("/log?level={}", escaped(&level)))?,
+                None => gateway.get("/log")?,
+            };
+            print!("{said}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::FlushCache => {
+            gateway.put("/cache/flush")?;
+            Ok(ExitCode::SUCCESS)
+        }
         Act::Status => {
             println!("{}", gateway.get("/status")?);
             Ok(ExitCode::SUCCESS)
         }
-    }
-}
-
-/// Waits until nobody is on the server any more.
-fn until_empty(
-    gateway: &Gateway,
-    server: &str,
-    cluster: Option<&str>,
-    (deadline, then): (Option<Duration>, Then),
-    json: bool,
-) -> Result<ExitCode> {
-    // Sessions that are ended need a moment for it.
-    let patience = deadline.map(|deadline| match then {
-        Then::Keep => deadline,
-        Then::Close => deadline + Duration::from_secs(5),
-    });
-    let began = Instant::now();
-    let progress = progress_bar(json);
-    let mut most = 0;
-    loop {
-        let text = gateway.get("/drains")?;
-        let all = drains(&text)?;
-        let is_it = |drain: &&Value| {
-            drain["server"] == server && cluster.is_none_or(|cluster| drain["cluster"] == cluster)
-        };
-        let Some(drain) = all.iter().find(is_it) else {
-            progress.finish_and_clear();
-            bail!("server {server} drains no longer: somebody has said undrain");
-        };
-        let left = drain["sessions"].as_u64().unwrap_or(0);
-        most = most.max(left);
-        progress.set_length(most);
-        progress.set_position(most - left);
-        progress.set_message(line(drain));
-        let is_over = patience.is_some_and(|patience| began.elapsed() >= patience);
-        if left > 0 && !is_over {
-            sleep(look_every(began.elapsed()));
-            continue;
-        }
-        progress.finish_and_clear();
-        match json {
-            true => println!("{drain}"),
-            false => println!("{} after {:.1} s", line(drain), began.elapsed().as_secs_f64()),
-        }
-        return Ok(match left {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::from(2),
-        });
     }
 }
 
@@ -367,47 +399,12 @@ fn conclude(switchover: &Value, state: &str) {
     }
 }
 
-fn progress_bar(json: bool) -> ProgressBar {
-    if json || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-    let progress = ProgressBar::new(0);
-    match style {
-        Ok(style) => progress.with_style(style),
-        Err(_) => progress,
-    }
-}
-
-fn drains(text: &str) -> Result<Vec<Value>> {
-    serde_json::from_str(text).context("the gateway's answer makes no sense")
-}
-
-/// A drain in words.
-fn line(drain: &Value) -> String {
-    let word = |name: &str| drain[name].as_str().unwrap_or_default().to_owned();
-    let (cluster, server, left) = (
-        word("cluster"),
-        word("server"),
-        drain["sessions"].as_u64().unwrap_or(0),
-    );
-    if left == 0 {
-        return format!("{cluster}/{server} is empty");
-    }
-    let reasons = drain["held_by"].as_object().into_iter().flatten();
-    let reasons: Vec<_> = reasons
-        .map(|(reason, count)| format!("{reason} {count}"))
-        .collect();
-    let why = match reasons.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", reasons.join(", ")),
-    };
-    format!("{cluster}/{server} has {left} left{why}")
-}
-
 fn sessions(text: &str) -> Result<()> {
     let sessions: Vec<Value> = serde_json::from_str(text).context("the gateway's answer makes no sense")?;
+    // Only of all gateways it is said which.
+    let is_of_all = sessions.iter().any(|session| session["gateway"].is_string());
     let columns = [
+        if is_of_all { "GATEWAY" } else { "" },
         "ID",
         "LISTENER",
         "USER",
@@ -417,12 +414,13 @@ fn sessions(text: &str) -> Result<()> {
         "SECONDS",
         "HELD BY",
     ];
-    let mut rows = vec![columns.map(str::to_owned)];
+    let mut rows = Vec::new();
     for session in &sessions {
         let word = |name: &str| session[name].as_str().unwrap_or("-").to_owned();
         let pins = session["pins"].as_array().into_iter().flatten();
         let pins: Vec<_> = pins.filter_map(|pin| pin["reason"].as_str()).collect();
         rows.push([
+            session["gateway"].as_str().unwrap_or_default().to_owned(),
             session["id"].to_string(),
             word("listener"),
             word("user"),
@@ -433,26 +431,37 @@ fn sessions(text: &str) -> Result<()> {
             pins.join(","),
         ]);
     }
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: [usize; 8] = std::array::from_fn(width);
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    let table = table(columns, rows);
+    match is_of_all {
+        true => print!("{table}"),
+        // Without the empty column.
+        false => table
+            .lines()
+            .for_each(|line| println!("{}", line.trim_start_matches(' '))),
     }
     Ok(())
 }
 
-/// What stands behind the path for a cluster.
+/// Columns as wide as what is in them, the last one as it comes.
+fn table<const N: usize>(columns: [&str; N], rows: Vec<[String; N]>) -> String {
+    let mut all = vec![columns.map(str::to_owned)];
+    all.extend(rows);
+    let width = |column: usize| {
+        let cells = all.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths);
+        let cells = cells.map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    all.iter().map(line).collect()
+}
+
+/// What stands behind a query for a cluster.
 fn of_cluster(cluster: Option<&str>) -> String {
-    let query = cluster.map(|cluster| format!("?cluster={}", escaped(cluster)));
+    let query = cluster.map(|cluster| format!("&cluster={}", escaped(cluster)));
     query.unwrap_or_default()
 }
 
@@ -463,7 +472,7 @@ fn of_server(server: &str, cluster: Option<&str>) -> String {
 }
 
 /// Everything but plain characters as `%` and two digits.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         match byte {
@@ -476,46 +485,6 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The running gateway, by its socket.
-struct Gateway {
-    socket: PathBuf,
-}
-
-impl Gateway {
-    fn get(&self, path: &str) -> Result<String> {
-        self.ask("GET", path)
-    }
-
-    fn put(&self, path: &str) -> Result<String> {
-        self.ask("PUT", path)
-    }
-
-    fn ask(&self, method: &str, path: &str) -> Result<String> {
-        let answer = self.answer(method, path).with_context(|| {
-            format!(
-                "the gateway was not reached on {}: it runs with this `socket` in [admin]? and you are root, or its system user?",
-                self.socket.display()
-            )
-        })?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        match head.split(' ').nth(1) {
-            Some("200") => Ok(body.to_owned()),
-            Some(_) => bail!("{}", body.trim_end()),
-            None => bail!("the gateway closed the connection without an answer: its log says why"),
-        }
-    }
-
-    /// The admin server answers one request a connection, and closes it.
-    fn answer(&self, method: &str, path: &str) -> std::io::Result<String> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-        write!(stream, "{method} {path} HTTP/1.0\r\nHost: forebay\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -526,15 +495,5 @@ mod tests {
             of_server("db1:3306", Some("a&b c")),
             "server=db1:3306&cluster=a%26b%20c"
         );
-    }
-
-    #[test]
-    fn a_drain_is_told_with_its_reasons() {
-        let drain = serde_json::json!({
-            "cluster": "main", "server": "db3", "sessions": 3, "held_by": {"transaction": 1, "moving": 2}
-        });
-        assert_eq!(line(&drain), "main/db3 has 3 left (moving 2, transaction 1)");
-        let empty = serde_json::json!({"cluster": "main", "server": "db3", "sessions": 0});
-        assert_eq!(line(&empty), "main/db3 is empty");
     }
 }

@@ -2,14 +2,19 @@
 
 mod admin_sockets;
 mod certificates;
+mod completion;
 mod connect;
 mod ctl;
+mod features;
+mod fleet_host;
 mod import;
 mod notify;
 mod operate;
 mod serve;
 mod switchover;
 mod system_user;
+mod token;
+mod traffic;
 mod upgrade;
 
 use std::fs::File;
@@ -18,15 +23,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// With the commit, where the build was told: `0.1.0 (0123456789ab)`, as by `script/release`.
+const VERSION: &str = match option_env!("FOREBAY_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// A gateway in front of MySQL-compatible clusters.
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true)]
+#[command(version = VERSION, about, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -52,12 +63,21 @@ enum Command {
         #[arg(long)]
         connect: bool,
     },
-    /// Act on a running gateway, over the socket of `[admin]`.
+    /// Act on a running gateway, over the socket of `[admin]` or its address.
     Ctl(ctl::Ctl),
+    /// Capture traffic, replay it on another server, and compare what came of it.
+    Traffic(Box<traffic::Traffic>),
+    /// Make a file with a token for `[admin] token_file` and `forebay ctl --token-file`.
+    Token(token::NewToken),
     /// Turn the configuration of another gateway into one of this.
     Import {
         #[command(subcommand)]
         from: import::Import,
+    },
+    /// Print the script by which a shell completes commands and options: `eval "$(forebay completion bash)"`.
+    Completion {
+        /// bash, zsh or fish.
+        shell: completion::Shell,
     },
     /// Print reference documentation.
     Docs {
@@ -87,6 +107,11 @@ enum Docs {
     Metrics,
     /// The SQL statements that make the tables of `mapping_tables = true`.
     MappingTables,
+    /// The pages of the manual for the command line, a file each.
+    Man {
+        /// The folder to write them into.
+        folder: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -110,17 +135,27 @@ enum Sandbox {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
+    let result = match cli.command {
         Command::Serve { config } => serve::run(&config),
         Command::Check { config, connect } => check(&config, connect),
         Command::Ctl(ctl) => match ctl::run(ctl) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Traffic(traffic) => match traffic::run(*traffic) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Token(new) => token::make(&new),
         Command::Import { from } => match import::run(&from) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Completion { shell } => print(&completion::script(shell, &mut Cli::command())),
         Command::Docs { what } => docs(&what),
         Command::Sandbox { command } => sandbox(command),
         Command::Demo { once } => lab::demo::run(once),
@@ -132,6 +167,18 @@ fn main() -> ExitCode {
             eprintln!("forebay: {}", words(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Help, the version, or a mistake. Of `ctl` a mistake is no 2, by which it tells that sessions are left, or
+/// that nothing has changed.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    let is_ctl = std::env::args_os().nth(1).is_some_and(|command| command == "ctl");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if is_ctl => ExitCode::FAILURE,
+        _ => ExitCode::from(2),
     }
 }
 
@@ -170,28 +217,14 @@ fn load(path: &Path) -> anyhow::Result<config::Config> {
 
 fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
     let config = load(path)?;
-    for listener in config
-        .listeners
-        .iter()
-        .filter(|listener| listener.tls.mode != config::TlsMode::Off)
-    {
-        net::TlsAcceptor::new(&listener.tls).with_context(|| format!("listener {}", listener.name))?;
-    }
-    for cluster in config
-        .clusters
-        .values()
-        .filter(|cluster| cluster.tls.mode != config::TlsMode::Off)
-    {
-        net::TlsConnector::new(&cluster.tls).with_context(|| format!("cluster {}", cluster.name))?;
-    }
-    for (listener, path) in config
-        .listeners
-        .iter()
-        .filter_map(|listener| Some((listener, listener.rsa_key.as_ref()?)))
-    {
-        let key = std::fs::read_to_string(path).map_err(anyhow::Error::from);
-        key.and_then(|text| Ok(dataplane::rsa_key::PrivateKey::from_pem(&text)?))
-            .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
+    check_files(&config)?;
+    // The file of a gateway that runs as another system user is right as it is.
+    let token_file = config
+        .admin
+        .as_ref()
+        .and_then(|admin| admin.token_file.as_deref());
+    if let Some(file) = token_file {
+        token::read(file).context("admin.token_file")?;
     }
     for words in certificates::worries(&config)
         .into_iter()
@@ -224,6 +257,34 @@ fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Takes up certificates and keys, as a start would.
+fn check_files(config: &config::Config) -> anyhow::Result<()> {
+    for listener in config
+        .listeners
+        .iter()
+        .filter(|listener| listener.tls.mode != config::TlsMode::Off)
+    {
+        net::TlsAcceptor::new(&listener.tls).with_context(|| format!("listener {}", listener.name))?;
+    }
+    for cluster in config
+        .clusters
+        .values()
+        .filter(|cluster| cluster.tls.mode != config::TlsMode::Off)
+    {
+        net::TlsConnector::new(&cluster.tls).with_context(|| format!("cluster {}", cluster.name))?;
+    }
+    for (listener, path) in config
+        .listeners
+        .iter()
+        .filter_map(|listener| Some((listener, listener.rsa_key.as_ref()?)))
+    {
+        let key = std::fs::read_to_string(path).map_err(anyhow::Error::from);
+        key.and_then(|text| Ok(dataplane::rsa_key::PrivateKey::from_pem(&text)?))
+            .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
+    }
+    Ok(())
+}
+
 /// A cluster that is not is right, and mostly a slip all the same.
 fn is_used(cluster: &str, config: &config::Config) -> bool {
     let of_cache = config.cache.iter().map(|cache| cache.cluster.as_str());
@@ -247,6 +308,8 @@ fn docs(what: &Docs) -> anyhow::Result<()> {
         Docs::Options => print(&config::docs::text()),
         Docs::Metrics => print(&telemetry::docs::text()),
         Docs::MappingTables => print(cache::feed::MAPPING_TABLES),
+        Docs::Man { folder } => clap_mangen::generate_to(Cli::command(), folder)
+            .with_context(|| format!("cannot write into {}", folder.display())),
     }
 }
 

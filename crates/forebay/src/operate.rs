@@ -9,47 +9,71 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
-    BalanceStatus, CacheStatus, ClusterStatus, DrainStatus, LastMovedStatus, ListenerStatus, MappingStatus,
-    PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status, SwitchoverOrder,
-    SwitchoverStatus, WorkerStatus,
+    BalanceStatus, CacheStatus, CaptureOrder, CaptureStatus, ClusterStatus, DrainStatus, LastMovedStatus,
+    ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus,
+    SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, WorkerStatus,
 };
 use cache::Cache;
-use config::{Config, Reload};
+use config::{Config, Reload, Secret};
 use dataplane::Gateway;
+use fleet::{Deed, Fleet, Host};
+use net::handover::Channel;
 use telemetry::Telemetry;
 use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
+use traffic::capture::{self, Capture, WhenFull};
+use traffic::record::Filters;
 use upstream::{Cluster, Member, Server};
 
 use crate::certificates::Certificates;
+use crate::fleet_host::{self, Common};
 use crate::notify;
 use crate::serve::settle_max_connections;
 use crate::switchover::{Switchovers, not_paused};
+use crate::token;
 use crate::upgrade::{Program, Upgrades};
 
 /// The word for the log levels of the configuration.
 const CONFIGURED: &str = "configured";
+/// What a reload says that has found one.
+const ANOTHER_TOKEN: &str = "admin.token_file: another token (live)";
+const UNREADY: &str = "taken out by an operator (forebay ctl ready ends that)";
 const SHUTTING_DOWN: &str = "shutting down; it counts at the next start";
 
 /// The running gateway with the configuration it runs by.
 pub(crate) struct Operator {
     path: PathBuf,
     config: Mutex<Config>,
+    /// By which acts are taken over TCP.
+    token: Mutex<Option<Secret>>,
     /// What a restart would change is what differs from this.
     started_with: Config,
     pub(crate) gateway: Arc<Gateway>,
     cache: Option<Arc<Cache>>,
+    pub(crate) capture: Arc<Capture>,
     pub(crate) telemetry: Arc<Telemetry>,
     log: LogHandle,
+    /// What it has in common with other gateways, where there is a store.
+    common: Option<Common>,
     certificates: Arc<Certificates>,
     switchovers: Switchovers,
     pub(crate) upgrades: Arc<Upgrades>,
     started: Instant,
     is_leaving: AtomicBool,
+    unready: Mutex<Option<Unready>>,
     /// When the configuration that is in force was taken up.
     taken: Mutex<Instant>,
     /// The last reload, where it was refused.
     refused: Mutex<Option<Refused>>,
+}
+
+/// An operator's word that no client is to come.
+#[derive(Clone)]
+struct Unready {
+    /// May be empty.
+    reason: String,
+    /// When that ends by itself, if it does.
+    until: Option<Instant>,
 }
 
 /// A reload that was refused.
@@ -60,12 +84,21 @@ struct Refused {
     cause: String,
 }
 
+impl Unready {
+    /// None where it does not end by itself.
+    fn seconds_left(&self) -> Option<u64> {
+        let left = self.until?.saturating_duration_since(Instant::now());
+        Some(left.as_secs_f64().ceil() as u64)
+    }
+}
+
 impl Operator {
     pub(crate) fn new(
         path: PathBuf,
-        config: Config,
+        (config, token): (Config, Option<Secret>),
+        common: Option<Common>,
         gateway: Arc<Gateway>,
-        cache: Option<Arc<Cache>>,
+        (cache, capture): (Option<Arc<Cache>>, Arc<Capture>),
         telemetry: Arc<Telemetry>,
         log: LogHandle,
     ) -> Arc<Self> {
@@ -73,15 +106,19 @@ impl Operator {
             path,
             started_with: config.clone(),
             config: Mutex::new(config),
+            token: Mutex::new(token),
             gateway,
             cache,
+            capture,
             telemetry,
             log,
+            common,
             certificates: Arc::default(),
             switchovers: Switchovers::default(),
             upgrades: Arc::default(),
             started: Instant::now(),
             is_leaving: AtomicBool::new(false),
+            unready: Mutex::default(),
             taken: Mutex::new(Instant::now()),
             refused: Mutex::default(),
         };
@@ -111,6 +148,7 @@ impl Operator {
         }
         std::iter::once(self.path.clone())
             .chain(config.users_file.clone())
+            .chain(config.admin.as_ref().and_then(|admin| admin.token_file.clone()))
             .collect()
     }
 
@@ -123,6 +161,9 @@ impl Operator {
     /// From here on it is not ready: whoever asks sends no more clients.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
+        if let Some(fleet) = self.fleet() {
+            fleet.leave();
+        }
         self.telemetry.control.shutting_down.set(1);
     }
 
@@ -131,15 +172,16 @@ impl Operator {
         self.config().upgrade_timeout
     }
 
-    /// Has a new process take over, with these sockets besides those of listeners. False where it does not.
+    /// Has a new process take over, with these sockets besides those of listeners, and says by which way
+    /// sessions can follow. `None` where it does not.
     pub(crate) async fn hand_over(
         &self,
         program: &'static Program,
         of_admin: std::io::Result<Vec<(String, OwnedFd)>>,
-    ) -> bool {
+    ) -> Option<Channel> {
         if let Some(why) = self.no_upgrade_now() {
             self.upgrades.fail(why);
-            return false;
+            return None;
         }
         let sockets = self.gateway.listening_sockets().and_then(|mut sockets| {
             sockets.extend(of_admin?);
@@ -150,7 +192,7 @@ impl Operator {
             Err(error) => {
                 self.upgrades
                     .fail(format!("the listeners cannot be handed over: {error}"));
-                false
+                None
             }
         }
     }
@@ -188,17 +230,44 @@ impl Operator {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
+    /// To be called now and then, so that the metric and the log tell the end of what has a limit.
+    pub(crate) fn look_at_unready(&self) {
+        self.unready();
+    }
+
+    fn unready(&self) -> Option<Unready> {
+        let mut unready = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = unready.as_ref().and_then(|unready| unready.until);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            *unready = None;
+            self.telemetry.control.unready.set(0);
+            info!("ready again, as far as operators are concerned: the time that they gave is over");
+        }
+        unready.clone()
+    }
+
     /// Reads the configuration again, applies what can be applied, and logs what was and what was not.
     ///
     /// # Errors
     /// What is wrong with it; the one in force stays. So it does when sessions are being ended, where nothing
     /// is read, and nothing counted.
     pub(crate) fn reload_and_log(&self, why: &str) -> Result<String, String> {
+        let text = self.common_text();
+        let result = self.take_and_log(why, text.as_ref());
+        if let Some(fleet) = self.fleet().filter(|_| result.is_ok()) {
+            // What the store has may have lacked something that is there now.
+            fleet.try_again();
+        }
+        result
+    }
+
+    /// The same with this text of the store.
+    fn take_and_log(&self, why: &str, common: Option<&(u64, Arc<str>)>) -> Result<String, String> {
         if self.gateway.is_draining() {
             info!(why, "configuration not read again: {SHUTTING_DOWN}");
             return Err(format!("the configuration is not read again: {SHUTTING_DOWN}"));
         }
-        let result = self.reload_now();
+        let result = self.reload_now(common);
         self.telemetry.control.config_reloaded(result.is_ok());
         let refused = result.as_ref().err().map(|cause| Refused {
             at: Instant::now(),
@@ -220,9 +289,10 @@ impl Operator {
         result
     }
 
-    fn reload_now(&self) -> Result<String, String> {
-        let mut new = Config::load(&self.path).map_err(|errors| errors.to_string())?;
+    fn reload_now(&self, common: Option<&(u64, Arc<str>)>) -> Result<String, String> {
+        let mut new = fleet_host::load(&self.path, common).map_err(|errors| errors.to_string())?;
         settle_max_connections(&mut new).map_err(|error| format!("{error:#}"))?;
+        let token = token::of(&new).map_err(|error| format!("{error:#}"))?;
         let mut config = self.config();
         let diff = config.diff(&new);
         // Also what an earlier reload could not take over is still waiting.
@@ -231,6 +301,9 @@ impl Operator {
             warn!(%change, "takes effect at the next start");
         }
         if diff.is_empty() {
+            if self.take_token(token) {
+                return Ok(ANOTHER_TOKEN.to_owned());
+            }
             let waiting: Vec<_> = waiting
                 .of(Reload::Restart)
                 .map(|change| format!("\n{change}: waits for a restart"))
@@ -258,6 +331,10 @@ impl Operator {
             let _ = self.log.set_level(&config.log.level);
             return Err(error.to_string());
         }
+        let mut report = diff.to_string();
+        if self.take_token(token) {
+            report = format!("{report}\n{ANOTHER_TOKEN}");
+        }
         primaries.iter().for_each(warn_of_removed);
         // Of what was so before it was told before.
         let worries =
@@ -270,7 +347,25 @@ impl Operator {
         self.certificates.look(&new);
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         *config = new;
-        Ok(diff.to_string())
+        Ok(report)
+    }
+
+    /// The gateways that this one has its configuration in common with.
+    pub(crate) fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.common.as_ref().map(|common| Arc::clone(&common.fleet))
+    }
+
+    /// The revision and the text of the store that it runs by.
+    pub(crate) fn common_text(&self) -> Option<(u64, Arc<str>)> {
+        self.common.as_ref()?.text()
+    }
+
+    /// Whether that is another one than before.
+    fn take_token(&self, token: Option<Secret>) -> bool {
+        let mut before = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_another = *before != token;
+        *before = token;
+        is_another
     }
 
     /// What is wrong with the file, since nobody has mended it.
@@ -334,7 +429,74 @@ impl Operator {
     }
 }
 
+impl Host for Operator {
+    fn check(&self, text: &str) -> Result<(), String> {
+        let words = |error: anyhow::Error| format!("{error:#}");
+        let loaded = Config::load_common(&self.path, text, "the new text");
+        let mut new = loaded.map_err(|errors| errors.to_string())?;
+        settle_max_connections(&mut new).map_err(words)?;
+        crate::check_files(&new).map_err(words)
+    }
+
+    fn apply(&self, revision: u64, text: &Arc<str>) -> Result<(), String> {
+        let taken = (revision, Arc::clone(text));
+        self.take_and_log(&format!("revision {revision} of all gateways"), Some(&taken))?;
+        if let Some(common) = &self.common {
+            common.take(taken);
+        }
+        Ok(())
+    }
+
+    fn act(&self, deed: &Deed) -> Result<(), String> {
+        match deed {
+            Deed::Drain {
+                cluster,
+                server,
+                end_after,
+            } => {
+                let end_after = end_after.map(Duration::try_from_secs_f64).transpose();
+                let end_after = end_after.map_err(|error| error.to_string())?;
+                admin::Gateway::drain(self, Some(cluster), server, end_after)
+            }
+            Deed::Pause { cluster } => admin::Gateway::pause(self, Some(cluster)),
+        }
+    }
+
+    fn undo(&self, deed: &Deed) -> Result<(), String> {
+        match deed {
+            Deed::Drain { cluster, server, .. } => admin::Gateway::undrain(self, Some(cluster), server),
+            Deed::Pause { cluster } => admin::Gateway::resume(self, Some(cluster)),
+        }
+    }
+}
+
 impl admin::Gateway for Operator {
+    fn cluster_name(&self, cluster: Option<&str>, server: Option<&str>) -> Result<String, String> {
+        let found = match server {
+            Some(server) => self.cluster_of(cluster, server)?,
+            None => self.cluster_by(cluster)?,
+        };
+        Ok(found.name().to_owned())
+    }
+
+    fn fleet(&self) -> Option<Arc<Fleet>> {
+        Operator::fleet(self)
+    }
+
+    fn is_token(&self, given: &[u8]) -> Option<bool> {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.as_ref().map(|token| token.is(given))
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        let config = self.config();
+        config
+            .admin
+            .as_ref()
+            .map(|admin| admin.hosts.clone())
+            .unwrap_or_default()
+    }
+
     fn sessions(&self, limit: usize) -> Pin<Box<dyn Future<Output = Vec<SessionStatus>> + Send + '_>> {
         let shown = |session: dataplane::SessionStatus| SessionStatus {
             id: session.id,
@@ -369,6 +531,20 @@ impl admin::Gateway for Operator {
         if self.is_leaving() {
             reasons.push("shutting down".to_owned());
         }
+        if let Some(unready) = self.unready() {
+            let left = unready.seconds_left();
+            let left = left.map_or_else(String::new, |seconds| format!(", for {seconds} s more"));
+            match unready.reason.as_str() {
+                "" => reasons.push(format!("{UNREADY}{left}")),
+                reason => reasons.push(format!("{UNREADY}{left}: {reason}")),
+            }
+        }
+        if self.common.is_some() && self.common_text().is_none() {
+            reasons.push(
+                "the store has no configuration yet, or was not reached yet: forebay ctl apply FILE"
+                    .to_owned(),
+            );
+        }
         let listeners = self.gateway.listeners();
         let has_clients = |cluster: &str| listeners.iter().any(|listener| listener.cluster == cluster);
         // One that gets copies of statements only may be down without anybody's noticing.
@@ -385,7 +561,7 @@ impl admin::Gateway for Operator {
             }
             let is_shared = listeners.iter().any(|listener| {
                 listener.cluster == cluster.name()
-                    && listener.mode == config::Mode::Split
+                    && listener.shares
                     && listener.protocol == config::Protocol::Mysql
             });
             if is_shared && let Some(reason) = no_login(&cluster) {
@@ -404,7 +580,29 @@ impl admin::Gateway for Operator {
         }
     }
 
+    fn set_unready(&self, reason: Option<String>, limit: Option<Duration>) -> Result<(), String> {
+        let until = limit.map(|limit| Instant::now().checked_add(limit).ok_or("for: too long"));
+        let until = until.transpose()?;
+        match (&reason, limit) {
+            (Some(reason), Some(limit)) => warn!(
+                reason,
+                seconds = limit.as_secs_f64(),
+                "not ready, by an operator's word, for so long, or until ctl ready or a restart"
+            ),
+            (Some(reason), None) => warn!(
+                reason,
+                "not ready, by an operator's word, until ctl ready or a restart"
+            ),
+            (None, _) => info!("ready again, as far as operators are concerned"),
+        }
+        let mut unready = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
+        self.telemetry.control.unready.set(i64::from(reason.is_some()));
+        *unready = reason.map(|reason| Unready { reason, until });
+        Ok(())
+    }
+
     fn status(&self) -> Status {
+        let unready = self.unready();
         let listeners = self
             .gateway
             .listeners()
@@ -422,9 +620,13 @@ impl admin::Gateway for Operator {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_seconds: self.started.elapsed().as_secs(),
             shutting_down: self.is_leaving(),
+            unready_ends_in_seconds: unready.as_ref().and_then(Unready::seconds_left),
+            unready: unready.map(|unready| unready.reason),
             process_id: std::process::id(),
             failed_upgrade: self.upgrades.failed(),
             refused_reload: self.refused_reload(),
+            store: self.fleet().map(|fleet| fleet.status()),
+            capture: self.capture.status().map(capture_status),
             sessions: self.gateway.sessions() as u64,
             listeners: listeners.collect(),
             clusters: self
@@ -470,7 +672,9 @@ impl admin::Gateway for Operator {
     }
 
     fn drain(&self, cluster: Option<&str>, server: &str, end_after: Option<Duration>) -> Result<(), String> {
-        let ends = end_after.map(|after| Instant::now() + after);
+        let too_long = || "end_after: so many seconds are more than there is time".to_owned();
+        let end = |after| Instant::now().checked_add(after).ok_or_else(too_long);
+        let ends = end_after.map(end).transpose()?;
         self.cluster_of(cluster, server)?.drain(server, ends)
     }
 
@@ -544,6 +748,43 @@ impl admin::Gateway for Operator {
         Box::pin(self.gateway.kill(id, query_only))
     }
 
+    fn start_capture(
+        &self,
+        order: CaptureOrder,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        Box::pin(async move {
+            let servers = capture::servers(&self.gateway.clusters()).await;
+            let order = capture::Order {
+                to: order.to.into(),
+                duration: order.duration,
+                max_size: order.max_size,
+                free_disk: order.free_disk,
+                filters: Filters {
+                    user: order.user,
+                    schema: order.schema,
+                    sample: order.sample,
+                },
+                when_full: match order.end_when_full {
+                    true => WhenFull::End,
+                    false => WhenFull::Thin,
+                },
+            };
+            let started = self.capture.start(order, servers, env!("CARGO_PKG_VERSION"));
+            started.map_err(|error| error.to_string())
+        })
+    }
+
+    fn stop_capture(&self) -> Result<(), String> {
+        match self.capture.stop("stopped") {
+            true => Ok(()),
+            false => Err("no traffic is captured".to_owned()),
+        }
+    }
+
+    fn capture(&self) -> Option<CaptureStatus> {
+        self.capture.status().map(capture_status)
+    }
+
     fn balance(&self) -> Vec<BalanceStatus> {
         let clusters = self.gateway.clusters();
         clusters.iter().map(|cluster| balance_status(cluster)).collect()
@@ -579,7 +820,7 @@ fn drain_status(
         if listener.is_some_and(|listener| listener.cluster != cluster.name()) {
             continue;
         }
-        let moves = listener.is_none_or(|listener| listener.mode == config::Mode::Split || listener.moves);
+        let moves = listener.is_none_or(|listener| listener.shares() || listener.moves);
         let reason = match session.pins.first() {
             Some(pin) => pin.reason,
             None if moves => "moving",
@@ -606,11 +847,14 @@ fn balance_status(cluster: &Cluster) -> BalanceStatus {
         to: left.to,
         seconds_ago: left.at.elapsed().as_secs_f64(),
     };
+    let percent = |known: Option<u32>| known.map(|permille| f64::from(permille) / 10.0);
     let servers = balance.servers.into_iter().map(|server| ServerBalanceStatus {
         server: server.name,
         sessions: server.sessions.into(),
         share: server.share,
         score: (server.share > 0.0).then(|| f64::from(server.sessions) / server.share),
+        cpu_percent: percent(server.usage[0]),
+        memory_percent: percent(server.usage[1]),
         note: server.why.map(str::to_owned),
         last_moved: server.left.map(last_moved),
     });
@@ -619,6 +863,25 @@ fn balance_status(cluster: &Cluster) -> BalanceStatus {
         policy: balance.policy.word().to_owned(),
         state: balance.phase.label().to_owned(),
         servers: servers.collect(),
+    }
+}
+
+fn capture_status(status: capture::Status) -> CaptureStatus {
+    let reason = status.end.map(|(reason, words)| match words.is_empty() {
+        true => reason,
+        false => format!("{reason}: {words}"),
+    });
+    CaptureStatus {
+        state: if status.is_running { "running" } else { "ended" }.to_owned(),
+        folder: status.folder.display().to_string(),
+        seconds: status.seconds,
+        commands: status.commands,
+        sessions: status.sessions,
+        thinned_sessions: status.thinned_sessions,
+        withheld: status.withheld,
+        bytes: status.bytes,
+        queued_bytes: status.queued_bytes,
+        reason: reason.unwrap_or_default(),
     }
 }
 
@@ -696,7 +959,7 @@ fn warn_of_removed((cluster, primary): &(Arc<Cluster>, Arc<Server>)) {
 /// Why nothing is written in a cluster of which it is known who would take it.
 fn writes_wait(cluster: &Cluster) -> Option<String> {
     let (name, topology) = (cluster.name(), cluster.topology());
-    let is_followed = cluster.config().topology != config::Topology::Static;
+    let is_followed = cluster.config().topology.has_primary();
     match &topology.refuse_writes {
         Some(reason) => Some(format!("cluster {name}: writes are refused: {reason}")),
         None if is_followed && topology.primary.is_none() => {
@@ -739,6 +1002,7 @@ fn server_status(member: &Member) -> ServerStatus {
         role: member.role.label().to_owned(),
         role_reason: member.reason.clone(),
         lag_seconds: member.lag.map(|lag| lag.as_secs_f64()),
+        too_far_behind: member.is_too_far_behind,
         sessions: u64::from(server.sessions()),
         draining: server.is_draining(),
         drained_by: server.drained_by().map(|by| by.to_string()),

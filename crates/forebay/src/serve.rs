@@ -9,16 +9,21 @@ use anyhow::Context;
 use cache::Cache;
 use config::Config;
 use dataplane::Gateway;
-use dataplane::extension::BuildExtension;
+use dataplane::extension::{BuildExtension, Extension};
+use net::handover::Channel;
 use telemetry::Telemetry;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_local;
 use tracing::{info, warn};
+use traffic::capture::Capture;
 
 use crate::admin_sockets::{AdminSockets, ServedAdmin};
+use crate::features::Features;
+use crate::fleet_host::Common;
 use crate::notify;
 use crate::operate::Operator;
+use crate::token;
 use crate::upgrade::{self, Program};
 
 /// How often the configuration, the users file and certificates are looked at.
@@ -36,13 +41,14 @@ const LOG_FLUSH_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let program: &'static Program = Box::leak(Box::new(Program::running()?));
     let predecessor = upgrade::predecessor()?;
-    let mut config = crate::load(path)?;
-    let log = telemetry::log::init(&config.log)?;
-    settle_max_connections(&mut config)?;
-    let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
+    let (mut config, common) = runtime.block_on(Common::begin(path, crate::load(path)?))?;
+    let token = token::of(&config)?;
+    let log = telemetry::log::init(&config.log)?;
+    settle_max_connections(&mut config)?;
+    let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
     let ended = runtime.block_on(async {
         let signals = (Signals::catch()?, signal(SignalKind::user_defined2())?);
         info!(
@@ -63,21 +69,25 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         {
             warn!("{words}");
         }
+        if let Some(common) = &common {
+            common.tell();
+            telemetry.register(Arc::clone(&common.fleet) as _);
+        }
         let admin = config.admin.as_ref().map(AdminSockets::open).transpose()?;
-        let cache = OnceCell::new();
-        let extension = config
-            .cache
-            .as_ref()
-            .map(|config| extension(config, &telemetry, &cache));
-        let gateway = Gateway::start(&config, Arc::clone(&telemetry), extension).context("cannot start")?;
+        let (cache, capture) = (OnceCell::new(), Capture::new());
+        let extension = extension(config.cache.as_ref(), &telemetry, &cache, &capture);
+        let gateway =
+            Gateway::start(&config, Arc::clone(&telemetry), Some(extension)).context("cannot start")?;
         telemetry.control.config_reloaded(true);
         telemetry.register(Arc::clone(&gateway) as _);
         telemetry.register(Arc::new(log.clone()));
+        telemetry.register(Arc::clone(&capture) as _);
         let operator = Operator::new(
             path.to_owned(),
-            config,
+            (config, token),
+            common,
             Arc::clone(&gateway),
-            cache.into_inner(),
+            (cache.into_inner(), Arc::clone(&capture)),
             Arc::clone(&telemetry),
             log.clone(),
         );
@@ -92,31 +102,46 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             .map(|sockets| sockets.serve(&telemetry, &operator))
             .transpose()?;
         if let Some(predecessor) = predecessor
-            && let Err(error) = predecessor.ready()
+            && let Err(error) = predecessor
+                .ready()
+                .and_then(|channel| gateway.take_sessions(channel))
         {
             warn!(%error, "the process before this one has ended meanwhile");
         }
+        // The process before this one leaves the fleet when it sees this one there.
+        if let Some(fleet) = operator.fleet() {
+            let (host, running) = (Arc::clone(&operator), operator.common_text());
+            spawn_local(fleet.run(host as _, running));
+        }
         notify::ready(takes_over);
         take_signals(&operator, signals, program, admin).await;
+        capture.finish("shutdown", LOG_FLUSH_LIMIT);
         Ok(())
     });
     log.flush(LOG_FLUSH_LIMIT);
     ended
 }
 
-/// How the data plane makes the cache of one of its clusters, which is then in `made`.
+/// How the data plane makes what features add to it: the capture of traffic, and where there is one the cache
+/// of one of its clusters, which is then in `made`.
 fn extension<'a>(
-    config: &'a config::Cache,
+    config: Option<&'a config::Cache>,
     telemetry: &'a Telemetry,
     made: &'a OnceCell<Arc<Cache>>,
+    capture: &Arc<Capture>,
 ) -> BuildExtension<'a> {
-    Box::new(|clusters| {
-        let cluster = clusters.iter().find(|cluster| cluster.name() == config.cluster);
-        let cluster =
-            cluster.ok_or_else(|| format!("there is no cluster {:?} for [cache]", config.cluster))?;
-        let cache =
-            Cache::start(config, Arc::clone(cluster), telemetry).map_err(|error| error.to_string())?;
-        Ok(Arc::clone(made.get_or_init(|| cache)) as _)
+    let capture = Arc::clone(capture);
+    Box::new(move |clusters| {
+        if let Some(config) = config {
+            let cluster = clusters.iter().find(|cluster| cluster.name() == config.cluster);
+            let cluster =
+                cluster.ok_or_else(|| format!("there is no cluster {:?} for [cache]", config.cluster))?;
+            let cache =
+                Cache::start(config, Arc::clone(cluster), telemetry).map_err(|error| error.to_string())?;
+            made.get_or_init(|| cache);
+        }
+        let cache = made.get().map(|cache| Arc::clone(cache) as Arc<dyn Extension>);
+        Ok(Arc::new(Features::new(cache, capture)) as _)
     })
 }
 
@@ -168,10 +193,7 @@ fn spare(config: &Config) -> u64 {
 /// Descriptors of a session, and those that sessions share. In mode `split` a session has its client's only,
 /// where the connections to every server are limited.
 fn descriptors(config: &Config) -> (u64, u64) {
-    let only_split = config
-        .listeners
-        .iter()
-        .all(|listener| listener.mode == config::Mode::Split);
+    let only_split = config.listeners.iter().all(config::Listener::shares);
     let limits = config
         .clusters
         .values()
@@ -254,29 +276,31 @@ async fn take_signals(
             () = upgrading(&mut upgrade, operator) => {}
         }
         let of_admin = admin.as_ref().map_or_else(|| Ok(Vec::new()), ServedAdmin::share);
-        if operator.hand_over(program, of_admin).await {
+        if let Some(channel) = operator.hand_over(program, of_admin).await {
             operator.replaced();
             if let Some(admin) = admin.take() {
                 admin.end();
             }
-            wait_for_sessions(operator, &mut signals).await;
+            wait_for_sessions(operator, &mut signals, channel).await;
             break;
         }
     }
     shut_down(operator, &mut signals).await;
 }
 
-/// Another process has taken over: the sessions of this one have `upgrade_timeout` to end by themselves.
-async fn wait_for_sessions(operator: &Operator, signals: &mut Signals) {
+/// Another process has taken over: the sessions of this one go there, and those that cannot have
+/// `upgrade_timeout` to end by themselves.
+async fn wait_for_sessions(operator: &Operator, signals: &mut Signals, channel: Channel) {
     let limit = operator.upgrade_timeout();
     let sessions = operator.gateway.sessions();
     info!(
         sessions,
         deadline_seconds = limit.as_secs_f64(),
-        "sessions go on until they end"
+        "sessions go to the new process, or on until they end"
     );
     tokio::select! {
         _ = operator.gateway.wait_until_empty(limit) => {}
+        () = operator.gateway.give_sessions(channel) => {}
         () = signals.ending(operator) => {}
         // A service manager starts it again once no process is left.
         () = operator.upgrades.successor_ended() => {}
@@ -325,6 +349,9 @@ async fn shut_down(operator: &Operator, signals: &mut Signals) {
         seconds = began.elapsed().as_secs_f64(),
         "stopping"
     );
+    if let Some(fleet) = operator.fleet() {
+        fleet.left().await;
+    }
     operator.end_switchovers().await;
     gateway.stop_now();
     gateway.wait_until_empty(Duration::from_secs(2)).await;
@@ -337,6 +364,7 @@ async fn watch(operator: Arc<Operator>) {
     let mut ticks = tokio::time::interval(WATCH_INTERVAL);
     loop {
         ticks.tick().await;
+        operator.look_at_unready();
         let now = stamps(&operator);
         // A file that is gone for a moment is being replaced.
         let is_new = |file: &(PathBuf, Option<Stamp>)| file.1.is_some() && !seen.contains(file);

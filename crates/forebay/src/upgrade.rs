@@ -1,5 +1,5 @@
-//! The program is replaced while it runs: a new process takes the listeners over, and this one serves its
-//! sessions until they end.
+//! The program is replaced while it runs: a new process takes the listeners over and then the sessions that
+//! can go there, and this one serves the others until they end.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use net::handover::{Predecessor, Successor};
+use net::handover::{Channel, Predecessor, Successor};
 use tokio::sync::Notify;
 use tracing::{error, info};
 
@@ -33,7 +33,7 @@ impl Program {
     }
 
     /// Starts a new process, gives it these sockets, and waits until it serves. Blocks.
-    fn hand_over(&self, sockets: &[(String, OwnedFd)]) -> anyhow::Result<Child> {
+    fn hand_over(&self, sockets: &[(String, OwnedFd)]) -> anyhow::Result<(Child, Channel)> {
         let (successor, other) = Successor::pair()?;
         let mut child = Command::new(&self.path)
             .args(&self.arguments)
@@ -43,17 +43,20 @@ impl Program {
             .with_context(|| format!("cannot start {}", self.path.display()))?;
         let taken = successor
             .give(sockets)
-            .and_then(|()| successor.wait_until_ready(PATIENCE));
-        if let Err(error) = taken {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let ended = child
-                .wait()
-                .map_or_else(|error| error.to_string(), |status| status.to_string());
-            let why = format!("the new process does not serve ({ended}): its last words are in the log");
-            return Err(anyhow::Error::new(error).context(why));
+            .and_then(|()| successor.wait_until_ready(PATIENCE))
+            .and_then(|()| successor.into_channel());
+        match taken {
+            Ok(channel) => Ok((child, channel)),
+            Err(error) => {
+                // It may have ended by itself.
+                let _ = child.kill();
+                let ended = child
+                    .wait()
+                    .map_or_else(|error| error.to_string(), |status| status.to_string());
+                let why = format!("the new process does not serve ({ended}): its last words are in the log");
+                Err(anyhow::Error::new(error).context(why))
+            }
         }
-        Ok(child)
     }
 }
 
@@ -102,21 +105,22 @@ impl Upgrades {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has a new process take over. False where it does not: this one goes on.
+    /// Has a new process take over, and says by which way sessions can follow. `None` where it does not: this
+    /// one goes on.
     pub(crate) async fn upgrade(
         self: &Arc<Self>,
         program: &'static Program,
         sockets: Vec<(String, OwnedFd)>,
-    ) -> bool {
+    ) -> Option<Channel> {
         info!(program = %program.path.display(), "upgrade: a new process is started");
         let handing = tokio::task::spawn_blocking(move || program.hand_over(&sockets));
         let result = match handing.await {
-            Ok(Ok(child)) => Ok(child),
+            Ok(Ok(started)) => Ok(started),
             Ok(Err(error)) => Err(format!("{error:#}")),
             Err(error) => Err(error.to_string()),
         };
         match result {
-            Ok(mut child) => {
+            Ok((mut child, channel)) => {
                 info!(
                     process = child.id(),
                     "upgrade: the new process serves; this one takes no more connections"
@@ -131,11 +135,11 @@ impl Upgrades {
                     );
                     upgrades.ended.notify_one();
                 });
-                true
+                Some(channel)
             }
             Err(why) => {
                 self.fail(why);
-                false
+                None
             }
         }
     }

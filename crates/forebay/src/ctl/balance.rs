@@ -5,7 +5,16 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-const COLUMNS: [&str; 6] = ["SERVER", "SESSIONS", "SHARE", "SCORE", "NOTE", "LAST MOVED"];
+const COLUMNS: [&str; 8] = [
+    "SERVER",
+    "SESSIONS",
+    "SHARE",
+    "SCORE",
+    "CPU %",
+    "MEMORY %",
+    "NOTE",
+    "LAST MOVED",
+];
 
 /// What `GET /balance` says, for people: a heading and a table for each cluster.
 pub(super) fn table(text: &str) -> Result<String> {
@@ -58,6 +67,8 @@ fn row(server: &Value) -> [String; COLUMNS.len()] {
         number("sessions", 0),
         number("share", 1),
         number("score", 2),
+        number("cpu_percent", 0),
+        number("memory_percent", 0),
         word("note"),
         last_moved,
     ]
@@ -70,7 +81,8 @@ mod tests {
     #[test]
     fn the_spread_is_shown_as_a_table() {
         let of = |server: &str, sessions: u64, score: f64| {
-            serde_json::json!({"server": server, "sessions": sessions, "share": 9.0, "score": score, "note": null,
+            serde_json::json!({"server": server, "sessions": sessions, "share": 9.0, "score": score, "cpu_percent": 61.4,
+                "memory_percent": null, "note": null,
                 "last_moved": null})
         };
         let mut servers = vec![of("db1", 12, 1.333), of("db2", 6, 0.667)];
@@ -79,9 +91,9 @@ mod tests {
         let balance = serde_json::json!([{"cluster": "main", "policy": "connections", "state": "moving", "servers": servers}]);
         let expected = "\
 main: moving (policy connections)
-SERVER  SESSIONS  SHARE  SCORE  NOTE  LAST MOVED
-db1     12        9.0    1.33   -     3 to db2 2 s ago (connections)
-db2     6         9.0    0.67   -     -
+SERVER  SESSIONS  SHARE  SCORE  CPU %  MEMORY %  NOTE  LAST MOVED
+db1     12        9.0    1.33   61     -         -     3 to db2 2 s ago (connections)
+db2     6         9.0    0.67   61     -         -     -
 ";
         assert_eq!(table(&balance.to_string()).unwrap(), expected);
     }

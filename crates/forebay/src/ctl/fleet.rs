@@ -1,0 +1,377 @@
+//! The configuration that several gateways have in common: changed, looked at, taken back.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::gateway::Gateway;
+use super::{escaped, table, token_in};
+
+/// Nothing has changed: another change has come before.
+const CONFLICT: u8 = 2;
+/// Nothing has changed: gateways cannot run it.
+const REFUSED: u8 = 3;
+/// Nobody knows whether it was committed.
+const UNKNOWN: u8 = 4;
+/// It is committed, and gateways do not run it.
+const NOT_APPLIED: u8 = 5;
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Longer than the gateway waits for the others and for the store.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Seconds since 1970 that are no date any more.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+#[derive(Subcommand)]
+pub(super) enum Act {
+    /// Has all gateways of the fleet run this text, if each that lives can. Exit code 2: another change has
+    /// come before it, 3: gateways cannot run it, 4: nobody knows whether it was committed.
+    Apply {
+        /// The file; `-` is standard input.
+        file: PathBuf,
+        /// Only where this is the revision that there is.
+        #[arg(long)]
+        expect: Option<u64>,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Has all gateways run the text of a former revision, as a new one. Exit codes as those of `apply`.
+    Rollback {
+        /// The revision.
+        revision: u64,
+        /// Also where it has other accounts, or other passwords.
+        #[arg(long)]
+        accounts: bool,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Lists who has changed the configuration of all, when and why; or prints the text of a revision.
+    History {
+        /// The revision whose text is printed.
+        revision: Option<u64>,
+    },
+    /// Lists the options that differ between two revisions.
+    Diff {
+        /// The former.
+        from: u64,
+        /// The latter.
+        to: u64,
+    },
+    /// Lists the gateways of the fleet, and what each of them runs.
+    Members,
+}
+
+#[derive(Args)]
+pub(super) struct How {
+    /// Why, for the history.
+    #[arg(long)]
+    why: Option<String>,
+    /// Waits until all gateways run it. Exit code 5: some do not; they are named.
+    #[arg(long)]
+    wait: bool,
+    /// For so many seconds at most.
+    #[arg(long, default_value_t = 30)]
+    timeout: u64,
+}
+
+pub(super) fn run(gateway: &Gateway, act: &Act, json: bool) -> Result<ExitCode> {
+    match act {
+        Act::Apply { file, expect, how } => {
+            let text = read(file)?;
+            let expect = expect.map(|expect| format!("&expect={expect}"));
+            let path = format!("/fleet/apply?{}{}", words(how), expect.unwrap_or_default());
+            let order = gateway.put_with(&path, &text)?;
+            until_ended(gateway, order.trim(), how, json)
+        }
+        Act::Rollback {
+            revision,
+            accounts,
+            how,
+        } => {
+            let path = format!("/fleet/rollback?to={revision}&accounts={accounts}&{}", words(how));
+            let order = gateway.put(&path)?;
+            until_ended(gateway, order.trim(), how, json)
+        }
+        Act::History { revision: None } => {
+            let text = gateway.get("/fleet/history")?;
+            match json {
+                true => println!("{text}"),
+                false => history(&text)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::History {
+            revision: Some(revision),
+        } => {
+            print!("{}", gateway.put(&format!("/fleet/text?revision={revision}"))?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Diff { from, to } => {
+            let said = gateway.get(&format!("/fleet/diff?from={from}&to={to}"))?;
+            match json {
+                true => println!("{}", serde_json::to_string(&said.lines().collect::<Vec<_>>())?),
+                false => print!("{said}"),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Members => {
+            let text = gateway.get("/fleet/members")?;
+            match json {
+                true => println!("{text}"),
+                false => members(&text)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String> {
+    let text = match file == Path::new("-") {
+        true => {
+            let mut text = String::new();
+            let stdin = std::io::stdin().lock();
+            stdin
+                .take(fleet::TEXT_MAX as u64 + 1)
+                .read_to_string(&mut text)
+                .map(|_| text)
+        }
+        false => fs::read_to_string(file),
+    };
+    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+    ensure!(
+        text.len() <= fleet::TEXT_MAX,
+        "{} has more than {} bytes",
+        file.display(),
+        fleet::TEXT_MAX
+    );
+    Ok(text)
+}
+
+/// Why, and the name of whoever asks, as his shell has it.
+fn words(how: &How) -> String {
+    let of = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    let by = of("SUDO_USER").or_else(|| of("USER")).unwrap_or_default();
+    let why = how.why.as_deref().unwrap_or_default();
+    format!("why={}&by={}", escaped(why), escaped(&by))
+}
+
+fn parsed(text: &str) -> Result<Value> {
+    serde_json::from_str(text).context("the gateway's answer makes no sense")
+}
+
+fn until_ended(gateway: &Gateway, order: &str, how: &How, json: bool) -> Result<ExitCode> {
+    let began = Instant::now();
+    let (status, result) = loop {
+        let status = parsed(&gateway.get(&format!("/fleet/order?id={}", escaped(order)))?)?;
+        let result = status["result"].clone();
+        if !result.is_null() {
+            break (status, result);
+        }
+        if began.elapsed() > PATIENCE {
+            bail!(
+                "the gateway has not said what became of it: forebay ctl history tells whether it was committed"
+            );
+        }
+        sleep(LOOK_EVERY);
+    };
+    let state = result["state"].as_str().unwrap_or_default();
+    match json {
+        true => println!("{status}"),
+        false => conclude(state, &result),
+    }
+    let code = match state {
+        "committed" | "unchanged" => {
+            let revision = result["revision"].as_u64().unwrap_or_default();
+            return match how.wait {
+                true => until_applied(gateway, revision, how, json),
+                false => Ok(ExitCode::SUCCESS),
+            };
+        }
+        "conflict" => CONFLICT,
+        "refused" => REFUSED,
+        "unknown" => UNKNOWN,
+        _ => 1,
+    };
+    Ok(ExitCode::from(code))
+}
+
+fn conclude(state: &str, result: &Value) {
+    let why = result["why"].as_str().unwrap_or_default();
+    let revision = &result["revision"];
+    match state {
+        "committed" => println!("revision {revision}"),
+        "unchanged" => println!("nothing has changed: revision {revision} has this text"),
+        "refused" => {
+            println!("refused; nothing has changed");
+            for by in result["by"].as_array().into_iter().flatten() {
+                let word = |name: &str| by[name].as_str().unwrap_or_default().to_owned();
+                let why = word("why").replace('\n', "\n    ");
+                println!("  {}: {why}", word("gateway"));
+            }
+        }
+        "conflict" => println!("conflict; nothing has changed: {why}"),
+        "unknown" => {
+            println!(
+                "not known whether it was committed as revision {revision}: {why}; forebay ctl history tells"
+            );
+        }
+        _ => println!("nothing has changed: {why}"),
+    }
+}
+
+fn until_applied(gateway: &Gateway, revision: u64, how: &How, json: bool) -> Result<ExitCode> {
+    let began = Instant::now();
+    loop {
+        let found = parsed(&gateway.get("/fleet/members")?)?;
+        let all = found.as_array().map_or(&[][..], Vec::as_slice);
+        let runs = |member: &&Value| member["revision"].as_u64() >= Some(revision);
+        let others: Vec<&Value> = all.iter().filter(|member| !runs(member)).collect();
+        if others.is_empty() && !all.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if began.elapsed() > Duration::from_secs(how.timeout) {
+            for member in others.iter().filter(|_| !json) {
+                let word = |name: &str| member[name].as_str().unwrap_or_default();
+                println!(
+                    "{} runs revision {}: {}",
+                    word("name"),
+                    member["revision"],
+                    word("problem")
+                );
+            }
+            return Ok(ExitCode::from(NOT_APPLIED));
+        }
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// The gateway of this name, at the address of its admin server.
+pub(super) fn other(gateway: &Gateway, name: &str, token: Option<PathBuf>) -> Result<Gateway> {
+    let found = parsed(&gateway.get("/fleet/members")?)?;
+    let mut members = found.as_array().into_iter().flatten();
+    let member = members.find(|member| member["name"] == name);
+    let address =
+        member.with_context(|| format!("no gateway {name:?} lives: forebay ctl members names them"))?;
+    let address = address["addresses"][0].as_str();
+    let address = address.with_context(|| format!("{name} has no admin server"))?;
+    Ok(Gateway::Address(address.to_owned(), token_in(token)?))
+}
+
+/// A list that each gateway has, of all of them, with their names in it; and whether all were reached.
+pub(super) fn of_all(gateway: &Gateway, page: &str) -> Result<(String, bool)> {
+    let members = parsed(&gateway.get("/fleet/members")?)?;
+    let (mut all, mut are_all_there) = (Vec::new(), true);
+    for name in members
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|member| member["name"].as_str())
+    {
+        // To read takes no token.
+        let list = other(gateway, name, None).and_then(|other| parsed(&other.get(page)?));
+        match list {
+            Ok(Value::Array(list)) => all.extend(list.into_iter().map(|mut of| {
+                of["gateway"] = Value::from(name);
+                of
+            })),
+            Ok(_) => bail!("the answer of {name} makes no sense"),
+            Err(error) => {
+                eprintln!("forebay: {name}: {error:#}");
+                are_all_there = false;
+            }
+        }
+    }
+    Ok((serde_json::to_string(&all)?, are_all_there))
+}
+
+fn members(text: &str) -> Result<()> {
+    let found = parsed(text)?;
+    let row = |member: &Value| {
+        let word = |name: &str| member[name].as_str().unwrap_or("-").to_owned();
+        let addresses = member["addresses"].as_array().into_iter().flatten();
+        let addresses: Vec<&str> = addresses.filter_map(Value::as_str).collect();
+        // A table has a line for each.
+        let problem = word("problem").replace('\n', " ");
+        [
+            word("name"),
+            word("version"),
+            word("zone"),
+            addresses.join(","),
+            member["revision"].to_string(),
+            problem,
+        ]
+    };
+    let columns = ["NAME", "VERSION", "ZONE", "ADDRESS", "REVISION", "PROBLEM"];
+    let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
+    print!("{}", table(columns, rows));
+    Ok(())
+}
+
+fn history(text: &str) -> Result<()> {
+    let found = parsed(text)?;
+    let row = |about: &Value| {
+        let word = |name: &str| about[name].as_str().unwrap_or_default().to_owned();
+        [
+            about["revision"].to_string(),
+            date(about["when"].as_u64().unwrap_or_default()),
+            word("who"),
+            word("gateway"),
+            word("why"),
+        ]
+    };
+    let columns = ["REVISION", "WHEN (UTC)", "WHO", "GATEWAY", "WHY"];
+    let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
+    print!("{}", table(columns, rows));
+    Ok(())
+}
+
+/// `2026-11-27 19:30:00`, of seconds since 1970 (days from civil, Hinnant).
+fn date(seconds: u64) -> String {
+    let seconds = seconds.min(LAST_SECOND);
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_709_251_199, "2024-02-29 23:59:59"),
+            (1_795_807_800, "2026-11-27 19:30:00"),
+            (u64::MAX, "9999-12-31 23:59:59"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}

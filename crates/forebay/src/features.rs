@@ -1,0 +1,70 @@
+//! What features add to the data plane, as the one extension that it takes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use dataplane::extension::{
+    Departure, Extension, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
+};
+use dataplane::finished::Observer;
+use traffic::capture::Capture;
+
+/// All of them.
+pub(crate) struct Features {
+    cache: Option<Arc<dyn Extension>>,
+    capture: Arc<Capture>,
+}
+
+impl Features {
+    pub(crate) fn new(cache: Option<Arc<dyn Extension>>, capture: Arc<Capture>) -> Self {
+        Self { cache, capture }
+    }
+}
+
+impl Extension for Features {
+    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn WorkerExtension> {
+        Rc::new(OnWorker {
+            cache: self.cache.as_ref().map(|cache| cache.on_worker(worker)),
+            capture: self.capture.observer(),
+        })
+    }
+
+    fn reload(&self, config: &config::Config) {
+        if let Some(cache) = &self.cache {
+            cache.reload(config);
+        }
+    }
+}
+
+/// What of them lives on a worker.
+struct OnWorker {
+    cache: Option<Rc<dyn WorkerExtension>>,
+    capture: Rc<dyn Observer>,
+}
+
+impl WorkerExtension for OnWorker {
+    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+        match &self.cache {
+            Some(cache) => cache.serve(visit),
+            // The configuration has no such listener without a cache.
+            None => Box::pin(async { Departure::Protocol("nobody serves this protocol".to_owned()) }),
+        }
+    }
+
+    fn observers(&self) -> Vec<Rc<dyn Observer>> {
+        let mut observers = self
+            .cache
+            .as_ref()
+            .map(|cache| cache.observers())
+            .unwrap_or_default();
+        // It takes the copies, so it is the last.
+        observers.push(Rc::clone(&self.capture));
+        observers
+    }
+
+    fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
+        self.cache.as_ref()?.lookups(listener)
+    }
+}

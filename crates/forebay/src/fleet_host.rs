@@ -1,0 +1,121 @@
+//! The configuration of a gateway that has a store: its own file, and the text that all have in common.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use config::{Config, ConfigErrors};
+use fleet::Fleet;
+use tracing::{info, warn};
+
+/// A revision and its text.
+type Text = (u64, Arc<str>);
+
+/// What a gateway has in common with others.
+pub(crate) struct Common {
+    pub(crate) fleet: Arc<Fleet>,
+    text: Mutex<Option<Text>>,
+    /// What is to be said of the start, once there is a log.
+    notes: Vec<String>,
+}
+
+impl Common {
+    /// The configuration to start with: `own` alone where no store is in it. Else with the text that was
+    /// applied last, which is on the disk; and with the store's where there is none, or it is of no use.
+    pub(crate) async fn begin(path: &Path, own: Config) -> anyhow::Result<(Config, Option<Self>)> {
+        let Some(store) = &own.store else {
+            return Ok((own, None));
+        };
+        let addresses = own.admin.iter().map(|admin| reached_at(admin.bind)).collect();
+        let fleet = Fleet::open(store, env!("CARGO_PKG_VERSION"), own.zone.clone(), addresses)?;
+        let mut notes = Vec::new();
+        let kept = usable(path, fleet.kept());
+        let (found, why) = match kept {
+            Ok(Some((config, text))) => (Some((config, text)), None),
+            Ok(None) => (None, None),
+            Err(why) => (None, Some(why)),
+        };
+        let found = match (found, why) {
+            (Some(found), _) => Some(found),
+            (None, why) => match (usable(path, fleet.look().await), why) {
+                (Ok(Some((config, text))), _) => {
+                    // Here it is known that it can be run.
+                    if let Err(error) = fleet.keep(text.0, &text.1) {
+                        notes.push(format!(
+                            "the configuration cannot be kept in `state_dir`: {error}"
+                        ));
+                    }
+                    Some((config, text))
+                }
+                (Ok(None), None) => None,
+                (Err(of_store), None) => {
+                    notes.push(format!(
+                        "there is no configuration in `state_dir`, and the store has none to run: {of_store}"
+                    ));
+                    None
+                }
+                // To begin without would close the listeners that there were.
+                (Ok(None), Some(why)) => {
+                    anyhow::bail!("the configuration in `state_dir` cannot be run: {why}")
+                }
+                (Err(of_store), Some(why)) => anyhow::bail!(
+                    "the configuration in `state_dir` cannot be run: {why}\nand the store has no other: {of_store}"
+                ),
+            },
+        };
+        let (config, text) = match found {
+            Some((config, text)) => (config, Some(text)),
+            None => (own, None),
+        };
+        let common = Self {
+            fleet,
+            text: Mutex::new(text),
+            notes,
+        };
+        Ok((config, Some(common)))
+    }
+
+    /// Says how it was begun.
+    pub(crate) fn tell(&self) {
+        self.notes.iter().for_each(|note| warn!("{note}"));
+        match self.text() {
+            Some((revision, _)) => info!(revision, "begins with the configuration of all gateways"),
+            None => warn!("begins without listeners: there is no configuration of all gateways yet"),
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<Text> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn take(&self, text: Text) {
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+}
+
+/// Where others reach what is bound there: every address of this machine is its name.
+fn reached_at(bind: SocketAddr) -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match bind.ip().is_unspecified() && !name.trim().is_empty() {
+        true => format!("{}:{}", name.trim(), bind.port()),
+        false => bind.to_string(),
+    }
+}
+
+fn usable(path: &Path, text: io::Result<Option<Text>>) -> Result<Option<(Config, Text)>, String> {
+    let Some(text) = text.map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let config = load(path, Some(&text)).map_err(|errors| errors.to_string())?;
+    crate::check_files(&config).map_err(|error| format!("{error:#}"))?;
+    Ok(Some((config, text)))
+}
+
+/// The configuration of this file, with what all have in common where there is a store.
+pub(crate) fn load(path: &Path, common: Option<&Text>) -> Result<Config, ConfigErrors> {
+    match common {
+        Some((revision, text)) => Config::load_common(path, text, &format!("revision {revision}")),
+        None => Config::load(path),
+    }
+}
