@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::{
     cache::{self, CacheArgs},
+    capture::{self, CaptureArgs},
     disruption::{self, DisruptionArgs},
     overhead::{self, OverheadArgs, Report},
     split::{self, SplitArgs},
@@ -26,6 +27,9 @@ enum Scenario {
     Split(Box<SplitArgs>),
     /// Rows from memory beside Redis, the server and HAProxy, over real servers with a million rows.
     Cache(Box<CacheArgs>),
+    /// What it costs to capture traffic, and whether its replay tells a faithful copy from one with another
+    /// row.
+    Capture(Box<CaptureArgs>),
     /// What clients see of servers that are restarted as planned, or die: real servers under a load at a
     /// fixed rate.
     Disruption(Box<DisruptionArgs>),
@@ -49,6 +53,14 @@ impl Bench {
                 // What was measured before something failed was long in the making.
                 let concluded = conclude_figures(&report, &args.output, args.strict);
                 whole.and(concluded)
+            }
+            Scenario::Capture(args) => {
+                let mut report = cache::Report::new(Vec::new());
+                let whole = capture::capture(&args, &mut report);
+                let concluded = conclude_figures(&report, &args.output, false);
+                let sum = whole.map(|sum| println!("{sum}"));
+                concluded?;
+                sum
             }
             Scenario::Disruption(args) => {
                 let mut report = cache::Report::new(Vec::new());

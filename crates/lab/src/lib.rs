@@ -2,11 +2,13 @@
 //!
 //! [`overhead`] compares this program with HAProxy in front of a server that costs almost nothing, and
 //! [`split`] in front of a primary and replicas, on connections that sessions share. [`cache`] compares rows
-//! from memory with Redis. [`disruption`] restarts servers under load and tells what clients saw. [`demo`]
-//! runs the gateway in front of three real servers. [`cli`] is how the binary mounts them. Nothing here is
-//! on the path of a query.
+//! from memory with Redis. [`capture`] measures what capturing traffic costs, and whether a replay tells a
+//! changed row. [`disruption`] restarts servers under load and tells what clients saw. [`demo`] runs the
+//! gateway in front of three real servers. [`cli`] is how the binary mounts them. Nothing here is on the
+//! path of a query.
 
 pub mod cache;
+pub mod capture;
 mod child;
 pub mod cli;
 mod client;

@@ -11,7 +11,10 @@ pub(crate) struct Sysbench<'a> {
     /// The script's name: `oltp_point_select`.
     pub script: &'a str,
     pub address: SocketAddr,
-    /// Rows of `sbtest.sbtest1`.
+    pub database: &'a str,
+    /// Statements are sent as text; otherwise they are prepared.
+    pub is_text: bool,
+    /// Rows of its `sbtest1`.
     pub rows: u64,
     pub threads: usize,
     /// sysbench takes whole seconds.
@@ -23,6 +26,8 @@ pub(crate) struct Done {
     pub queries: f64,
     /// Queries a second.
     pub rate: f64,
+    /// The same in its lowest second; of a run of three seconds and more.
+    pub lowest: Option<f64>,
     /// The 99th percentile of the time for one event of the script, in milliseconds.
     pub p99_ms: f64,
     /// CPU that sysbench itself has used.
@@ -40,7 +45,9 @@ impl Sysbench<'_> {
             .arg(format!("--mysql-port={}", self.address.port()))
             .arg(format!("--mysql-user={}", sandbox::USER))
             .arg(format!("--mysql-password={}", sandbox::PASSWORD))
-            .args(["--mysql-db=sbtest", "--tables=1", "--percentile=99"])
+            .arg(format!("--mysql-db={}", self.database))
+            .args(["--tables=1", "--percentile=99", "--report-interval=1"])
+            .args(self.is_text.then_some("--db-ps-mode=disable"))
             .arg(format!("--table-size={}", self.rows))
             .arg(format!("--threads={}", self.threads))
             .arg(format!("--time={seconds}"))
@@ -59,6 +66,7 @@ impl Sysbench<'_> {
         Ok(Done {
             queries,
             rate,
+            lowest: lowest(&text),
             p99_ms,
             cpu,
         })
@@ -71,6 +79,19 @@ fn queries(text: &str) -> Option<(f64, f64)> {
     let count = words.next()?.parse().ok()?;
     let rate = words.next()?.trim_start_matches('(').parse().ok()?;
     Some((count, rate))
+}
+
+/// Of lines like `[ 3s ] thds: 4 tps: 99.98 qps: 2000.53 (r/w/o: …`, but for the first and the last, which
+/// are no whole seconds of the load.
+fn lowest(text: &str) -> Option<f64> {
+    let seconds = text.lines().filter(|line| line.starts_with("[ "));
+    let rates = seconds.filter_map(|line| {
+        let (_, behind) = line.split_once(" qps: ")?;
+        behind.split(' ').next()?.parse::<f64>().ok()
+    });
+    let rates: Vec<f64> = rates.collect();
+    let whole = rates.get(1..rates.len().checked_sub(1)?)?;
+    whole.iter().copied().min_by(f64::total_cmp)
 }
 
 /// `         99th percentile:                        1.23`.
@@ -96,5 +117,9 @@ mod tests {
         assert_eq!(queries(text), Some((123_456.0, 61_728.0)));
         assert_eq!(p99_ms(text), Some(1.23));
         assert_eq!(queries("queries performed:"), None);
+        let text = "[ 1s ] thds: 4 tps: 1.00 qps: 5.00 (r/w/o: 1/2/3)\n[ 2s ] thds: 4 tps: 1.00 qps: 30.50 (r\n\
+                    [ 3s ] thds: 4 tps: 1.00 qps: 20.25 (r\n[ 4s ] thds: 4 tps: 1.00 qps: 1.00 (r\n";
+        assert_eq!(lowest(text), Some(20.25));
+        assert_eq!(lowest("[ 1s ] thds: 4 tps: 1.00 qps: 5.00 (r"), None);
     }
 }

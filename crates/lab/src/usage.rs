@@ -126,12 +126,18 @@ impl Memory {
     }
 }
 
+/// What reading a file of a thread that has ended fails with (errno 3, "No such process").
+const ESRCH: i32 = 3;
+
 fn threads_ns(tasks: &Path) -> anyhow::Result<u64> {
     let mut total = 0;
     for task in fs::read_dir(tasks)? {
         let text = match fs::read_to_string(task?.path().join("schedstat")) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // the thread ended meanwhile
+            // The thread has ended meanwhile: before the file was opened, or before it was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH) => {
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         let first = text.split(' ').next().and_then(|word| word.parse::<u64>().ok());

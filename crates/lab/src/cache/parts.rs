@@ -283,6 +283,8 @@ impl<'a> Bench<'a> {
                 let done = Sysbench {
                     script: "oltp_point_select",
                     address,
+                    database: "sbtest",
+                    is_text: false,
                     rows: self.args.rows,
                     threads: self.args.threads,
                     seconds: self.args.seconds,

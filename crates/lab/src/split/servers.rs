@@ -309,6 +309,8 @@ impl<'a> Bench<'a> {
         let done = Sysbench {
             script: script.file(),
             address,
+            database: "sbtest",
+            is_text: false,
             rows: self.rows,
             threads: clients,
             seconds: self.plan.seconds,

@@ -1,0 +1,505 @@
+//! Scenario `capture`: what it costs to capture traffic, and whether what was captured tells two servers
+//! apart.
+//!
+//! sysbench's `oltp_read_write` runs through the gateway with the capture off and on in turns. Then a short
+//! load is captured, whose clients have a schema each, so that nothing depends on the order between them; it
+//! is replayed on a copy of the server as it was before, where nothing may differ; and on one in which a
+//! single row was changed, which has to be found.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use indicatif::ProgressBar;
+use sandbox::{PASSWORD, Sandbox, Spec, USER};
+
+use crate::{
+    cache::{Report, Wanted, rig},
+    child::ListeningChild,
+    split::ServerKind,
+    sysbench::{Done, Sysbench},
+    usage::CpuTime,
+};
+
+/// Rows of each table.
+const ROWS: u64 = 20_000;
+/// Clients of the load that is replayed, each with its schema.
+const CLIENTS: usize = 4;
+/// Half of them send text, the others prepared statements.
+const TEXT_CLIENTS: usize = 2;
+
+/// What to do.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CaptureArgs {
+    /// The servers.
+    #[arg(long, value_enum, default_value = "mariadb")]
+    pub servers: ServerKind,
+    /// Clients at a time [default: 20,50,100; with `--quick` 20].
+    #[arg(long, value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Rounds of each, off and on in turns [default: 3; with `--quick` 2].
+    #[arg(long)]
+    pub rounds: Option<usize>,
+    /// Seconds of a round [default: 8; with `--quick` 4].
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// Within a minute.
+    #[arg(long)]
+    pub quick: bool,
+    /// The gateway, if not this executable itself.
+    #[arg(long)]
+    pub forebay: Option<PathBuf>,
+    /// Where the results are written as JSON.
+    #[arg(long, default_value = "results.json")]
+    pub output: PathBuf,
+}
+
+/// What TiProxy 1.3 has published of its own capture: on ÷ off of the average and of the lowest second.
+fn published(threads: usize) -> Option<(f64, f64)> {
+    match threads {
+        20 => Some((0.995, 0.997)),
+        50 => Some((0.969, 0.926)),
+        100 => Some((0.938, 0.824)),
+        _ => None,
+    }
+}
+
+/// Runs it. The figures are in `report` then; what comes back is the sum in words.
+///
+/// # Errors
+/// It could not be run to its end, or a copy was told apart where it was faithful, or was not where it had
+/// another row.
+pub fn capture(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<String> {
+    let progress = ProgressBar::new_spinner();
+    progress.enable_steady_tick(Duration::from_millis(200));
+    net::limits::raise_nofile()?;
+    let bench = Bench::start(args, &progress)?;
+    report.programs.push(bench.server.version().to_owned());
+    let threads = match (&args.threads[..], args.quick) {
+        ([], true) => vec![20],
+        ([], false) => vec![20, 50, 100],
+        (given, _) => given.to_vec(),
+    };
+    for threads in threads {
+        bench.measure(threads, report)?;
+    }
+    let sum = bench.tell_apart(report)?;
+    progress.finish_and_clear();
+    Ok(sum)
+}
+
+struct Bench<'a> {
+    args: &'a CaptureArgs,
+    progress: &'a ProgressBar,
+    program: PathBuf,
+    server: Sandbox,
+    /// What the copy of the server is.
+    copy: Sandbox,
+    gateway: ListeningChild,
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+/// The rounds with the capture off, or on.
+#[derive(Default)]
+struct Rounds {
+    rates: Vec<f64>,
+    lowest: Vec<f64>,
+    /// Microseconds of the gateway for a query.
+    cpu: Vec<f64>,
+    /// Bytes of a captured command.
+    bytes: Vec<f64>,
+    thinned: u64,
+}
+
+impl Rounds {
+    fn add(&mut self, done: &Done, cpu: CpuTime) {
+        self.rates.push(done.rate);
+        self.lowest.extend(done.lowest);
+        self.cpu
+            .push(cpu.total.as_secs_f64() * 1e6 / done.queries.max(1.0));
+    }
+}
+
+impl<'a> Bench<'a> {
+    fn start(args: &'a CaptureArgs, progress: &'a ProgressBar) -> anyhow::Result<Self> {
+        let kind = args.servers.of_sandbox();
+        progress.set_message(format!("{kind}: two servers of {ROWS} rows"));
+        let spec = |id: u32| {
+            Spec::new(kind)
+                .option("--innodb-buffer-pool-size=512M")
+                .option("--innodb-flush-log-at-trx-commit=2")
+                .option("--max-prepared-stmt-count=1000000")
+                .option(format!("--server-id={id}"))
+        };
+        let server = Sandbox::start(spec(8101)).context("starting the server")?;
+        let copy = Sandbox::start(spec(8102)).context("starting the copy")?;
+        server.primary().sql("CREATE DATABASE sbtest")?;
+        rig::fill_table(&server, "sbtest1", ROWS, rig::VALUE)?;
+        fill(&server)?;
+        copy.primary().sql("CREATE DATABASE sbtest")?;
+        rig::fill_table(&copy, "sbtest1", ROWS, rig::VALUE)?;
+        fill(&copy)?;
+        let program = match &args.forebay {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?,
+        };
+        let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
+        let file = folder.path().join("forebay.toml");
+        let started = ListeningChild::start(
+            &folder.path().join("forebay.log"),
+            |[clients, admin]: [SocketAddr; 2]| {
+                fs::write(&file, configuration(&server, clients, admin))?;
+                let mut command = Command::new(&program);
+                command.args(["serve", "--config"]).arg(&file);
+                Ok(command)
+            },
+        );
+        let (gateway, [address, _]) = started.context("starting the gateway")?;
+        Ok(Self {
+            args,
+            progress,
+            program,
+            server,
+            copy,
+            gateway,
+            address,
+            folder,
+        })
+    }
+
+    /// Capture off and on in turns.
+    fn measure(&self, threads: usize, report: &mut Report) -> anyhow::Result<()> {
+        let quick = self.args.quick;
+        let rounds = self.args.rounds.unwrap_or(if quick { 2 } else { 3 });
+        let seconds = self.args.seconds.unwrap_or(if quick { 4.0 } else { 8.0 });
+        let [mut off, mut on] = <[Rounds; 2]>::default();
+        // What comes first finds cold caches.
+        self.load(threads, 1.0)?;
+        for round in 1..=rounds {
+            let tell = |what| {
+                self.progress
+                    .set_message(format!("{threads} clients, round {round}: capture {what}"))
+            };
+            tell("off");
+            let before = CpuTime::of(self.gateway.pid())?;
+            let done = self.load(threads, seconds)?;
+            off.add(&done, CpuTime::of(self.gateway.pid())? - before);
+            tell("on");
+            let folder = self.folder.path().join(format!("cost-{threads}-{round}"));
+            self.begin(&folder)?;
+            let before = CpuTime::of(self.gateway.pid())?;
+            let done = self.load(threads, seconds)?;
+            on.add(&done, CpuTime::of(self.gateway.pid())? - before);
+            let ended = self.end()?;
+            on.bytes.push(ended["bytes"] / ended["commands"].max(1.0));
+            on.thinned += ended["thinned_sessions"] as u64;
+            fs::remove_dir_all(&folder)?;
+        }
+        let part = format!("{}, oltp_read_write, {threads} clients", self.server.kind());
+        for (name, rounds) in [("off", &off), ("on", &on)] {
+            report.add(
+                &part,
+                format!("capture {name}"),
+                "q/s",
+                rounds.rates.clone(),
+                None,
+            );
+            report.add(
+                &part,
+                format!("capture {name}, lowest second"),
+                "q/s",
+                rounds.lowest.clone(),
+                None,
+            );
+            report.add(
+                &part,
+                format!("capture {name}, CPU of the gateway a query"),
+                "us",
+                rounds.cpu.clone(),
+                None,
+            );
+        }
+        let ratios = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
+        let theirs = published(threads);
+        report.add(
+            &part,
+            "on / off, query/s",
+            "",
+            ratios(&on.rates, &off.rates),
+            Some(Wanted::AtLeast(0.99)),
+        );
+        note(report, theirs.map(|(average, _)| average));
+        let lowest = ratios(&on.lowest, &off.lowest);
+        report.add(
+            &part,
+            "on / off, lowest second",
+            "",
+            lowest,
+            Some(Wanted::AtLeast(0.98)),
+        );
+        note(report, theirs.map(|(_, lowest)| lowest));
+        let cpu = ratios(&on.cpu, &off.cpu);
+        report.add(
+            &part,
+            "on / off, CPU of the gateway a query",
+            "",
+            cpu,
+            Some(Wanted::AtMost(1.10)),
+        );
+        report.add(
+            &part,
+            "a captured command on the disk",
+            "B",
+            on.bytes.clone(),
+            None,
+        );
+        report.add(
+            &part,
+            "sessions that were left out",
+            "",
+            [on.thinned as f64],
+            Some(Wanted::AtMost(0.0)),
+        );
+        Ok(())
+    }
+
+    fn load(&self, threads: usize, seconds: f64) -> anyhow::Result<Done> {
+        let load = Sysbench {
+            script: "oltp_read_write",
+            address: self.address,
+            database: "sbtest",
+            is_text: false,
+            rows: ROWS,
+            threads,
+            seconds,
+        };
+        load.run()
+    }
+
+    /// What was captured is the same on a faithful copy, and is not on one with another row.
+    fn tell_apart(&self, report: &mut Report) -> anyhow::Result<String> {
+        self.progress.set_message("a load that is captured");
+        let captured = self.folder.path().join("captured");
+        self.begin(&captured)?;
+        let seconds = if self.args.quick { 3.0 } else { 10.0 };
+        let address = self.address;
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|client| scope.spawn(move || client_load(address, client, seconds)))
+                .collect();
+            clients.into_iter().try_for_each(|client| match client.join() {
+                Ok(ended) => ended.map(drop),
+                Err(_) => bail!("a client has panicked"),
+            })
+        })?;
+        let ended = self.end()?;
+        self.progress.set_message("its replay on a faithful copy");
+        let part = format!("{}, replay", self.server.kind());
+        report.add(&part, "captured commands", "", [ended["commands"]], None);
+        let (code, said) = self.replay_and_compare(&captured, "faithful")?;
+        report.add(
+            &part,
+            "faithful copy: exit code",
+            "",
+            [f64::from(code)],
+            Some(Wanted::AtMost(0.0)),
+        );
+        ensure!(code == 0, "a faithful copy was told apart:\n{said}");
+        self.progress.set_message("its replay on a copy with another row");
+        fill(&self.copy)?;
+        let id = self.first_row_read(&captured)?;
+        self.copy
+            .primary()
+            .sql(&format!("UPDATE sb1.sbtest1 SET c = 'another' WHERE id = {id}"))?;
+        let (code, said) = self.replay_and_compare(&captured, "another-row")?;
+        report.add(
+            &part,
+            "another row: exit code",
+            "",
+            [f64::from(code)],
+            Some(Wanted::AtLeast(2.0)),
+        );
+        ensure!(code == 2, "row {id} was changed, and nothing was found:\n{said}");
+        ensure!(
+            said.contains("other values"),
+            "row {id} was changed, and this was found:\n{said}"
+        );
+        Ok(format!(
+            "a faithful copy without a difference, and a changed row found, in {} commands",
+            ended["commands"]
+        ))
+    }
+
+    /// A row that the first client reads before anybody can have changed it.
+    fn first_row_read(&self, captured: &Path) -> anyhow::Result<u64> {
+        let output = self.forebay(&["traffic", "capture", "show", "--limit", "4000"], &[captured])?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = said.lines().find_map(|line| {
+            let (line, id) = line.split_once("SELECT c FROM sbtest1 WHERE id=")?;
+            // What is prepared has a question mark there.
+            Some((line, id.parse::<u64>().ok()?))
+        });
+        let (line, id) = read.context("the capture shows no point select")?;
+        // Both clients with text look alike; the row is changed in the schema of the one whose session it is.
+        let session = line.split_whitespace().nth(1).unwrap_or_default();
+        let of_session = format!(" {session} session of ");
+        let schema = said
+            .lines()
+            .find(|line| line.contains(&of_session))
+            .unwrap_or_default();
+        ensure!(
+            schema.contains("schema sb"),
+            "the capture does not say in which schema session {session} is: {schema}"
+        );
+        if !schema.contains("schema sb1") {
+            self.copy
+                .primary()
+                .sql(&format!("UPDATE sb2.sbtest1 SET c = 'another' WHERE id = {id}"))?;
+        }
+        Ok(id)
+    }
+
+    fn replay_and_compare(&self, captured: &Path, name: &str) -> anyhow::Result<(i32, String)> {
+        let result = self.folder.path().join(name);
+        let target = self.copy.primary().address();
+        let replay = [
+            "traffic",
+            "replay",
+            "--speed",
+            "max",
+            "--even-source",
+            "--to",
+            target.as_str(),
+        ];
+        let with = [
+            "--user",
+            USER,
+            "--password-env",
+            "FOREBAY_BENCH_PASSWORD",
+            "--result",
+        ];
+        let arguments: Vec<&str> = replay.into_iter().chain(with).collect();
+        let output = self.forebay(&arguments, &[&result, captured])?;
+        ensure!(
+            output.status.success(),
+            "forebay traffic replay: {}",
+            said(&output)
+        );
+        let output = self.forebay(
+            &["traffic", "compare", "--fail-on", "errors,rows,missing"],
+            &[captured, &result],
+        )?;
+        let code = output
+            .status
+            .code()
+            .context("forebay traffic compare was killed")?;
+        Ok((code, said(&output)))
+    }
+
+    fn begin(&self, folder: &Path) -> anyhow::Result<()> {
+        let socket = self.folder.path().join("admin.sock");
+        let mut command = Command::new(&self.program);
+        command.args(["traffic", "capture", "start", "--free-disk", "1", "--to"]);
+        command.arg(folder).arg("--socket").arg(socket);
+        let output = command.output()?;
+        ensure!(
+            output.status.success(),
+            "forebay traffic capture start: {}",
+            said(&output)
+        );
+        Ok(())
+    }
+
+    /// Ends the capture; its status.
+    fn end(&self) -> anyhow::Result<std::collections::HashMap<&'static str, f64>> {
+        let socket = self.folder.path().join("admin.sock");
+        let output = self.forebay(&["traffic", "capture", "stop", "--socket"], &[&socket])?;
+        ensure!(
+            output.status.success(),
+            "forebay traffic capture stop: {}",
+            said(&output)
+        );
+        let output = self.forebay(&["traffic", "capture", "status", "--socket"], &[&socket])?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        ["bytes", "commands", "thinned_sessions"]
+            .into_iter()
+            .map(|name| {
+                let value = status[name].as_f64();
+                Ok((name, value.with_context(|| format!("no {name} in {status}"))?))
+            })
+            .collect()
+    }
+
+    fn forebay(&self, arguments: &[&str], paths: &[&Path]) -> anyhow::Result<Output> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .args(paths)
+            .env("FOREBAY_BENCH_PASSWORD", PASSWORD);
+        command.output().context("running forebay")
+    }
+}
+
+/// One client's load, in its own schema.
+fn client_load(address: SocketAddr, client: usize, seconds: f64) -> anyhow::Result<Done> {
+    let database = format!("sb{}", client + 1);
+    let load = Sysbench {
+        script: "oltp_read_write",
+        address,
+        database: &database,
+        is_text: client < TEXT_CLIENTS,
+        rows: ROWS,
+        threads: 1,
+        seconds,
+    };
+    load.run()
+}
+
+fn said(output: &Output) -> String {
+    let said = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&said).trim().to_owned()
+}
+
+fn note(report: &mut Report, theirs: Option<f64>) {
+    if let Some(theirs) = theirs {
+        report.note(format!("TiProxy, as published: {theirs}"));
+    }
+}
+
+/// A schema for each client, as it is before the load.
+fn fill(server: &Sandbox) -> anyhow::Result<()> {
+    for client in 1..=CLIENTS {
+        server.primary().sql(&format!(
+            "DROP DATABASE IF EXISTS sb{client}; CREATE DATABASE sb{client};
+             CREATE TABLE sb{client}.sbtest1 LIKE sbtest.sbtest1;
+             INSERT INTO sb{client}.sbtest1 SELECT * FROM sbtest.sbtest1 WHERE id <= {ROWS} AND pad = 'pad' ORDER BY id;"
+        ))?;
+    }
+    Ok(())
+}
+
+fn configuration(server: &Sandbox, clients: SocketAddr, admin: SocketAddr) -> String {
+    let address = server.primary().address();
+    format!(
+        r#"[[listener]]
+name = "clients"
+bind = "{clients}"
+mode = "session"
+cluster = "main"
+
+[cluster.main]
+servers = ["{address}"]
+
+[admin]
+bind = "{admin}"
+socket = "admin.sock"
+"#
+    )
+}
