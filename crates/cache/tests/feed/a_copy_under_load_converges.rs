@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cache::feed::Phase;
-use sandbox::{Kind, Sandbox};
+use sandbox::{Kind, Lent};
 
 use crate::fed::{Fed, Wishes, on_both, string};
 
@@ -76,7 +76,7 @@ fn of_a_server_whose_sessions_begin_without_autocommit(kind: Kind) {
 }
 
 /// Changes rows here and there until it is stopped. Returns how many statements it ran.
-fn write(sandbox: &Arc<Sandbox>, seed: u64, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+fn write(sandbox: &Arc<Lent>, seed: u64, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let (sandbox, stop) = (Arc::clone(sandbox), Arc::clone(stop));
     std::thread::spawn(move || {
         let mut random = seed;

@@ -12,7 +12,7 @@ use cache::store::Store;
 use config::{CacheAccount, CacheMapping, MappingKind, Secret, ServerAddress};
 use mysql_wire::binlog::{Value, Zone, text};
 use mysql_wire::gtid::{Flavor, GtidSet};
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, Lent, Sandbox, Spec};
 use upstream::Cluster;
 
 use self::proxy::Proxy;
@@ -36,7 +36,7 @@ pub(crate) struct Fed {
     // Dropped before the servers.
     pub(crate) feed: Feed,
     pub(crate) store: Arc<Store>,
-    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) sandbox: Arc<Lent>,
     /// In front of the first node, where one is wished for.
     pub(crate) proxy: Option<Proxy>,
     checks: Option<(JoinHandle<()>, tokio::sync::oneshot::Sender<()>)>,
@@ -81,7 +81,7 @@ pub(crate) fn hash(name: &str, table: &str, key: &[&str]) -> CacheMapping {
 impl Fed {
     /// A server on which `sql` was run, and a feed of it.
     pub(crate) fn start(wishes: Wishes, sql: &str, mappings: Vec<CacheMapping>) -> Self {
-        let sandbox = Arc::new(Sandbox::start(wishes.spec.clone()).unwrap());
+        let sandbox = Arc::new(Sandbox::lend(wishes.spec.clone()).unwrap());
         sandbox.primary().sql(sql).unwrap();
         sandbox.sync().unwrap();
         Self::of(sandbox, &wishes, mappings)
@@ -93,7 +93,7 @@ impl Fed {
         Self::of(Arc::clone(&other.sandbox), &wishes, mappings)
     }
 
-    fn of(sandbox: Arc<Sandbox>, wishes: &Wishes, mappings: Vec<CacheMapping>) -> Self {
+    fn of(sandbox: Arc<Lent>, wishes: &Wishes, mappings: Vec<CacheMapping>) -> Self {
         let proxy = wishes.proxy.then(|| Proxy::start(sandbox.primary().port()));
         let servers = sandbox.nodes().iter().map(|node| {
             let proxy = proxy.as_ref().filter(|_| node.index() == 0);

@@ -11,7 +11,7 @@ use dataplane::Gateway;
 use dataplane::extension::Extension;
 use mysql_wire::{Capabilities, Command, Event, ResponseTracker, write_packet};
 use net::Peer;
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, Lent, Sandbox, Spec};
 use telemetry::Telemetry;
 use testkit::scripted::{Client, Identity};
 use tokio::runtime::{Builder, LocalOptions};
@@ -38,7 +38,7 @@ pub(crate) struct Stage {
     gateway: Arc<Gateway>,
     telemetry: Arc<Telemetry>,
     control: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: Lent,
     pub(crate) kind: Kind,
     pub(crate) is_split: bool,
 }
@@ -220,7 +220,7 @@ impl Stage {
         let spec = Spec::new(kind)
             .nodes(nodes)
             .option("--log-bin-trust-function-creators=1");
-        let sandbox = Sandbox::start(spec).unwrap();
+        let sandbox = Sandbox::lend(spec).unwrap();
         sandbox.primary().sql(SCHEMA).unwrap();
         let since = Instant::now();
         for replica in &sandbox.nodes()[1..] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cache::mapping::Mapping;
 use cache::reader::Want;
 use config::Consistency;
-use sandbox::{Kind, Sandbox};
+use sandbox::{Kind, Lent, Sandbox};
 
 use crate::proxy::Proxy;
 use crate::served::{Served, hash, key, on_both, served_at, spec};
@@ -64,7 +64,7 @@ fn the_feed_leaves_a_machine_that_was_demoted(kind: Kind) {
     if kind == Kind::Mariadb {
         spec = spec.option("--gtid-strict-mode=ON");
     }
-    let sandbox = Sandbox::start(spec).unwrap();
+    let sandbox = Sandbox::lend(spec).unwrap();
     sandbox.primary().sql(SQL).unwrap();
     let proxy = Proxy::start(sandbox.primary().port());
     let mappings = vec![hash("t", "test.t", &["id"])];
@@ -94,9 +94,9 @@ fn the_feed_leaves_a_machine_that_was_demoted(kind: Kind) {
 }
 
 /// Two that take writes and answer as the primary does: in one the row is 0, in the other one 7.
-fn two(kind: Kind) -> [Sandbox; 2] {
+fn two(kind: Kind) -> [Lent; 2] {
     [SQL.to_owned(), SQL.replace("(1, 0)", "(1, 7)")].map(|sql| {
-        let sandbox = Sandbox::start(spec(kind)).unwrap();
+        let sandbox = Sandbox::lend(spec(kind)).unwrap();
         sandbox.primary().sql(&sql).unwrap();
         sandbox
     })

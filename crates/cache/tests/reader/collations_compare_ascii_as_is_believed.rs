@@ -23,7 +23,7 @@ fn words() -> BTreeSet<String> {
 }
 
 fn in_all_of_the_servers(kind: Kind) {
-    let sandbox = Sandbox::start(Spec::new(kind)).unwrap();
+    let sandbox = Sandbox::lend(Spec::new(kind)).unwrap();
     let words = words();
     let values: Vec<String> = words.iter().map(|word| format!("(x'{}')", hex(word))).collect();
     let sql = |sql: &str| sandbox.primary().sql(sql).unwrap();

@@ -159,7 +159,7 @@ fn kept(spec: Spec) {
 
 /// The feed is behind when the primary answers, and others wait already.
 fn however_long_are_kept_when_the_feed_has_come_so_far(kind: Kind) {
-    let sandbox = Sandbox::start(spec(kind).option("--max-allowed-packet=64M")).unwrap();
+    let sandbox = Sandbox::lend(spec(kind).option("--max-allowed-packet=64M")).unwrap();
     let rows = "INSERT INTO test.t SELECT 1, REPEAT('x', 15000000); INSERT INTO test.t SELECT 2, REPEAT('y', 20000000); \
         INSERT INTO test.t SELECT 10 + 10 * a.d, REPEAT('z', 300000) FROM %10% a";
     let ten = (0..10)

@@ -12,7 +12,7 @@ use cache::store::{Found, Store};
 use config::{CacheAccount, CacheMapping, MappingKind, Secret, ServerAddress};
 use mysql_async::prelude::Queryable;
 use mysql_wire::binlog::{Value, Zone, text};
-use sandbox::{Kind, Node, Sandbox, Spec};
+use sandbox::{Kind, Lent, Node, Sandbox, Spec};
 use telemetry::Telemetry;
 use tokio::task::LocalSet;
 use upstream::Cluster;
@@ -34,7 +34,7 @@ pub(crate) struct Served {
     pub(crate) reader: Rc<Reader>,
     pub(crate) feed: Feed,
     pub(crate) metrics: Arc<telemetry::Worker>,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: Lent,
 }
 
 /// Runs `test` with a server on which `sql` was run and these mappings.
@@ -45,7 +45,7 @@ pub(crate) fn served<F: Future<Output = ()>>(
     mappings: Vec<CacheMapping>,
     test: impl FnOnce(Served) -> F,
 ) {
-    let sandbox = Sandbox::start(spec).unwrap();
+    let sandbox = Sandbox::lend(spec).unwrap();
     sandbox.primary().sql(sql).unwrap();
     let ports: Vec<u16> = sandbox.nodes().iter().map(Node::port).collect();
     served_at(&ports, sandbox, change, mappings, test);
@@ -54,7 +54,7 @@ pub(crate) fn served<F: Future<Output = ()>>(
 /// The same, where its servers are reached at these ports.
 pub(crate) fn served_at<F: Future<Output = ()>>(
     ports: &[u16],
-    sandbox: Sandbox,
+    sandbox: Lent,
     change: impl FnOnce(&mut config::Cache),
     mappings: Vec<CacheMapping>,
     test: impl FnOnce(Served) -> F,

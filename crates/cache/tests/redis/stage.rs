@@ -12,7 +12,7 @@ use config::Config;
 use dataplane::Gateway;
 use dataplane::extension::Extension;
 use rustls::{ClientConnection, StreamOwned};
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, Lent, Sandbox, Spec};
 use telemetry::Telemetry;
 use testkit::certificates::Certificates;
 use tokio::runtime::{Builder, LocalOptions};
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Stage {
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: Lent,
     pub(crate) telemetry: Arc<Telemetry>,
     certificates: Certificates,
     cache: Arc<Cache>,
@@ -80,7 +80,7 @@ impl Stage {
     /// `mode`: further options of `[cache]`; `listener`: of the listener. Files of certificates are in
     /// `FOLDER`.
     pub(crate) fn start(kind: Kind, mode: &str, listener: &str) -> Self {
-        let sandbox = Sandbox::start(Spec::new(kind)).unwrap();
+        let sandbox = Sandbox::lend(Spec::new(kind)).unwrap();
         sandbox.primary().sql(TABLES).unwrap();
         let certificates = Certificates::generate().unwrap();
         let folder = sandbox.folder().join("listener");
