@@ -157,19 +157,28 @@ impl Gateway {
     /// Status and body of a page of the admin server on this port, where one answers.
     #[must_use]
     pub fn page(admin_port: u16, page: &str) -> Option<(u16, String)> {
-        Self::request(admin_port, "GET", page)
+        Self::request(admin_port, "GET", page, "")
     }
 
-    /// Asks its admin server to do something.
+    /// Asks its admin server to do something, over TCP with these lines of headers.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn put_over_tcp(&self, page: &str, headers: &str) -> (u16, String) {
+        Self::request(self.admin_port, "PUT", page, headers).expect("an answer from the admin server")
+    }
+
+    /// Asks it to do something, on its admin socket.
     ///
     /// # Panics
     /// When it does not answer.
     #[must_use]
     pub fn put(&self, page: &str) -> (u16, String) {
-        Self::request(self.admin_port, "PUT", page).expect("an answer from the admin server")
+        self.acts()(page)
     }
 
-    /// Asks for acts on its admin socket, which its setup has to have as `socket = "admin.sock"`.
+    /// [`Gateway::put`] that outlives the borrow.
     ///
     /// # Panics
     /// When it does not answer.
@@ -178,20 +187,25 @@ impl Gateway {
         move |page| {
             let stream = UnixStream::connect(&socket).expect("the admin socket");
             stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-            Self::answer(stream, "PUT", page).expect("an answer from the admin server")
+            Self::answer(stream, "PUT", page, "").expect("an answer from the admin server")
         }
     }
 
-    fn request(admin_port: u16, method: &str, page: &str) -> Option<(u16, String)> {
+    fn request(admin_port: u16, method: &str, page: &str, headers: &str) -> Option<(u16, String)> {
         let stream = TcpStream::connect(("127.0.0.1", admin_port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        Self::answer(stream, method, page)
+        Self::answer(stream, method, page, headers)
     }
 
-    fn answer(mut stream: impl Read + Write, method: &str, page: &str) -> Option<(u16, String)> {
+    fn answer(
+        mut stream: impl Read + Write,
+        method: &str,
+        page: &str,
+        headers: &str,
+    ) -> Option<(u16, String)> {
         write!(
             stream,
-            "{method} {page} HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n"
+            "{method} {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
         )
         .ok()?;
         let mut answer = String::new();

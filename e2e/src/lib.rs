@@ -20,7 +20,7 @@ mod setup;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandbox::{Kind, Node, Sandbox, Spec};
+use sandbox::{Kind, Lent, Node, Sandbox, Spec};
 
 pub use gateway::{Gateway, program};
 pub use setup::Setup;
@@ -40,18 +40,18 @@ pub fn kind() -> Kind {
 
 /// `count` servers that know nothing of one another.
 #[must_use]
-pub fn servers(count: usize) -> Vec<Sandbox> {
+pub fn servers(count: usize) -> Vec<Lent> {
     servers_with(count, &[])
 }
 
 /// The same with server options.
 #[must_use]
-pub fn servers_with(count: usize, options: &[&str]) -> Vec<Sandbox> {
+pub fn servers_with(count: usize, options: &[&str]) -> Vec<Lent> {
     let start = || {
         let spec = options
             .iter()
             .fold(Spec::new(kind()), |spec, option| spec.option(*option));
-        Sandbox::start(spec).unwrap()
+        Sandbox::lend(spec).unwrap()
     };
     thread::scope(|scope| {
         let starting: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
@@ -67,10 +67,10 @@ pub fn servers_with(count: usize, options: &[&str]) -> Vec<Sandbox> {
 /// # Panics
 /// When there is none.
 #[must_use]
-pub fn server_at(servers: &[Sandbox], port: u16) -> &Node {
+pub fn server_at(servers: &[Lent], port: u16) -> &Node {
     servers
         .iter()
-        .map(Sandbox::primary)
+        .map(|server| server.primary())
         .find(|node| node.port() == port)
         .expect("a server on that port")
 }

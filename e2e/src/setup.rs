@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use sandbox::Sandbox;
+use sandbox::Lent;
 
 use crate::Gateway;
 
@@ -34,7 +34,7 @@ pub(crate) enum Bind {
 impl Setup {
     /// A gateway in mode `session` in front of the first node of each sandbox.
     #[must_use]
-    pub fn in_front_of(servers: &[Sandbox]) -> Self {
+    pub fn in_front_of(servers: &[Lent]) -> Self {
         Self::of_addresses(servers.iter().map(|sandbox| sandbox.primary().address()))
     }
 
@@ -192,10 +192,15 @@ impl Setup {
         } else {
             "watch = false\n"
         };
+        let socket = if admin.contains("socket") {
+            ""
+        } else {
+            "socket = \"admin.sock\"\n"
+        };
         format!(
             "{workers}{limit}{watch}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
              cluster = \"main\"\n{listener}{listener_tables}\n[cluster.main]\nservers = [{servers}]\n{cluster}\
-             [cluster.main.check]\n{check}{cluster_tables}\n{tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n{admin}"
+             [cluster.main.check]\n{check}{cluster_tables}\n{tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n{socket}{admin}"
         )
     }
 }

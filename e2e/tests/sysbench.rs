@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 
 /// How many of the workloads went well.
 fn run_kind(kind: Kind, modes: &[&str]) -> usize {
-    let single = [Sandbox::start(Spec::new(kind)).unwrap()];
+    let single = [Sandbox::lend(Spec::new(kind)).unwrap()];
     let replicated = Sandbox::start(Spec::new(kind).nodes(NODES)).unwrap();
     let mut passed = 0;
     for mode in modes {

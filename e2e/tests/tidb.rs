@@ -1,5 +1,5 @@
-//! In front of TiDB: what a client gets is what the server says, in modes `session` and `tcp`; mode `split`
-//! says why it cannot be.
+//! In front of TiDB: what a client gets is what the server says, in modes `session` and `tcp`, and in mode
+//! `split` where no connections are shared; where they are to be it says why that cannot be.
 //!
 //! `script/lib/tidb` builds a server, which takes minutes: `cargo test -p e2e --test tidb` is not part of
 //! `script/test`. Without the server each test fails and says how to get it.
@@ -15,7 +15,7 @@ use std::thread;
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::prelude::{Protocol, Queryable};
 use mysql_async::{Conn, OptsBuilder, QueryResult, Row};
-use sandbox::{PASSWORD, Tidb, USER};
+use sandbox::{Etcd, PASSWORD, Tidb, USER};
 
 /// A session each; statements are separated by ` | `, and prepared behind `p:`.
 const SCRIPTS: &str = "
@@ -52,6 +52,19 @@ fn tidb(configuration: &str) -> Tidb {
 fn in_front_of(servers: &[&Tidb]) -> Setup {
     let check = format!("user = {USER:?}\npassword = {PASSWORD:?}\ninterval = \"200ms\"\nrise = 1\nfall = 2");
     Setup::of_addresses(servers.iter().map(|server| server.address())).check(&check)
+}
+
+/// Mode `split`, each session with a connection of its own, before servers whose status ports are known.
+fn own(servers: &[&Tidb]) -> Setup {
+    let known = servers.iter().map(|server| {
+        let (address, status_port) = (server.address(), server.status_port());
+        format!("{{ address = {address:?}, status_port = {status_port} }}")
+    });
+    in_front_of(servers)
+        .servers(known)
+        .mode("split")
+        .listener("sharing = \"never\"")
+        .cluster("topology = \"tidb\"")
 }
 
 async fn connect(gateway: &Gateway) -> Conn {
@@ -116,6 +129,10 @@ async fn answers_through_the_gateway_are_the_servers() {
             .cluster_tls("mode = \"required\"\nverify = \"off\"")
             .start(),
         in_front_of(&[&servers[1]]).mode("tcp").start(),
+        own(&[&servers[1]]).start(),
+        own(&[&servers[1]])
+            .tables("[[rule]]\nname = \"all\"\ntext = \".\"\ntimeout = \"5m\"")
+            .start(),
     ];
     // Without the questions that the library asks at the start of a session.
     let options = |port| {
@@ -155,18 +172,19 @@ fn files_of_the_client_are_loaded() {
     server
         .sql("CREATE TABLE loaded (id INT PRIMARY KEY, label VARCHAR(20)); SET GLOBAL local_infile = ON")
         .unwrap();
-    let gateway = in_front_of(&[&server]).start();
-    let file = gateway.folder().join("rows");
-    let rows: String = (0..20_000).map(|id| format!("{id}\trow {id}\n")).collect();
-    std::fs::write(&file, rows).unwrap();
-    let load = |file: &str| {
-        let statements = format!(
-            "LOAD DATA LOCAL INFILE '{file}' INTO TABLE loaded; SELECT COUNT(*), SUM(id) FROM loaded"
-        );
-        client::command_line(gateway.port(), &["--local-infile=1", "--force"], &statements)
-    };
-    assert_eq!(load(&file.display().to_string()).unwrap(), "20000\t199990000\n");
-    load("/nowhere").unwrap_err();
+    for gateway in [in_front_of(&[&server]).start(), own(&[&server]).start()] {
+        let file = gateway.folder().join("rows");
+        let rows: String = (0..20_000).map(|id| format!("{id}\trow {id}\n")).collect();
+        std::fs::write(&file, rows).unwrap();
+        let load = |file: &str| {
+            let statements = format!(
+                "TRUNCATE loaded; LOAD DATA LOCAL INFILE '{file}' INTO TABLE loaded; SELECT COUNT(*), SUM(id) FROM loaded"
+            );
+            client::command_line(gateway.port(), &["--local-infile=1", "--force"], &statements)
+        };
+        assert_eq!(load(&file.display().to_string()).unwrap(), "20000\t199990000\n");
+        load("/nowhere").unwrap_err();
+    }
 }
 
 #[tokio::test]
@@ -180,25 +198,27 @@ async fn accounts_log_in_as_at_the_server() {
         .unwrap();
     // TiDB takes the password of caching_sha2_password inside TLS only.
     let tls = format!("mode = \"required\"\nca = {:?}", server.ca_file());
-    let gateway = in_front_of(&[&server]).cluster_tls(&tls).start();
-    let as_user = |user: &'static str, password: &'static str| {
-        client::options(&gateway).user(Some(user)).pass(Some(password))
-    };
-    for (user, password) in [
-        ("nopass", ""),
-        ("native", "native secret"),
-        ("sha2", "sha2 secret"),
-    ] {
-        let options: OptsBuilder = as_user(user, password).db_name(None::<&str>);
-        let mut session = Conn::new(options).await.unwrap();
-        let name: String = session.query_first("SELECT USER()").await.unwrap().unwrap();
-        assert!(name.starts_with(user), "{name}");
-        session.reset().await.unwrap();
-        session.query_drop("SELECT 1").await.unwrap();
-    }
-    for (user, password) in [("native", "wrong"), ("sha2", "wrong"), ("nobody", "")] {
-        let error = Conn::new(as_user(user, password)).await.unwrap_err();
-        assert_eq!(client::code(&error), 1045, "{error}");
+    for setup in [in_front_of(&[&server]), own(&[&server])] {
+        let gateway = setup.cluster_tls(&tls).start();
+        let as_user = |user: &'static str, password: &'static str| {
+            client::options(&gateway).user(Some(user)).pass(Some(password))
+        };
+        for (user, password) in [
+            ("nopass", ""),
+            ("native", "native secret"),
+            ("sha2", "sha2 secret"),
+        ] {
+            let options: OptsBuilder = as_user(user, password).db_name(None::<&str>);
+            let mut session = Conn::new(options).await.unwrap();
+            let name: String = session.query_first("SELECT USER()").await.unwrap().unwrap();
+            assert!(name.starts_with(user), "{name}");
+            session.reset().await.unwrap();
+            session.query_drop("SELECT 1").await.unwrap();
+        }
+        for (user, password) in [("native", "wrong"), ("sha2", "wrong"), ("nobody", "")] {
+            let error = Conn::new(as_user(user, password)).await.unwrap_err();
+            assert_eq!(client::code(&error), 1045, "{error}");
+        }
     }
     // The gateway takes it over a plain link of its own (RSA), and passes nothing readable on: TiDB without
     // TLS refuses it.
@@ -214,8 +234,13 @@ async fn accounts_log_in_as_at_the_server() {
 #[tokio::test]
 async fn a_statement_is_killed_on_whichever_server_it_is() {
     let servers = [tidb(""), tidb("")];
-    let gateway = in_front_of(&[&servers[0], &servers[1]]).start();
-    let mut killers = [connect(&gateway).await, connect(&gateway).await];
+    let both = [&servers[0], &servers[1]];
+    statements_are_killed(&servers, &in_front_of(&both).start()).await;
+    statements_are_killed(&servers, &own(&both).start()).await;
+}
+
+async fn statements_are_killed(servers: &[Tidb; 2], gateway: &Gateway) {
+    let mut killers = [connect(gateway).await, connect(gateway).await];
     let mut ports = Vec::new();
     for killer in &mut killers {
         ports.push(client::server_port(killer).await);
@@ -226,7 +251,7 @@ async fn a_statement_is_killed_on_whichever_server_it_is() {
         .enumerate()
     {
         for (place, killer) in killers.iter_mut().enumerate() {
-            let mut victim = connect(&gateway).await;
+            let mut victim = connect(gateway).await;
             let at = client::server_port(&mut victim).await;
             let server = servers.iter().find(|server| server.port() == at).unwrap();
             let (id, seconds) = (victim.id(), 120 + 2 * number + place);
@@ -288,11 +313,8 @@ async fn mode_split_says_why_it_cannot_be() {
         .mode("split")
         .tables(&user)
         .start_unready();
-    let error = Conn::new(client::options(&gateway))
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("SESSION_TRACK"), "{error}");
+    Conn::new(client::options(&gateway)).await.unwrap_err();
+    assert!(gateway.log().contains("SESSION_TRACK"), "{}", gateway.log());
     let monitor =
         format!("topology = \"replication\"\nmonitor = {{ user = {USER:?}, password = {PASSWORD:?} }}");
     let gateway = in_front_of(&[&server])
@@ -300,11 +322,85 @@ async fn mode_split_says_why_it_cannot_be() {
         .cluster(&monitor)
         .tables(&user)
         .start_unready();
-    let error = Conn::new(client::options(&gateway))
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("can take sessions"), "{error}");
+    Conn::new(client::options(&gateway)).await.unwrap_err();
+    eventually("the log says why", async || {
+        gateway.log().contains("SESSION_TRACK")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rules_are_for_sessions_with_connections_of_their_own() {
+    let servers = [tidb(""), tidb("")];
+    let gateway = own(&[&servers[0], &servers[1]])
+        .tables(
+            "[[rule]]\nname = \"no\"\ntext = \"forbidden\"\nrefuse = \"not here\"
+             [[rule]]\nname = \"new\"\ntext = \"SELECT 'old'\"\nrewrite = \"SELECT 'new'\"
+             [[rule]]\nname = \"slow\"\ntext = \"SLEEP\"\ntimeout = \"300ms\"",
+        )
+        .start();
+    let mut sessions = [connect(&gateway).await, connect(&gateway).await];
+    let mut ports = Vec::new();
+    for session in &mut sessions {
+        ports.push(client::server_port(session).await);
+        session.query_drop("SET @mine = 7").await.unwrap();
+        session.query_drop("USE test").await.unwrap();
+        for _ in 0..2 {
+            let refused = session.query_drop("SELECT 'forbidden'").await.unwrap_err();
+            assert!(refused.to_string().contains("not here"), "{refused}");
+            let refused = session.exec_drop("SELECT 'forbidden'", ()).await.unwrap_err();
+            assert!(refused.to_string().contains("not here"), "{refused}");
+            let new: Option<String> = session.query_first("SELECT 'old'").await.unwrap();
+            assert_eq!(new.as_deref(), Some("new"));
+            let new: Option<String> = session.exec_first("SELECT 'old'", ()).await.unwrap();
+            assert_eq!(new.as_deref(), Some("new"));
+        }
+        // What SLEEP says when it is interrupted.
+        let slow: Option<u8> = session.query_first("SELECT SLEEP(60)").await.unwrap();
+        assert_eq!(slow, Some(1));
+        let mine: Option<u8> = session.query_first("SELECT @mine").await.unwrap();
+        assert_eq!(mine, Some(7), "the session is still the same");
+        session.reset().await.unwrap();
+        let mine: Option<Option<u8>> = session.query_first("SELECT @mine").await.unwrap();
+        assert_eq!(mine, Some(None));
+    }
+    assert_ne!(ports[0], ports[1], "all servers are alike");
+}
+
+/// PD's etcd names them; one that is told to end says so at its status port until it does.
+#[tokio::test]
+async fn who_is_about_to_end_is_left() {
+    let patient = "graceful-wait-before-shutdown = 600";
+    let (ends, stays) = (tidb(patient), tidb(patient));
+    let etcd = Etcd::start().unwrap();
+    for server in [&ends, &stays] {
+        let info = format!(
+            "{{\"version\":\"5.7.25-TiDB-v5.5.0-alpha\",\"status_port\":{}}}",
+            server.status_port()
+        );
+        assert!(etcd.register_tidb(&server.address(), &info));
+    }
+    let gateway = in_front_of(&[])
+        .cluster(&format!("topology = \"tidb\"\npd = [{:?}]", etcd.address()))
+        .start_unready();
+    eventually("both are up", async || gateway.servers_up() == 2).await;
+    let mut sessions = [connect(&gateway).await, connect(&gateway).await];
+    let draining = || gateway.metric("forebay_server_draining", &[&ends.address()]);
+    assert_eq!(draining(), 0.0);
+    ends.terminate().unwrap();
+    eventually("it drains", async || draining() == 1.0).await;
+    assert!(
+        gateway.log().contains("is about to end, by its status port"),
+        "{}",
+        gateway.log()
+    );
+    for _ in 0..4 {
+        let port = client::server_port(&mut connect(&gateway).await).await;
+        assert_eq!(port, stays.port());
+    }
+    for session in &mut sessions {
+        session.query_drop("SELECT 1").await.unwrap();
+    }
 }
 
 #[tokio::test]

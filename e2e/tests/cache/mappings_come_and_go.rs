@@ -1,8 +1,6 @@
 //! Mappings of the configuration change by a reload, those of tables on the primary at once; whoever reads
 //! another mapping meanwhile does not notice.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 
 use e2e::{Gateway, Setup, eventually, program, servers_with};
@@ -39,19 +37,6 @@ async fn until_error(redis: u16, key: &str, reason: &str) {
         async || matches!(answer(&mut client, key).await, Reply::Error(text) if text.contains(reason)),
     )
     .await;
-}
-
-/// Sends a request without a body and returns the answer.
-fn post(gateway: &Gateway, page: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", gateway.admin_port())).unwrap();
-    write!(
-        stream,
-        "POST {page} HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[tokio::test]
@@ -98,7 +83,7 @@ async fn they_do() {
     assert!(!gateway.reload(setup(false, &wrong)).await);
     until_bulk(redis, "item@1", "one").await;
     gateway.write_config(setup(false, &[other, number.clone()]));
-    assert!(post(&gateway, "/reload").contains("(live)"));
+    assert!(gateway.put("/reload").1.contains("(live)"));
     until_bulk(redis, "item@1", "10").await;
     assert!(gateway.reload(setup(true, std::slice::from_ref(&number))).await);
     until_error(redis, "item@1", "").await;
@@ -136,7 +121,7 @@ async fn rows_of_tables_are_mappings(server: &Sandbox, gateway: &Gateway, redis:
         gateway.log().contains("row=\"wrong\"") || gateway.log().contains("row=wrong")
     })
     .await;
-    assert!(post(gateway, "/cache/flush").starts_with("HTTP/1.1 200"));
+    assert_eq!(gateway.put("/cache/flush").0, 200);
     server.primary().sql("DROP DATABASE forebay").unwrap();
     until_error(redis, "h@1", "").await;
 }

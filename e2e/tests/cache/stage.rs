@@ -5,18 +5,19 @@ use e2e::link::Link;
 use e2e::{Gateway, Setup, eventually, servers_with};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{PASSWORD, Sandbox, USER, free_port};
+use sandbox::{Lent, PASSWORD, USER, free_port};
 
 use crate::redis::{Redis, Reply};
 
 pub(crate) const ROWS: u32 = 6;
 
 pub(crate) struct Stage {
-    pub(crate) server: Sandbox,
+    // Dropped before the server.
     pub(crate) gateway: Gateway,
     /// Where Redis clients connect.
     pub(crate) redis: u16,
     pub(crate) link: Link,
+    pub(crate) server: Lent,
 }
 
 /// Rows 1 to [`ROWS`] of `test.item`, whose `v` is "0"; a thousand more, which are there to be changed at

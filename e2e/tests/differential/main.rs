@@ -96,6 +96,17 @@ fn answers_of_sessions_that_are_understood_are_the_servers() {
     compare_with(&servers, [setup], Connections::Understood);
 }
 
+/// Sessions of mode `split` that never share connections, under a rule that lets everything pass.
+#[test]
+fn answers_of_sessions_that_share_nothing_are_the_servers() {
+    let servers = e2e::servers_with(1, OPTIONS);
+    let setup = Setup::in_front_of(&servers)
+        .mode("split")
+        .listener("sharing = \"never\"")
+        .tables("[[rule]]\nname = \"all\"\ntext = \".\"\ntimeout = \"5m\"");
+    compare_with(&servers, [setup], Connections::Ruled);
+}
+
 /// Sessions of mode `session` that go to another server before each step, if nothing holds them. Both are one
 /// server under two names, so that none is behind.
 #[test]
@@ -152,6 +163,43 @@ fn answers_over_shared_connections_are_the_servers() {
         .cluster("pool = { idle_timeout = \"100ms\", reuse = \"oldest\" }")
         .tables(&users.concat());
     compare_with(&servers, [setup], Connections::Shared);
+}
+
+/// Another session wants the one connection that there is before each step. Sessions that have user variables
+/// leave it with them.
+#[test]
+fn answers_of_sessions_whose_connection_is_wanted_are_the_servers() {
+    // By which MySQL tells which user variables there are.
+    let lists = &["--performance-schema=ON"];
+    let servers = e2e::servers_with(1, &[OPTIONS, lists].concat());
+    let address = servers[0].primary().address();
+    let server = format!("{{ address = {address:?}, max_connections = 1, role = \"primary\" }}");
+    let users = [(USER, PASSWORD), (READER, READER_PASSWORD), (OPEN, "")]
+        .map(|(name, password)| format!("[[user]]\nname = {name:?}\npassword = {password:?}\n"));
+    let setup = Setup::in_front_of(&servers)
+        .mode("split")
+        .servers([server])
+        .top("workers = 1\nshutdown_timeout = \"1s\"")
+        // As long as others wait where something else holds the session.
+        .cluster("queue_timeout = \"30ms\"\npool = { idle_timeout = \"100ms\" }")
+        .tables(&users.concat());
+    compare_with(&servers, [setup], Connections::Wanted);
+}
+
+/// Has another session want a connection, each time that it is called.
+fn want(gateway: &e2e::Gateway) -> Box<dyn FnMut()> {
+    let identity = Identity {
+        user: USER,
+        password: PASSWORD,
+        database: Some("information_schema"),
+        charset: 45,
+        capabilities: Capabilities::PROTOCOL_41
+            | Capabilities::SECURE_CONNECTION
+            | Capabilities::PLUGIN_AUTH
+            | Capabilities::CONNECT_WITH_DB,
+    };
+    let (mut other, _) = Client::connect(&gateway.address(), &identity).unwrap();
+    Box::new(move || noise::query(&mut other, "SELECT 1"))
 }
 
 /// What was prepared before is on the one connection that there is, where its text is prepared anew.
@@ -212,13 +260,17 @@ enum Connections {
     Own,
     /// The same, and what is said on them is read.
     Understood,
+    /// The same, and a rule sees it.
+    Ruled,
     /// The same, and before each step the server drains that the session is on.
     Moved,
     Shared,
+    /// The same, one alone, and before each step another session wants it.
+    Wanted,
 }
 
 fn compare_with<const COUNT: usize>(
-    servers: &[sandbox::Sandbox],
+    servers: &[sandbox::Lent],
     setups: [Setup; COUNT],
     connections: Connections,
 ) {
@@ -227,7 +279,7 @@ fn compare_with<const COUNT: usize>(
 
 /// But for scripts that are known to differ.
 fn compare_but<const COUNT: usize>(
-    servers: &[sandbox::Sandbox],
+    servers: &[sandbox::Lent],
     setups: [Setup; COUNT],
     connections: Connections,
     known: &[u64],
@@ -240,7 +292,11 @@ fn compare_but<const COUNT: usize>(
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
         shared: connections != Connections::Own,
         with_others: connections == Connections::Shared,
-        before_steps: (connections == Connections::Moved).then(|| chase(&gateways[0], &servers[0])),
+        before_steps: match connections {
+            Connections::Moved => Some(chase(&gateways[0], &servers[0])),
+            Connections::Wanted => Some(want(&gateways[0])),
+            _ => None,
+        },
         stage: Stage::new(&address),
         commands: 0,
         packets: 0,
@@ -256,8 +312,12 @@ fn compare_but<const COUNT: usize>(
     let always = FOUND.len() as u64 + SINGLE;
     let goes_on = |scripts: u64| match limit {
         Some(limit) => begin.elapsed() < limit,
-        // Each step of a session that moves takes three times as long.
-        None if connections == Connections::Moved => scripts < always + MIXTURES / 4,
+        // Each step of a session that moves takes three times as long, and rules are no more than a look.
+        None if matches!(connections, Connections::Moved | Connections::Ruled) => {
+            scripts < always + MIXTURES / 4
+        }
+        // And others wait in vain before most.
+        None if connections == Connections::Wanted => scripts < always,
         None => scripts < always + MIXTURES,
     };
     let mut scripts = 0;
@@ -285,12 +345,15 @@ fn compare_but<const COUNT: usize>(
         "{scripts} scripts, {} commands, {} packets",
         rig.commands, rig.packets
     );
+    rig.before_steps = None;
     for gateway in &gateways {
         match connections {
             Connections::Own => {}
             Connections::Understood => statements_were_read(gateway),
+            Connections::Ruled => a_rule_has_seen(gateway, rig.commands),
             Connections::Moved => sessions_were_moved(gateway, rig.commands),
             Connections::Shared => connections_were_shared(gateway),
+            Connections::Wanted => sessions_left(gateway),
         }
         leaves_nothing_behind(gateway);
     }
@@ -330,6 +393,13 @@ fn connections_were_shared(gateway: &e2e::Gateway) {
     assert!(leases > 5.0 * opened, "{leases} leases of {opened} connections");
 }
 
+/// The same.
+fn sessions_left(gateway: &e2e::Gateway) {
+    let left = gateway.metric("forebay_split_user_variables_left_total", &[]);
+    println!("{left} times a session has left with its user variables");
+    assert!(left > 30.0, "{left}");
+}
+
 /// The same. Some steps leave what holds a session for all that come after.
 fn sessions_were_moved(gateway: &e2e::Gateway, commands: usize) {
     let moved = gateway.metric("forebay_sessions_moved_total", &[]);
@@ -339,6 +409,13 @@ fn sessions_were_moved(gateway: &e2e::Gateway, commands: usize) {
         moved > commands as f64 / 5.0,
         "{moved} moves of {commands} commands"
     );
+}
+
+/// Commands but statements are not for rules.
+fn a_rule_has_seen(gateway: &e2e::Gateway, commands: usize) {
+    let seen = gateway.metric("forebay_rule_hits_total", &[]);
+    println!("a rule has seen {seen} of {commands} commands");
+    assert!(seen > commands as f64 / 3.0);
 }
 
 /// The same.

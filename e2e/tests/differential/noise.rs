@@ -144,7 +144,7 @@ impl Noise {
     }
 }
 
-fn query(session: &mut Client, text: &str) {
+pub fn query(session: &mut Client, text: &str) {
     if text == RESET {
         return command(session, &[Command::RESET_CONNECTION.0]);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use e2e::{Gateway, PATIENCE, client, eventually};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts};
-use sandbox::{Node, Sandbox};
+use sandbox::{Lent, Node};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -59,7 +59,7 @@ pub(crate) struct Load {
 }
 
 /// Makes the tables, on each of servers that know nothing of one another.
-pub(crate) fn prepare(servers: &[Sandbox]) {
+pub(crate) fn prepare(servers: &[Lent]) {
     for server in servers {
         let statements = format!(
             "CREATE TABLE accounts (id INT PRIMARY KEY, balance INT NOT NULL) ENGINE=InnoDB;
@@ -125,7 +125,7 @@ impl Load {
     ///
     /// # Panics
     /// When a worker got a wrong answer, money appeared or vanished, or an insert was lost or done twice.
-    pub(crate) async fn end(mut self, servers: &[Sandbox]) -> Vec<Failure> {
+    pub(crate) async fn end(mut self, servers: &[Lent]) -> Vec<Failure> {
         self.ledger.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.workers.join_next().await {
             ended.unwrap();

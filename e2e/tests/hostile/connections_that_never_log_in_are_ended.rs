@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use e2e::raw::Raw;
 use e2e::{Gateway, Setup, servers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sandbox::Sandbox;
+use sandbox::Lent;
 
 use crate::footprint::{Footprint, assert_no_panic};
 use crate::witness::{Witness, assert_not_slowed};
@@ -57,7 +57,7 @@ struct Growth {
 
 /// What each of two crowds takes. They can be compared when each was there as a whole: `None` when a busy
 /// machine brought the last after the first had been ended.
-async fn two_crowds(servers: &[Sandbox], count: usize, login_timeout: Duration) -> Option<[Growth; 2]> {
+async fn two_crowds(servers: &[Lent], count: usize, login_timeout: Duration) -> Option<[Growth; 2]> {
     let mut gateway = Setup::in_front_of(servers)
         .top(&format!("max_connections = {}", count + ROOM))
         .listener(&format!("login_timeout = \"{}s\"", login_timeout.as_secs()))

@@ -2,13 +2,13 @@
 
 use e2e::{Gateway, Setup, client, kind, servers};
 use mysql_async::{ChangeUserOpts, Conn, Error};
-use sandbox::{Kind, PASSWORD, Sandbox, USER};
+use sandbox::{Kind, Lent, PASSWORD, USER};
 use tokio::task::JoinSet;
 
 /// More logins at once than are let through before the first of them has failed.
 const MANY: usize = 60;
 
-fn gateway(servers: &[Sandbox], mode: &str) -> Gateway {
+fn gateway(servers: &[Lent], mode: &str) -> Gateway {
     let address = format!(
         "{{ address = {:?}, role = \"primary\" }}",
         servers[0].primary().address()

@@ -43,10 +43,10 @@ async fn and_new_ones_go_elsewhere() {
     .await;
 }
 
-fn other(servers: &[sandbox::Sandbox], port: u16) -> &sandbox::Node {
+fn other(servers: &[sandbox::Lent], port: u16) -> &sandbox::Node {
     servers
         .iter()
-        .map(sandbox::Sandbox::primary)
+        .map(|server| server.primary())
         .find(|node| node.port() != port)
         .unwrap()
 }

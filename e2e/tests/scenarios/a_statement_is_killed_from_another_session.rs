@@ -2,7 +2,7 @@ use e2e::{Setup, client, servers};
 use mysql_async::prelude::Queryable;
 
 /// Looks at the servers' list until a statement with `text` runs there.
-async fn runs(servers: &[sandbox::Sandbox], text: &str) {
+async fn runs(servers: &[sandbox::Lent], text: &str) {
     let question = format!(
         "SELECT COUNT(*) FROM information_schema.processlist
          WHERE info LIKE '%{text}%' AND id <> CONNECTION_ID()"

@@ -2,7 +2,7 @@ use e2e::{Gateway, Setup, client, eventually, servers};
 use mysql_async::Conn;
 
 /// A gateway whose only server takes one session.
-fn narrow(servers: &[sandbox::Sandbox], cluster: &str) -> Gateway {
+fn narrow(servers: &[sandbox::Lent], cluster: &str) -> Gateway {
     let server = format!(
         "{{ address = {:?}, max_connections = 1 }}",
         servers[0].primary().address()

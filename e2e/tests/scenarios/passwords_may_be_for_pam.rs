@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use e2e::{Setup, client, kind};
-use sandbox::{Certificates, Kind, Sandbox, Spec};
+use sandbox::{Certificates, Kind, Lent, Sandbox, Spec};
 
 const RIGHT: &str = "known to PAM alone";
 
@@ -68,10 +68,10 @@ fn is_root() -> bool {
 
 /// A server with the account `maria` of that service. Its plugin asks in the words of PAM (`dialog`), or for
 /// the password as it is.
-fn server(service: &Service, in_clear: bool) -> Sandbox {
+fn server(service: &Service, in_clear: bool) -> Lent {
     // The newer one asks PAM in a program of its own, which only root and the package's own user may run.
     let plugin = if is_root() { "auth_pam" } else { "auth_pam_v1" };
-    let started = Sandbox::start(
+    let started = Sandbox::lend(
         Spec::new(Kind::Mariadb)
             .option(format!("--plugin-load-add={plugin}"))
             .option(format!("--loose-pam-use-cleartext-plugin={in_clear}")),

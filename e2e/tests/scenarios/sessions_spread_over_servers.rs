@@ -34,7 +34,7 @@ async fn each_kind_of_balance_spreads_them() {
     }
 
     let weights = [3, 1, 0];
-    let weighted = |(sandbox, weight): (&sandbox::Sandbox, i32)| {
+    let weighted = |(sandbox, weight): (&sandbox::Lent, i32)| {
         format!(
             "{{ address = {:?}, weight = {weight} }}",
             sandbox.primary().address()

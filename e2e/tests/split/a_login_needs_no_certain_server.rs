@@ -96,7 +96,10 @@ async fn and_waits_where_all_are_full() {
         holders.push(cluster::connect(&gateway).await);
     }
     for (holder, node) in holders.iter_mut().zip(sandbox.nodes()) {
-        let hold = format!("/* forebay: server={} */ SELECT @held := 1", node.address());
+        let hold = format!(
+            "/* forebay: server={} */ SELECT GET_LOCK('held', 0)",
+            node.address()
+        );
         holder.query_drop(hold).await.unwrap();
     }
     let options = cluster::options(&gateway);

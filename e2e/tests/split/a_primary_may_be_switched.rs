@@ -7,13 +7,19 @@ use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
+use crate::a_primary_that_takes_no_writes_any_more_is_left::{WHY, is_primary, with_backups};
+use crate::a_server_that_says_so_is_left::{Busy, is_left, sessions_on};
 use crate::cluster::{self, ctl};
 use crate::ledger::{self, Load};
 
 const SESSIONS: usize = 12;
 
 fn setup(sandbox: &Sandbox) -> Setup {
-    with_switchover(sandbox, cluster::split(sandbox), "")
+    with_switchover(sandbox, split(sandbox), "")
+}
+
+fn split(sandbox: &Sandbox) -> Setup {
+    cluster::split(sandbox).admin("socket = \"admin.sock\"")
 }
 
 /// With an account of its own, which has the privileges that the guide names.
@@ -23,9 +29,7 @@ fn with_switchover(sandbox: &Sandbox, setup: Setup, more: &str) -> Setup {
     let change = r"ALTER USER switcher@'%' IDENTIFIED BY 'it''s \\'";
     sandbox.primary().sql(change).unwrap();
     let account = r#"user = "switcher", password = "it's \\""#;
-    setup
-        .cluster(&format!("switchover = {{ {account}{more} }}"))
-        .admin("socket = \"admin.sock\"")
+    setup.cluster(&format!("switchover = {{ {account}{more} }}"))
 }
 
 /// Has the gateway make this server the primary, which must be done without a word of warning.
@@ -61,6 +65,22 @@ async fn there_and_back_by_replication() {
     }
 }
 
+/// The old primary drains, since it takes no writes any more: which is no reason to refuse it.
+#[tokio::test]
+async fn there_and_back_in_mode_session() {
+    let sandbox = cluster::replicated();
+    let gateway = with_switchover(&sandbox, with_backups(&sandbox), "").start();
+    let (first, second) = (sandbox.node(0), sandbox.node(1));
+    is_primary(&gateway, first).await;
+    let busy = Busy::on(&gateway, first).await;
+    switch(&gateway, second);
+    is_left(&gateway, first, WHY).await;
+    switch(&gateway, first);
+    is_left(&gateway, second, WHY).await;
+    busy.end().await;
+    assert_eq!(sessions_on(&gateway, second), 0.0);
+}
+
 /// Galera where the server is MariaDB, Group Replication where it is MySQL.
 #[tokio::test]
 async fn of_a_group() {
@@ -73,6 +93,7 @@ async fn of_a_group() {
     let setup = Setup::of_addresses(sandbox.addresses())
         .mode("split")
         .tables(&cluster::user(USER, PASSWORD))
+        .admin("socket = \"admin.sock\"")
         .cluster(&format!("topology = {topology:?}"))
         .cluster(&cluster::monitor());
     let gateway = cluster::start(with_switchover(&sandbox, setup, ""), 2).await;
@@ -97,11 +118,7 @@ async fn unless_something_speaks_against_it() {
     let sandbox = cluster::replicated();
     cluster::schema(&sandbox, "switched", "CREATE TABLE t (v INT PRIMARY KEY)");
     let gateway = cluster::start(
-        with_switchover(
-            &sandbox,
-            cluster::split(&sandbox),
-            ", transactions_wait = \"200ms\"",
-        ),
+        with_switchover(&sandbox, split(&sandbox), ", transactions_wait = \"200ms\""),
         2,
     )
     .await;
@@ -140,9 +157,7 @@ async fn unless_something_speaks_against_it() {
 async fn and_statements_wait_while_their_cluster_is_paused() {
     let sandbox = cluster::shared();
     cluster::schema(sandbox, "paused", "CREATE TABLE t (v INT)");
-    let setup = cluster::split(sandbox)
-        .cluster("pause_timeout = \"2s\"\npause_max = 1")
-        .admin("socket = \"admin.sock\"");
+    let setup = split(sandbox).cluster("pause_timeout = \"2s\"\npause_max = 1");
     let gateway = cluster::start(setup, 2).await;
     let mut in_transaction = cluster::connect_to(&gateway, "paused").await;
     let mut first = cluster::connect_to(&gateway, "paused").await;

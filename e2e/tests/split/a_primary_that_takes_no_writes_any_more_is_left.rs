@@ -1,14 +1,14 @@
 //! In mode `session`, a primary that takes no writes any more is left for the one that does; but not where
 //! sessions are spread over replicas as well.
 
-use e2e::{Gateway, client, eventually, kind};
+use e2e::{Gateway, Setup, client, eventually, kind};
 use sandbox::{Kind, Node, Sandbox};
 
 use crate::a_new_primary_is_followed::{follow, promote};
 use crate::a_server_that_says_so_is_left::{Busy, is_draining, is_left, session_on, sessions_on, setup};
 use crate::cluster;
 
-const WHY: &str = "read_only = ON, and it took writes before";
+pub(crate) const WHY: &str = "read_only = ON, and it took writes before";
 
 fn demote(node: &Node) {
     let statement = match kind() {
@@ -27,7 +27,7 @@ fn switch_over(sandbox: &Sandbox, from: &Node, to: &Node) {
     follow(from, to, true);
 }
 
-async fn is_primary(gateway: &Gateway, node: &Node) {
+pub(crate) async fn is_primary(gateway: &Gateway, node: &Node) {
     let server = format!("server={:?}", node.address());
     eventually("it is known as the primary", async || {
         gateway.metric("forebay_server_role", &[&server, "role=\"primary\""]) == 1.0
@@ -35,15 +35,20 @@ async fn is_primary(gateway: &Gateway, node: &Node) {
     .await;
 }
 
-#[tokio::test]
-async fn for_the_backup_that_takes_them() {
-    let sandbox = cluster::replicated();
-    let (old, new) = (sandbox.node(0), sandbox.node(1));
+/// Mode `session`, in which all servers but the primary are backups.
+pub(crate) fn with_backups(sandbox: &Sandbox) -> Setup {
     let servers = sandbox.nodes().iter().map(|node| {
         let (address, backup) = (node.address(), node.index() > 0);
         format!("{{ address = {address:?}, backup = {backup} }}")
     });
-    let gateway = setup(&sandbox, "replication").servers(servers).start();
+    setup(sandbox, "replication").servers(servers)
+}
+
+#[tokio::test]
+async fn for_the_backup_that_takes_them() {
+    let sandbox = cluster::replicated();
+    let (old, new) = (sandbox.node(0), sandbox.node(1));
+    let gateway = with_backups(&sandbox).start();
     is_primary(&gateway, old).await;
     let mut silent = session_on(&gateway, old).await;
     let busy = Busy::on(&gateway, old).await;

@@ -181,8 +181,35 @@ async fn by_an_operators_word() {
     }
     session.query_drop("DO GET_LOCK('by_word', 1)").await.unwrap();
     let of_server = format!("server={name}");
-    let (status, _) = gateway.put(&format!("/drain?{of_server}"));
-    assert_eq!(status, 403, "acts are taken on the socket alone");
+    let (status, _) = gateway.put_over_tcp(&format!("/drain?{of_server}"), "");
+    assert_eq!(status, 403, "without a token acts are taken on the socket alone");
+
+    // The gateway itself may be left by the balancer before it; that ends nothing.
+    assert_eq!(ctl(&gateway, &["unready", "--reason", "new kernel"]).0, Some(0));
+    let (status, said) = gateway.get("/readyz");
+    assert!(
+        status == 503 && said.contains("taken out by an operator") && said.ends_with(": new kernel\n"),
+        "{said}"
+    );
+    assert_eq!(gateway.metric("forebay_unready", &[]), 1.0);
+    assert!(gateway.get("/status").1.contains("\"unready\":\"new kernel\""));
+    assert_eq!(client::server_port(&mut session).await, leaves.port());
+    assert_eq!(ctl(&gateway, &["ready"]).0, Some(0));
+    assert_eq!(gateway.get("/readyz").0, 200);
+    assert_eq!(gateway.metric("forebay_unready", &[]), 0.0);
+    // For a time, nobody has to think of its end.
+    assert_eq!(ctl(&gateway, &["unready", "--for", "300ms"]).0, Some(0));
+    let (status, said) = gateway.get("/readyz");
+    assert!(status == 503 && said.contains("for 1 s more"), "{said}");
+    let is_over = async || gateway.metric("forebay_unready", &[]) == 0.0;
+    eventually("it ends by itself, though nobody asks", is_over).await;
+    assert_eq!(gateway.get("/readyz").0, 200);
+    assert!(
+        gateway
+            .get("/status")
+            .1
+            .contains("\"unready\":null,\"unready_ends_in_seconds\":null")
+    );
 
     let (code, said) = ctl(&gateway, &["drain", &name, "--deadline", "1s"]);
     assert_eq!(code, Some(2), "{said}");
@@ -241,5 +268,36 @@ async fn by_an_operators_word() {
         log.contains("act by=system user") && log.contains("/kill?id=17"),
         "{log}"
     );
-    assert!(log.contains("act refused"), "{log}");
+    assert!(log.contains("admin request refused"), "{log}");
+}
+
+/// The next is not begun before somebody has said that the first one is back.
+#[tokio::test]
+async fn after_another_one() {
+    let sandbox = cluster::shared();
+    let [first, second] = [1, 2].map(|node| sandbox.node(node).address());
+    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    let servers = [first.clone(), second.clone()];
+    let (mut ctl_drain, mut lines) = cluster::drain_one_at_a_time(&gateway, &servers);
+    let told = lines.next().unwrap().unwrap();
+    assert!(told.contains(&format!("forebay ctl undrain {first}")), "{told}");
+    let drains = |server: &str| gateway.get("/drains").1.contains(server);
+    assert_eq!([&first, &second].map(|server| drains(server)), [true, false]);
+    assert!(ctl_drain.try_wait().unwrap().is_none());
+    assert_eq!(ctl(&gateway, &["undrain", &first]).0, Some(0));
+    let ended = tokio::task::spawn_blocking(move || {
+        let told: Vec<String> = lines.map(Result::unwrap).collect();
+        (told.concat(), ctl_drain.wait().unwrap().code())
+    });
+    let (told, code) = ended.await.unwrap();
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains(&format!("drains until: forebay ctl undrain {second}")),
+        "{told}"
+    );
+    assert_eq!([&first, &second].map(|server| drains(server)), [false, true]);
+
+    // Together they would leave only the primary, which is enough.
+    let (code, said) = ctl(&gateway, &["drain", &first, &second]);
+    assert!(code == Some(0) && said.matches("is empty").count() == 2, "{said}");
 }

@@ -1,7 +1,6 @@
 //! A server that says by itself that it is to be left is left as one that drains, and comes back by itself.
 //! What it says is caused on the server.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,15 +53,6 @@ pub(crate) fn is_draining(gateway: &Gateway, server: &Node) -> bool {
     gateway.metric("forebay_server_draining", &[&label]) == 1.0
 }
 
-fn ctl(gateway: &Gateway, arguments: &[&str]) -> String {
-    let mut command = Command::new(e2e::program());
-    command
-        .args(["ctl", "--socket"])
-        .arg(gateway.folder().join("admin.sock"));
-    let output = command.args(arguments).output().unwrap();
-    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
-}
-
 /// Sessions on this server whose clients do something all the time, and fail at the first error.
 pub(crate) struct Busy {
     stop: Arc<AtomicBool>,
@@ -110,9 +100,9 @@ pub(crate) async fn is_left(gateway: &Gateway, server: &Node, why: &str) {
     })
     .await;
     let name = server.address();
-    let drains = ctl(gateway, &["drains"]);
+    let drains = cluster::ctl(gateway, &["drains"]).1;
     assert_eq!(drains, format!("main/{name} is empty (drained by: {why})\n"));
-    let said = ctl(gateway, &["undrain", &name]);
+    let said = cluster::ctl(gateway, &["undrain", &name]).1;
     assert!(
         said.contains("says itself that it is to be left") && said.contains(why),
         "{said}"
@@ -153,79 +143,94 @@ async fn leaves_and_comes_back(gateway: &Gateway, server: &Node, (on, why, off):
     );
 }
 
+/// It refuses statements from one moment to the next: of its sessions only the silent ones notice nothing.
+async fn is_left_by_the_silent(gateway: &Gateway, node: &Node, (on, why, off): (&str, &str, &str)) {
+    let mut silent = session_on(gateway, node).await;
+    silent.query_drop("SET @mine = 'mine'").await.unwrap();
+    node.sql(on).unwrap();
+    is_left(gateway, node, why).await;
+    let mine: Option<String> = silent.query_first("SELECT @mine").await.unwrap();
+    assert_eq!(mine.as_deref(), Some("mine"));
+    node.sql(off).unwrap();
+    is_back(gateway, node).await;
+}
+
 #[tokio::test]
-async fn a_node_of_galera_that_is_desynced() {
+async fn a_node_of_galera() {
     if kind() == Kind::Mysql {
         return;
     }
     let sandbox = Sandbox::start(Spec::new(Kind::Galera).nodes(3)).unwrap();
     let mut gateway = setup(&sandbox, "galera").start();
+    let node = sandbox.node(1);
     let desync = (
         "SET GLOBAL wsrep_desync = ON",
         "wsrep_desync = ON",
         "SET GLOBAL wsrep_desync = OFF",
     );
-    leaves_and_comes_back(&gateway, sandbox.node(1), desync).await;
+    leaves_and_comes_back(&gateway, node, desync).await;
+    let rejects = (
+        "SET GLOBAL wsrep_reject_queries = ALL",
+        "wsrep_reject_queries = ALL",
+        "SET GLOBAL wsrep_reject_queries = NONE",
+    );
+    is_left_by_the_silent(&gateway, node, rejects).await;
+    let is_alone = (
+        "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'",
+        "is not in the primary component",
+        "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'",
+    );
+    is_left_by_the_silent(&gateway, node, is_alone).await;
+    a_donor_takes_those_for_whom_others_have_no_room(&mut gateway, &sandbox).await;
+    somebody_stays(&mut gateway, &sandbox).await;
+}
 
-    // All of them: somebody has to stay.
+async fn a_donor_takes_those_for_whom_others_have_no_room(gateway: &mut Gateway, sandbox: &Sandbox) {
+    let donor = sandbox.node(1);
+    donor.sql("SET GLOBAL wsrep_desync = ON").unwrap();
+    eventually("the donor is left", async || is_draining(gateway, donor)).await;
+    let servers = sandbox.nodes().iter().map(|node| {
+        let address = node.address();
+        format!("{{ address = {address:?}, max_connections = 1 }}")
+    });
+    assert!(gateway.reload(setup(sandbox, "galera").servers(servers)).await);
+    let mut sessions = Vec::new();
+    for _ in sandbox.nodes() {
+        sessions.push(client::connect(gateway).await);
+    }
+    let mut last = sessions.pop().unwrap();
+    assert_eq!(client::server_port(&mut last).await, donor.port());
+    sessions.pop().unwrap().disconnect().await.unwrap();
+    eventually("it goes where there is room", async || {
+        client::server_port(&mut last).await != donor.port()
+    })
+    .await;
+    donor.sql("SET GLOBAL wsrep_desync = OFF").unwrap();
+    assert!(gateway.reload(setup(sandbox, "galera")).await);
+    is_back(gateway, donor).await;
+}
+
+async fn somebody_stays(gateway: &mut Gateway, sandbox: &Sandbox) {
     for node in sandbox.nodes() {
         node.sql("SET GLOBAL wsrep_desync = ON").unwrap();
     }
     let said = "no other server would be left to take sessions";
     eventually("it is said that they stay", async || gateway.log().contains(said)).await;
-    assert!(!sandbox.nodes().iter().any(|node| is_draining(&gateway, node)));
-    client::connect(&gateway).await.query_drop("DO 1").await.unwrap();
+    assert!(!sandbox.nodes().iter().any(|node| is_draining(gateway, node)));
+    client::connect(gateway).await.query_drop("DO 1").await.unwrap();
     let times = || gateway.log().matches(said).count();
     assert_eq!(times(), 1, "{}", gateway.log());
     sandbox.node(0).sql("SET GLOBAL wsrep_desync = OFF").unwrap();
     eventually("the others are left", async || {
-        is_draining(&gateway, sandbox.node(1)) && is_draining(&gateway, sandbox.node(2))
+        is_draining(gateway, sandbox.node(1)) && is_draining(gateway, sandbox.node(2))
     })
     .await;
-    assert!(!is_draining(&gateway, sandbox.node(0)));
+    assert!(!is_draining(gateway, sandbox.node(0)));
     assert_eq!(times(), 1, "{}", gateway.log());
 
-    let deaf = setup(&sandbox, "galera").cluster("drain_on_signal = false");
+    let deaf = setup(sandbox, "galera").cluster("drain_on_signal = false");
     assert!(gateway.reload(deaf).await);
-    assert!(!sandbox.nodes().iter().any(|node| is_draining(&gateway, node)));
-}
-
-#[tokio::test]
-async fn a_node_of_galera_that_rejects_queries() {
-    if kind() == Kind::Mysql {
-        return;
-    }
-    let sandbox = Sandbox::start(Spec::new(Kind::Galera).nodes(3)).unwrap();
-    let gateway = setup(&sandbox, "galera").start();
-    let node = sandbox.node(1);
-    let mut silent = session_on(&gateway, node).await;
-    silent.query_drop("SET @mine = 'mine'").await.unwrap();
-    node.sql("SET GLOBAL wsrep_reject_queries = ALL").unwrap();
-    is_left(&gateway, node, "wsrep_reject_queries = ALL").await;
-    let mine: Option<String> = silent.query_first("SELECT @mine").await.unwrap();
-    assert_eq!(mine.as_deref(), Some("mine"));
-    node.sql("SET GLOBAL wsrep_reject_queries = NONE").unwrap();
-    is_back(&gateway, node).await;
-}
-
-#[tokio::test]
-async fn a_node_of_galera_that_is_not_ready() {
-    if kind() == Kind::Mysql {
-        return;
-    }
-    let sandbox = Sandbox::start(Spec::new(Kind::Galera).nodes(3)).unwrap();
-    let gateway = setup(&sandbox, "galera").start();
-    let node = sandbox.node(1);
-    let mut silent = session_on(&gateway, node).await;
-    silent.query_drop("SET @mine = 'mine'").await.unwrap();
-    node.sql("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")
-        .unwrap();
-    is_left(&gateway, node, "is not in the primary component").await;
-    let mine: Option<String> = silent.query_first("SELECT @mine").await.unwrap();
-    assert_eq!(mine.as_deref(), Some("mine"));
-    node.sql("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'")
-        .unwrap();
-    is_back(&gateway, node).await;
+    assert!(!sandbox.nodes().iter().any(|node| is_draining(gateway, node)));
 }
 
 #[tokio::test]
@@ -249,8 +254,8 @@ async fn a_server_in_offline_mode() {
         "SET GLOBAL offline_mode = OFF",
     );
     leaves_and_comes_back(&gateway, node, offline).await;
-    // The server has closed their connection.
-    theirs.query_drop("SELECT 1").await.unwrap_err();
+    // The server has closed their connection, and let nobody of theirs in: it was gone for them.
+    assert_ne!(client::server_port(&mut theirs).await, node.port());
     node.sql("SET GLOBAL offline_mode = ON").unwrap();
     eventually("it is left", async || is_draining(&gateway, node)).await;
     for _ in 0..6 {

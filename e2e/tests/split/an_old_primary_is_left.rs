@@ -41,7 +41,7 @@ async fn session(gateway: &Gateway, statements: &[&str]) -> Conn {
 
 /// The second server becomes the primary. The first takes no writes of those who have no right to write even
 /// so.
-async fn switch_over(sandbox: &Sandbox, gateway: &Gateway) {
+pub(crate) async fn switch_over(sandbox: &Sandbox, gateway: &Gateway) {
     sandbox.node(0).sql("SET GLOBAL read_only = ON").unwrap();
     sandbox.sync().unwrap();
     promote(sandbox.node(1));

@@ -3,12 +3,13 @@
 //! Reading `@@port` is something that only the primary is trusted with, so every server has a table with its
 //! own port in it: [`where_am_i`] asks for it as any read would.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::OnceLock;
 
 use e2e::packets::{Client, Identity};
 use e2e::{Gateway, Setup, client, eventually, kind};
-use mysql_async::prelude::Queryable;
+use mysql_async::prelude::{FromValue, Queryable};
 use mysql_async::{Conn, OptsBuilder};
 use mysql_wire::Capabilities;
 use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
@@ -191,8 +192,7 @@ pub(crate) fn replica_ports(sandbox: &Sandbox) -> Vec<u16> {
     sandbox.nodes().iter().skip(1).map(Node::port).collect()
 }
 
-/// `forebay ctl` on the socket of this gateway, whose setup has `socket = "admin.sock"`: its exit code, and
-/// what it prints.
+/// `forebay ctl` on the socket of this gateway: its exit code, and what it prints.
 pub(crate) fn ctl(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(e2e::program());
     command
@@ -201,4 +201,48 @@ pub(crate) fn ctl(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String
     let output = command.args(arguments).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(printed).unwrap())
+}
+
+/// `forebay ctl drain --one-at-a-time` of these servers, which goes on; and the lines that it says.
+pub(crate) fn drain_one_at_a_time(
+    gateway: &Gateway,
+    servers: &[String],
+) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let mut ctl = Command::new(e2e::program())
+        .args(["ctl", "--socket"])
+        .arg(gateway.folder().join("admin.sock"))
+        .args(["drain", "--one-at-a-time"])
+        .args(servers)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(ctl.stderr.take().unwrap()).lines();
+    (ctl, lines)
+}
+
+/// A session on this server.
+pub(crate) async fn session_on(gateway: &Gateway, server: &Node) -> Conn {
+    let mut others = Vec::new();
+    loop {
+        let mut session = client::connect(gateway).await;
+        if where_am_i(&mut session).await == server.port() {
+            return session;
+        }
+        others.push(session);
+    }
+}
+
+/// The first value of an answer.
+pub(crate) async fn first<T: FromValue + Send + 'static>(session: &mut Conn, statement: &str) -> T {
+    session.query_first(statement).await.unwrap().unwrap()
+}
+
+/// Has this replica get no more of what the primary writes.
+pub(crate) fn cut_off(replica: &Node) {
+    let stop = match kind() {
+        Kind::Mysql => "STOP REPLICA IO_THREAD",
+        _ => "STOP SLAVE IO_THREAD",
+    };
+    replica.sql(stop).unwrap();
 }

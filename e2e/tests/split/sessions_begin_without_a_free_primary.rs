@@ -133,7 +133,10 @@ async fn while_it_is_full() {
     let mut holders = Vec::new();
     for _ in 0..2 {
         let mut holder = cluster::connect(&gateway).await;
-        holder.query_drop("SET @x = 1").await.unwrap();
+        holder
+            .query_drop("DO GET_LOCK(CONCAT('own', CONNECTION_ID()), 0)")
+            .await
+            .unwrap();
         holders.push(holder);
     }
     let mut session = begins(&gateway).await;

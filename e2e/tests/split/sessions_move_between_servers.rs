@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use e2e::{Gateway, Setup, client, eventually};
+use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::Conn;
-use mysql_async::prelude::{FromValue, Queryable};
-use sandbox::{Node, PASSWORD, Sandbox, USER};
+use mysql_async::prelude::Queryable;
+use sandbox::{Kind, Node, PASSWORD, Sandbox, USER};
 
-use crate::cluster::{self, where_am_i};
+use crate::cluster::{self, first, session_on, where_am_i};
 
 /// A gateway's setup whose sessions move, in which these servers drain.
 fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
@@ -19,22 +19,6 @@ fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
         .listener("moves = true")
         .cluster(&format!("drain = {names:?}"))
         .tables(&cluster::user(USER, PASSWORD))
-}
-
-/// A session on this server.
-async fn session_on(gateway: &Gateway, server: &Node) -> Conn {
-    let mut others = Vec::new();
-    loop {
-        let mut session = client::connect(gateway).await;
-        if where_am_i(&mut session).await == server.port() {
-            return session;
-        }
-        others.push(session);
-    }
-}
-
-async fn first<T: FromValue + Send + 'static>(session: &mut Conn, statement: &str) -> T {
-    session.query_first(statement).await.unwrap().unwrap()
 }
 
 /// Sessions of the gateway on this server.
@@ -116,6 +100,129 @@ async fn with_all_that_it_has_set() {
     assert_eq!(first::<String>(&mut session, "SELECT DATABASE()").await, "moves");
     assert_eq!(first::<u64>(&mut session, "SELECT CONNECTION_ID()").await, id);
     assert_ne!(where_am_i(&mut session).await, leaves.port());
+}
+
+/// MariaDB tells everybody which user variables there are.
+#[tokio::test]
+async fn with_what_no_text_has_named() {
+    if kind() != Kind::Mariadb {
+        return;
+    }
+    let sandbox = cluster::shared();
+    let leaves = sandbox.node(1);
+    let statements = "CREATE FUNCTION sets() RETURNS INT READS SQL DATA \
+                      BEGIN SELECT 7 INTO @hidden; RETURN 1; END$$ CREATE VIEW v AS SELECT sets() AS one";
+    cluster::schema(
+        sandbox,
+        "moves_hidden",
+        &format!("\nDELIMITER $$\n{statements}$$\nDELIMITER ;"),
+    );
+    let mut gateway = setup(sandbox, &[]).start();
+    let mut session = session_on(&gateway, leaves).await;
+    session.query_drop("SET @x = 1").await.unwrap();
+    session.query_drop("SELECT * FROM moves_hidden.v").await.unwrap();
+    assert!(gateway.reload(setup(sandbox, &[leaves])).await);
+    eventually("the session has left", async || {
+        sessions_on(&gateway, leaves) == 0.0
+    })
+    .await;
+    let both: Option<(u32, u32)> = session.query_first("SELECT @x, @hidden").await.unwrap();
+    assert_eq!(both, Some((1, 7)));
+}
+
+/// Another server may not let a session have the role that it has taken on: then it stays.
+#[tokio::test]
+async fn with_their_roles_and_what_is_said_of_the_next_transaction() {
+    let sandbox = cluster::shared();
+    let [leaves, takes] = [1, 2].map(|index| sandbox.node(index));
+    cluster::schema(
+        sandbox,
+        "moves_roles",
+        "CREATE TABLE t (v INT); INSERT INTO t VALUES (7)",
+    );
+    let to = match kind() {
+        Kind::Mysql => "TO",
+        _ => "FOR",
+    };
+    let create = format!(
+        "CREATE ROLE moves_usual; CREATE ROLE moves_reader; GRANT SELECT ON moves_roles.* TO moves_reader;
+         CREATE USER moves_roles IDENTIFIED BY 'what it has';
+         GRANT SELECT ON test.* TO moves_roles;
+         GRANT moves_usual TO moves_roles; GRANT moves_reader TO moves_roles;
+         SET DEFAULT ROLE moves_usual {to} moves_roles;"
+    );
+    sandbox.primary().sql(&create).unwrap();
+    sandbox.sync().unwrap();
+    let of = |drained: &[&Node]| {
+        setup(sandbox, drained)
+            .tables(&cluster::user("moves_roles", "what it has"))
+            .cluster_tls("mode = \"required\"\nverify = \"off\"")
+    };
+    let mut gateway = of(&[sandbox.primary()]).start();
+    let mut has_role = session_of(&gateway, leaves, "moves_roles", "what it has").await;
+    let mut usual = session_of(&gateway, leaves, "moves_roles", "what it has").await;
+    let mut announces = session_on(&gateway, leaves).await;
+    has_role.query_drop("SET ROLE moves_reader").await.unwrap();
+    // By the rights of that role.
+    has_role.query_drop("USE moves_roles").await.unwrap();
+    announces
+        .query_drop("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY")
+        .await
+        .unwrap();
+    let change = format!("SET DEFAULT ROLE NONE {to} moves_roles");
+    sandbox.primary().sql(&change).unwrap();
+    sandbox.sync().unwrap();
+    let only_there = |statement| format!("SET sql_log_bin = 0; {statement} moves_roles;");
+    cluster::write_at(takes, &only_there("REVOKE moves_reader FROM"));
+
+    assert!(gateway.reload(of(&[sandbox.primary(), leaves])).await);
+    let refused = ["reason=\"incompatible\""];
+    eventually("one was tried, and two have left", async || {
+        gateway.metric("forebay_session_moves_failed_total", &refused) >= 1.0
+            && sessions_on(&gateway, leaves) == 1.0
+    })
+    .await;
+    let role = async |session: &mut Conn| first::<String>(session, "SELECT CURRENT_ROLE()").await;
+    assert!(role(&mut has_role).await.contains("moves_reader"));
+    assert_eq!(where_am_i(&mut has_role).await, leaves.port());
+    assert!(role(&mut usual).await.contains("moves_usual"));
+    assert_eq!(where_am_i(&mut usual).await, takes.port());
+    // Reads of a serializable transaction lock what they read, and only the first transaction is one.
+    if kind() == Kind::Mysql {
+        takes.sql("SET GLOBAL super_read_only = OFF").unwrap();
+    }
+    for is_serializable in [true, false] {
+        announces.query_drop("START TRANSACTION").await.unwrap();
+        assert_eq!(
+            first::<u32>(&mut announces, "SELECT v FROM moves_roles.t").await,
+            7
+        );
+        assert_eq!(where_am_i(&mut announces).await, takes.port());
+        let other = takes.sql("SELECT v FROM moves_roles.t FOR UPDATE NOWAIT");
+        assert_eq!(other.is_err(), is_serializable, "{other:?}");
+        announces.query_drop("COMMIT").await.unwrap();
+    }
+    if kind() == Kind::Mysql {
+        takes.sql("SET GLOBAL super_read_only = ON").unwrap();
+    }
+
+    cluster::write_at(takes, &only_there("GRANT moves_reader TO"));
+    eventually("all have left", async || sessions_on(&gateway, leaves) == 0.0).await;
+    assert!(role(&mut has_role).await.contains("moves_reader"));
+    assert_eq!(first::<u32>(&mut has_role, "SELECT v FROM t").await, 7);
+}
+
+/// A session of this account that is on this server.
+async fn session_of(gateway: &Gateway, server: &Node, user: &str, password: &str) -> Conn {
+    let mut others = Vec::new();
+    loop {
+        let options = client::options(gateway).user(Some(user)).pass(Some(password));
+        let mut session = Conn::new(options).await.unwrap();
+        if where_am_i(&mut session).await == server.port() {
+            return session;
+        }
+        others.push(session);
+    }
 }
 
 /// Reads of every kind, each with an answer that only this session can have.
@@ -284,17 +391,7 @@ async fn by_what_their_clients_have_shown() {
             .cluster_tls("mode = \"required\"\nverify = \"off\"")
     };
     let mut gateway = cluster::start(of(&[]), 2).await;
-    let mut others = Vec::new();
-    let mut session = loop {
-        let options = client::options(&gateway)
-            .user(Some("shows"))
-            .pass(Some("what it has"));
-        let mut session = Conn::new(options).await.unwrap();
-        if where_am_i(&mut session).await == leaves.port() {
-            break session;
-        }
-        others.push(session);
-    };
+    let mut session = session_of(&gateway, leaves, "shows", "what it has").await;
     assert!(gateway.reload(of(&[leaves])).await);
     eventually("it has left", async || {
         gateway.metric("forebay_sessions_moved_total", &[]) >= 1.0

@@ -1,5 +1,7 @@
 //! After a server has come back, or was added, sessions go to it while they live, and no client notices.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -200,4 +202,93 @@ async fn when_the_own_zone_is_back() {
         (moved(&gateway, "drain"), moved(&gateway, "location")),
         (4.0, 4.0)
     );
+}
+
+/// Says how much memory of a machine is in use, as a node exporter does. Returns its port.
+fn exporter(percent: Arc<AtomicU32>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request);
+            let free = 100 - percent.load(Ordering::Relaxed);
+            let figures =
+                format!("node_memory_MemTotal_bytes 1e9\nnode_memory_MemAvailable_bytes {free}e7\n");
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{figures}",
+                figures.len()
+            );
+        }
+    });
+    port
+}
+
+/// The exporters are not real ones: no machine is to run out of memory here.
+#[tokio::test]
+async fn when_a_server_runs_out_of_memory() {
+    let sandbox = cluster::shared();
+    let [full, other] = [sandbox.node(1), sandbox.node(2)];
+    let servers = [(full, 91), (other, 30)].map(|(node, percent)| {
+        let port = exporter(Arc::new(AtomicU32::new(percent)));
+        let exporter = format!("http://127.0.0.1:{port}/metrics");
+        format!("{{ address = {:?}, exporter = {exporter:?} }}", node.address())
+    });
+    let gateway = Setup::of_addresses(sandbox.addresses())
+        .servers(servers)
+        .listener("moves = true")
+        .cluster("rebalance.policy = \"resource\"")
+        .tables(&cluster::user(USER, PASSWORD))
+        .start();
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(client::connect(&gateway).await);
+    }
+    eventually("all have left", async || sessions_on(&gateway, other) == 4.0).await;
+    for session in &mut sessions {
+        assert_eq!(where_am_i(session).await, other.port());
+    }
+    assert!(moved(&gateway, "memory") > 0.0, "{}", gateway.log());
+    let (_, page) = gateway.get("/balance");
+    for part in ["\"memory_percent\":91.0", "\"factor\":\"memory\""] {
+        assert!(page.contains(part), "{page}");
+    }
+}
+
+/// Sessions go to servers with their listener's label, to others while those are away, and come back.
+#[tokio::test]
+async fn where_a_label_says_so() {
+    let sandbox = cluster::shared();
+    let [other, labelled] = [sandbox.node(1), sandbox.node(2)];
+    let setup = |drained: &[&Node]| {
+        let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
+        Setup::of_addresses(sandbox.addresses())
+            .servers([
+                format!("{:?}", other.address()),
+                format!("{{ address = {:?}, label = \"reports\" }}", labelled.address()),
+            ])
+            .listener("moves = true\nlabel = \"reports\"")
+            .cluster(&format!("drain = {names:?}"))
+            .tables(&cluster::user(USER, PASSWORD))
+    };
+    let mut gateway = setup(&[]).start();
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let mut session = client::connect(&gateway).await;
+        assert_eq!(where_am_i(&mut session).await, labelled.port());
+        sessions.push(session);
+    }
+    assert!(gateway.reload(setup(&[labelled])).await);
+    eventually("all have left", async || sessions_on(&gateway, other) == 3.0).await;
+    assert!(gateway.reload(setup(&[])).await);
+    eventually("all are back", async || {
+        for session in &mut sessions {
+            where_am_i(session).await;
+        }
+        sessions_on(&gateway, labelled) == 3.0
+    })
+    .await;
+    assert_eq!(moved(&gateway, "label"), 3.0, "{}", gateway.log());
 }

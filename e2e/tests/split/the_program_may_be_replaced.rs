@@ -1,5 +1,5 @@
-//! `forebay ctl upgrade`, and SIGUSR2: a new process takes the listeners over, sessions go on in the old one,
-//! and no client notices.
+//! `forebay ctl upgrade`, and SIGUSR2: a new process takes the listeners over, and the sessions that can go
+//! there; the others go on in the old one. No client notices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -102,11 +102,11 @@ async fn while_sessions_are_busy() {
     let (connects, longest) = connecting.join().unwrap();
     println!("{connects} connects, the longest took {longest:?}");
     assert!(connects > 0);
+    // All sessions have gone, and so has the process.
+    assert!(gateway.exit().await.success());
+    load.goes_on(300).await;
     let failures = load.end(sandbox.primary());
     assert!(failures.is_empty(), "{failures:#?}");
-
-    // The last session of the old process has ended, and so has the process.
-    assert!(gateway.exit().await.success());
     let options = client::options_at(1)
         .socket(Some(socket.to_str().unwrap()))
         .prefer_socket(true);
@@ -120,10 +120,10 @@ async fn while_sessions_are_busy() {
     })
     .await;
     let third = Process(Process::answering(&gateway).unwrap());
-    session.query_drop("SELECT 1").await.unwrap();
-    assert!(new.is_there(), "it has a session");
-    session.disconnect().await.unwrap();
+    // Its only session has gone, too.
     eventually("the second process has ended", async || !new.is_there()).await;
+    session.query_drop("SELECT 1").await.unwrap();
+    session.disconnect().await.unwrap();
     third.signal(Signal::TERM);
     eventually("the third process has ended", async || !third.is_there()).await;
     assert!(!socket.exists(), "the last one takes the file with it");
@@ -152,4 +152,35 @@ async fn unless_the_new_one_does_not_start() {
         .await
         .unwrap();
     assert!(socket.exists());
+}
+
+/// The new process knows nothing of the drain: the first server has not come back by anybody's word.
+#[tokio::test]
+async fn and_ends_drains_one_after_the_other() {
+    let sandbox = cluster::shared();
+    let [first, second] = [1, 2].map(|node| sandbox.node(node).address());
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = cluster::start(setup(sandbox, &folder.path().join("forebay.sock")), 2).await;
+    let servers = [first.clone(), second.clone()];
+    let (mut ctl_drain, mut told) = cluster::drain_one_at_a_time(&gateway, &servers);
+    let waits = told.next().unwrap().unwrap();
+    assert!(waits.contains(&format!("forebay ctl undrain {first}")), "{waits}");
+    let (code, said) = ctl(&gateway, &["upgrade"]);
+    assert_eq!(code, Some(0), "{said}\n{}", gateway.log());
+    let new = Process(Process::answering(&gateway).unwrap());
+    let (said, code) = tokio::task::spawn_blocking(move || {
+        let said: Vec<String> = told.map(Result::unwrap).collect();
+        (said.concat(), ctl_drain.wait().unwrap().code())
+    })
+    .await
+    .unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("has forgotten the drain") && said.contains(&first),
+        "{said}"
+    );
+    assert_eq!(gateway.get("/drains").1.trim(), "[]");
+    assert!(gateway.exit().await.success());
+    new.signal(Signal::TERM);
+    eventually("the new process has ended", async || !new.is_there()).await;
 }

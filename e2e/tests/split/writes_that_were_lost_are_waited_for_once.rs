@@ -7,7 +7,7 @@ use e2e::link::Link;
 use e2e::{Setup, client, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, Node, PASSWORD, USER};
+use sandbox::{Node, PASSWORD, USER};
 use testkit::lossy_link::Fault;
 
 use crate::a_new_primary_is_followed::{follow, promote};
@@ -16,14 +16,6 @@ use crate::cluster::{self, ask, where_am_i};
 const SCHEMA: &str = "lost_writes";
 /// Far more than a read takes that waits for nothing.
 const READ_WAIT: Duration = Duration::from_secs(2);
-
-fn cut_off(replica: &Node) {
-    let stop = match e2e::kind() {
-        Kind::Mysql => "STOP REPLICA IO_THREAD",
-        _ => "STOP SLAVE IO_THREAD",
-    };
-    replica.sql(stop).unwrap();
-}
 
 #[tokio::test]
 async fn by_reads_of_its_session() {
@@ -37,7 +29,7 @@ async fn by_reads_of_its_session() {
     session.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
     sandbox.sync().unwrap();
     let replicas = &sandbox.nodes()[1..];
-    replicas.iter().for_each(cut_off);
+    replicas.iter().for_each(cluster::cut_off);
     session.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
     sandbox.primary().kill9().unwrap();
     promote(&replicas[0]);
@@ -125,7 +117,7 @@ async fn but_one_that_is_done_after_the_next_is_seen() {
     let next = ask(&mut session, "SELECT v FROM t WHERE id = 1").await;
     assert_eq!(next, Ok(Some("1".to_owned())));
     sandbox.sync().unwrap();
-    replicas.iter().for_each(cut_off);
+    replicas.iter().for_each(cluster::cut_off);
     blocker.query_drop("ROLLBACK").await.unwrap();
     eventually("the lost one is done", async || {
         primary

@@ -1,0 +1,282 @@
+//! Traffic is captured while the gateway serves it, replayed on a copy of the server, and compared: nothing
+//! differs on a faithful copy, and a row that is another is found. No secret is in the files.
+
+use std::path::Path;
+use std::process::Command;
+
+use e2e::{Gateway, Setup, client, kind, servers};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, OptsBuilder};
+use sandbox::{Kind, PASSWORD, USER};
+
+/// What a capture must not have. The first of each is what is looked for.
+const SECRETS: &[&str] = &include!("../../../crates/traffic/src/secrets_list.rs");
+
+/// `forebay` with these arguments: its exit code, and what it says.
+fn forebay(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(e2e::program());
+    command.args(arguments).env("REPLAY_PASSWORD", PASSWORD);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+fn start(gateway: &Gateway, name: &str) -> String {
+    let folder = gateway.folder().join(name).display().to_string();
+    let socket = gateway.folder().join("admin.sock").display().to_string();
+    let (code, said) = forebay(&[
+        "traffic",
+        "capture",
+        "start",
+        "--socket",
+        &socket,
+        "--to",
+        &folder,
+        "--free-disk",
+        "0",
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    folder
+}
+
+fn stop(gateway: &Gateway) {
+    let socket = gateway.folder().join("admin.sock").display().to_string();
+    let (code, said) = forebay(&["traffic", "capture", "stop", "--socket", &socket]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// The table as it is on both servers before.
+const TABLE: &str = "DROP TABLE IF EXISTS test.item;
+    CREATE TABLE test.item (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20), price DOUBLE);
+    INSERT INTO test.item VALUES (1, 'nail', 0.1), (2, 'hammer', 12.5), (3, 'saw', 20)";
+
+async fn use_it(session: &mut Conn) {
+    session.query_drop("SELECT * FROM test.item").await.unwrap();
+    session
+        .exec_drop("SELECT name FROM test.item WHERE id = ?", (1,))
+        .await
+        .unwrap();
+    session
+        .exec_drop("UPDATE test.item SET price = ? WHERE id = ?", (13.25, 2))
+        .await
+        .unwrap();
+    session.query_drop("BEGIN").await.unwrap();
+    session
+        .query_drop("INSERT INTO test.item (name, price) VALUES ('vise', 31), ('file', 4)")
+        .await
+        .unwrap();
+    session.query_drop("COMMIT").await.unwrap();
+    session.query_drop("SELECT NOW(), UUID()").await.unwrap();
+    session
+        .query_drop("SELECT name FROM test.item ORDER BY price DESC")
+        .await
+        .unwrap();
+    let refused = session
+        .query_drop("SELECT * FROM test.nothing")
+        .await
+        .unwrap_err();
+    assert_eq!(client::code(&refused), 1146);
+    session.query_drop("USE test").await.unwrap();
+    session.query_drop("SELECT COUNT(*) FROM item").await.unwrap();
+}
+
+async fn replayed_and_compared(mode: &str) {
+    let servers = servers(2);
+    let [source, copy] = [&servers[0], &servers[1]].map(|server| server.primary());
+    source.sql(TABLE).unwrap();
+    copy.sql(TABLE).unwrap();
+    let user = format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n");
+    let monitor =
+        format!("topology = \"replication\"\nmonitor = {{ user = {USER:?}, password = {PASSWORD:?} }}\n");
+    let mut setup = Setup::in_front_of(&servers[..1]).mode(mode).cluster(&monitor);
+    if mode == "split" {
+        setup = setup.tables(&user);
+    }
+    let gateway = setup.start();
+    let mut before = client::connect(&gateway).await;
+    before.query_drop("SELECT 1").await.unwrap();
+    let captured = start(&gateway, "captured");
+    let (code, said) = forebay(&[
+        "traffic",
+        "capture",
+        "start",
+        "--to",
+        "/x/y",
+        "--socket",
+        &gateway.folder().join("admin.sock").display().to_string(),
+    ]);
+    assert!(code == Some(1) && said.contains("runs already"), "{said}");
+    use_it(&mut before).await;
+    let mut session = client::connect(&gateway).await;
+    session.query_drop("SELECT id FROM test.item").await.unwrap();
+    session.disconnect().await.unwrap();
+    stop(&gateway);
+    assert_eq!(gateway.metric("forebay_capture_running", &[]), 0.0);
+    let (code, said) = forebay(&["traffic", "capture", "verify", &captured]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("of 2 sessions") && said.contains("ended: stopped"),
+        "{said}"
+    );
+    assert!(!said.contains("not asked"), "{said}");
+
+    let target = copy.address();
+    let replay = |result: &str, more: &[&str]| {
+        let fixed = [
+            "traffic",
+            "replay",
+            &captured,
+            "--to",
+            &target,
+            "--user",
+            USER,
+            "--password-env",
+            "REPLAY_PASSWORD",
+            "--result",
+            result,
+        ];
+        forebay(&[&fixed[..], more].concat())
+    };
+    let result = |name: &str| gateway.folder().join(name).display().to_string();
+    // The source itself is refused.
+    let (code, said) = forebay(&[
+        "traffic",
+        "replay",
+        &captured,
+        "--to",
+        &source.address(),
+        "--user",
+        USER,
+        "--password-env",
+        "REPLAY_PASSWORD",
+        "--result",
+        &result("refused"),
+    ]);
+    assert!(code == Some(1) && said.contains("--even-source"), "{said}");
+    assert!(!Path::new(&result("refused")).exists());
+    let (code, said) = replay(&result("faithful"), &["--even-source"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = forebay(&[
+        "traffic",
+        "compare",
+        &captured,
+        &result("faithful"),
+        "--fail-on",
+        "errors,rows,missing",
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("now (1)"), "{said}");
+
+    copy.sql(TABLE).unwrap();
+    copy.sql("UPDATE test.item SET name = 'tack' WHERE id = 1")
+        .unwrap();
+    let (code, said) = replay(&result("another"), &["--even-source"]);
+    assert_eq!(code, Some(0), "{said}");
+    let page = result("page.html");
+    let (code, said) = forebay(&[
+        "traffic",
+        "compare",
+        &captured,
+        &result("another"),
+        "--html",
+        &page,
+    ]);
+    assert!(
+        code == Some(2) && said.contains("other values in 3 rows: SELECT * FROM test.item"),
+        "{said}"
+    );
+    assert!(
+        std::fs::read_to_string(page)
+            .unwrap()
+            .contains("SELECT * FROM test.item")
+    );
+}
+
+#[tokio::test]
+async fn in_mode_session() {
+    replayed_and_compared("session").await;
+}
+
+#[tokio::test]
+async fn in_mode_split() {
+    replayed_and_compared("split").await;
+}
+
+/// All bytes of a folder: as they are, and the frames unpacked.
+fn bytes_of(folder: &str) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        all.extend_from_slice(&bytes);
+        let mut rest = &bytes[24..];
+        while let Some((prefix, behind)) = rest.split_first_chunk::<8>() {
+            let len = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
+            all.extend(zstd::bulk::decompress(&behind[..len], 16 << 20).unwrap());
+            rest = &behind[len..];
+        }
+    }
+    all
+}
+
+fn has(bytes: &[u8], what: &str) -> bool {
+    bytes.windows(what.len()).any(|part| part == what.as_bytes())
+}
+
+#[tokio::test]
+async fn no_secret_is_in_the_files() {
+    let servers = servers(1);
+    let server = servers[0].primary();
+    let secret = "Geheim00";
+    server
+        .sql(&format!(
+            "DROP USER IF EXISTS nobody@'%'; CREATE USER nobody@'%' IDENTIFIED BY '{secret}';"
+        ))
+        .unwrap();
+    let gateway = Setup::in_front_of(&servers).start();
+    let folder = start(&gateway, "captured");
+    let account: Opts = client::options(&gateway)
+        .user(Some("nobody"))
+        .pass(Some(secret))
+        .db_name(None::<&str>)
+        .into();
+    if kind() == Kind::Mysql {
+        // It asks for the password itself over a secure link once.
+        let first = OptsBuilder::default()
+            .socket(Some(server.socket().display().to_string()))
+            .user(Some("nobody"))
+            .pass(Some(secret));
+        Conn::new(first).await.unwrap().disconnect().await.unwrap();
+    }
+    let mut session = Conn::new(account).await.unwrap();
+    for statement in SECRETS {
+        // Most are refused: this account has no rights. They come by text and to be prepared.
+        let _ = session.query_drop(*statement).await;
+        let _ = session.prep(*statement).await;
+    }
+    let encrypt = "SELECT AES_ENCRYPT(?, ?)";
+    session
+        .exec_drop(encrypt, ("Geheim70", "Geheim71"))
+        .await
+        .unwrap();
+    let mut other = client::connect(&gateway).await;
+    let _ = other
+        .change_user(
+            mysql_async::ChangeUserOpts::default()
+                .with_user(Some("nobody".into()))
+                .with_pass(Some("Geheim72".into())),
+        )
+        .await;
+    drop((session, other));
+    let mut session = client::connect(&gateway).await;
+    session.query_drop("SELECT 'this is found'").await.unwrap();
+    stop(&gateway);
+    let bytes = bytes_of(&folder);
+    assert!(has(&bytes, "SELECT 'this is found'"), "nothing was captured");
+    assert!(
+        !has(&bytes, "Geheim"),
+        "{}",
+        forebay(&["traffic", "capture", "show", &folder]).1
+    );
+    assert!(!has(&bytes, "476568656d"), "in hexadecimal");
+    server.sql("DROP USER IF EXISTS nobody@'%'").unwrap();
+}
