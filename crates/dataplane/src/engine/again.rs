@@ -125,10 +125,15 @@ async fn once_more(session: &mut ClientSession, command: Option<Box<[u8]>>) -> R
 pub(crate) fn take_up(session: &mut ClientSession, command: &[u8]) -> bool {
     let has_room = session.streams.up.put_back(command);
     if has_room {
-        session.statement.comes_again();
-        rules::sent_again(session);
+        leave_in_place(session);
     }
     has_room
+}
+
+/// The same of a command of which nothing was taken out of the flow yet.
+pub(crate) fn leave_in_place(session: &mut ClientSession) {
+    session.statement.comes_again();
+    rules::sent_again(session);
 }
 
 /// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost

@@ -19,7 +19,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::text::has;
-use crate::engine::{answer, ask, command, given, lease, lookup, makers, show_last};
+use crate::engine::{again, answer, ask, command, given, lease, lookup, makers, replay, show_last};
 use crate::error::SessionError;
 
 /// A command is about to be sent, or was.
@@ -217,15 +217,34 @@ fn may_give(session: &mut ClientSession, packet: &[u8], id: u64) -> bool {
     })
 }
 
-/// The leased connection has failed before the client's command was sent. A session that held something there
-/// ends with it: its client must not go on as if that were still so.
+/// The leased connection has failed before the client's command was sent. A transaction that can be executed
+/// again goes on elsewhere, and the loop takes the command up as if the client had just sent it. Any other
+/// session that held something there ends with it: its client must not go on as if that were still so.
 pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Result<Next, SessionError> {
+    let mut error = refused.0;
+    if is_lost(&error) && replay::without::may_go_on(session) {
+        match Box::pin(replay::go_on(session)).await {
+            Ok(()) => {
+                again::leave_in_place(session);
+                return Ok(Next::Done);
+            }
+            Err(told) => error = told,
+        }
+    }
     if lease::holds_state(session) {
         session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
-        return Err(refused.0);
+        return Err(error);
     }
     lease::abandon(session);
-    Ok(refused.into())
+    Ok(Next::refuse(error))
+}
+
+/// Whether it is the connection that has failed, and not what was asked on it.
+fn is_lost(error: &SessionError) -> bool {
+    matches!(
+        error,
+        SessionError::ServerLogin { .. } | SessionError::ServerGone { .. }
+    )
 }
 
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has

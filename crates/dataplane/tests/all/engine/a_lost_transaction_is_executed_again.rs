@@ -78,6 +78,27 @@ async fn between_two_statements() {
     assert_eq!(texts(&stage), ["BEGIN", INSERT, "COMMIT"]);
 }
 
+/// The gateway itself has asked the server for something, on the way to a statement.
+#[tokio::test]
+async fn before_a_statement_was_sent() {
+    let mut stage = Stage::set(REPLAYS).await;
+    let (mut session, mut other) = (stage.connect().await, stage.connect().await);
+    let id = session.prepare("SELECT 1, 'SILENT TWICE'").await;
+    assert_eq!(other.query("BEGIN").await, Ok(0));
+    assert_eq!(session.query("BEGIN").await, Ok(0));
+    assert_eq!(other.query("COMMIT").await, Ok(0));
+    assert!(session.query(INSERT).await.is_ok());
+    // That connection is another one, which does not know the statement.
+    let execution = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
+    session.send(Command::STMT_EXECUTE, &execution).await;
+    stage.has_come(0, "'SILENT TWICE'", 2).await;
+    stage.remove(0);
+    stage.bring_back(0).await;
+    assert!(session.answer().await.is_ok());
+    assert_eq!(texts(&stage), ["BEGIN", INSERT]);
+    assert_eq!(stage.sent("'SILENT TWICE'").len(), 1);
+}
+
 #[tokio::test]
 async fn without_the_option_it_is_not() {
     let setup = Setup {
