@@ -102,7 +102,8 @@ impl<'f, S: Store> Driver<'f, S> {
         let until = self.began.elapsed() + pause;
         while self.began.elapsed() < until && !self.fleet.is_leaving() {
             sleep(TICK.min(until.saturating_sub(self.began.elapsed()))).await;
-            self.fleet.give_orders(&mut self.member, self.began.elapsed());
+            self.fleet
+                .give_orders(&mut self.member, self.host, self.began.elapsed());
             self.member.offline(self.began.elapsed());
             self.fleet.note_finished(&mut self.member);
         }
@@ -132,7 +133,7 @@ impl<'f, S: Store> Driver<'f, S> {
                 look_at = now + LOOK_AGAIN;
                 self.look(&live).await?;
             }
-            self.fleet.give_orders(&mut self.member, now);
+            self.fleet.give_orders(&mut self.member, self.host, now);
             let action = self.member.next(&self.view, now);
             self.fleet.note_finished(&mut self.member);
             let Some(action) = action else {

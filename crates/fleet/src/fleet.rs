@@ -21,7 +21,7 @@ use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::keys::{About, Deed, Keys, View};
 use crate::member::{Me, Member};
-use crate::order::{Fate, Order};
+use crate::order::{Fate, Order, Refusal};
 use crate::random;
 use crate::store::Store as _;
 
@@ -593,15 +593,16 @@ impl Fleet {
         why.clone_into(&mut state.why);
     }
 
-    pub(crate) fn give_orders(&self, member: &mut Member, now: Duration) {
+    pub(crate) fn give_orders(&self, member: &mut Member, host: &dyn Host, now: Duration) {
         if self.must_try_again.swap(false, Ordering::Relaxed) {
             member.try_again();
         }
-        if member.is_idle()
-            && let Some(mut order) = self.state().waiting.take()
-        {
-            order.begin(now);
-            member.take_order(order);
+        if member.is_idle() {
+            let waiting = self.state().waiting.take();
+            if let Some(mut order) = waiting.and_then(|order| self.looked_at(order, host)) {
+                order.begin(now);
+                member.take_order(order);
+            }
         }
         if member.is_content()
             && let Some(mut wish) = self.state().wishes.pop_front()
@@ -609,6 +610,20 @@ impl Fleet {
             wish.begin(now);
             member.take_wish(wish);
         }
+    }
+
+    /// The order, where this gateway can run its text. What the store has had once it keeps: a text with a
+    /// password in clear must not even be proposed.
+    fn looked_at(&self, order: Order, host: &dyn Host) -> Option<Order> {
+        let Err(why) = host.check(order.text()) else {
+            return Some(order);
+        };
+        let refusal = Refusal {
+            gateway: self.me.name.clone(),
+            why,
+        };
+        self.note_result(&order.id, Fate::Refused { by: vec![refusal] });
+        None
     }
 
     pub(crate) fn note_finished(&self, member: &mut Member) {
@@ -620,16 +635,19 @@ impl Fleet {
                 state.fulfilled.pop_front();
             }
         }
-        let Some((id, result)) = member.finished() else {
-            return;
-        };
+        if let Some((id, result)) = member.finished() {
+            self.note_result(&id, result);
+        }
+    }
+
+    fn note_result(&self, id: &str, result: Fate) {
         info!(
             order = id,
             ?result,
             "a change of the configuration of all has ended"
         );
         let mut state = self.state();
-        if let Some(order) = state.orders.iter_mut().find(|(order, _)| *order == id) {
+        if let Some(order) = state.orders.iter_mut().find(|(order, _)| order == id) {
             order.1 = Some(result);
         }
     }

@@ -20,6 +20,8 @@ mod order;
 #[cfg(test)]
 mod simulator;
 mod store;
+#[cfg(test)]
+mod trials;
 
 use std::fs::File;
 use std::io::{self, Read};

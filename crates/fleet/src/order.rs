@@ -107,6 +107,10 @@ impl Order {
         }
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// It is taken now.
     pub(crate) fn begin(&mut self, now: Duration) {
         self.ends = now + PATIENCE;

@@ -1,0 +1,111 @@
+//! A gateway of a fleet as it runs, with a folder as its store.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::{Deed, Fate, Fleet, Host, Wanted};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn settings(folder: &Path, store: &str) -> config::Store {
+    let file = folder.join("forebay.toml");
+    fs::write(
+        &file,
+        format!("[store]\n{store}\nname = \"g1\"\nstate_dir = \"state\"\n"),
+    )
+    .unwrap();
+    config::Config::load(file).unwrap().store.unwrap()
+}
+
+fn in_folder(folder: &Path) -> Arc<Fleet> {
+    let store = settings(folder, "folder = \"shared\"");
+    Fleet::open(&store, "1", None, Vec::new()).unwrap()
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let looking = async {
+        while !is_so() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LIMIT, looking).await.expect("it does not come to be so");
+}
+
+/// A gateway that takes texts without `bad`, and looks at the store when it is asked.
+struct Looking {
+    store: PathBuf,
+    was_proposed: AtomicBool,
+    texts: Mutex<Vec<String>>,
+}
+
+impl Host for Looking {
+    fn check(&self, text: &str) -> Result<(), String> {
+        let store = fs::read_to_string(&self.store).unwrap_or_default();
+        if text.contains("bad") {
+            self.was_proposed
+                .fetch_or(store.contains("apply/proposal"), Ordering::Relaxed);
+            return Err("it is bad".to_owned());
+        }
+        Ok(())
+    }
+
+    fn apply(&self, _revision: u64, text: &Arc<str>) -> Result<(), String> {
+        self.texts.lock().unwrap().push(text.to_string());
+        Ok(())
+    }
+
+    fn act(&self, _deed: &Deed) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn undo(&self, _deed: &Deed) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_the_asked_gateway_refuses_is_never_in_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = in_folder(folder.path());
+    let host = Arc::new(Looking {
+        store: folder.path().join("shared/store.json"),
+        was_proposed: AtomicBool::new(false),
+        texts: Mutex::default(),
+    });
+    let asks = async {
+        until(|| fleet.status().members == 1).await;
+        let mut results = Vec::new();
+        for text in ["bad", "good"] {
+            let wanted = Wanted {
+                text: text.to_owned(),
+                expect: None,
+                who: "me".to_owned(),
+                why: String::new(),
+            };
+            let order = fleet.apply(wanted).unwrap();
+            let result = || fleet.order(&order).and_then(|order| order.result);
+            until(|| result().is_some()).await;
+            results.push(result());
+        }
+        until(|| !host.texts.lock().unwrap().is_empty()).await;
+        results
+    };
+    let results = tokio::select! {
+        results = asks => results,
+        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
+    };
+    assert!(
+        matches!(&results[0], Some(Fate::Refused { by }) if by[0].gateway == "g1" && by[0].why == "it is bad"),
+        "{results:?}"
+    );
+    assert_eq!(results[1], Some(Fate::Committed { revision: 1 }));
+    assert!(
+        !host.was_proposed.load(Ordering::Relaxed),
+        "it was in the store before it was looked at"
+    );
+}
