@@ -113,9 +113,25 @@ pub(crate) async fn take_acts(
     response
 }
 
+/// Shows what a configuration has to whoever may act, and to nobody else.
+pub(crate) async fn show_to_operators(
+    State(sight): State<Sight>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !caller.is_local()
+        && let Some((why, response)) = without_token(&sight, request.headers())
+    {
+        sight.refusals.note(why, &caller, &asked(&request));
+        return response;
+    }
+    next.run(request).await
+}
+
 /// What an act is answered that does not come with the token.
 fn without_token(sight: &Sight, headers: &HeaderMap) -> Option<(Refusal, Response)> {
-    const NO_FILE: &str = "refused: this address takes no acts. Use forebay ctl on the gateway's machine (`socket` in [admin]), \
+    const NO_FILE: &str = "refused: this address takes no acts and shows no configuration. Use forebay ctl on the gateway's machine (`socket` in [admin]), \
                            or set `token_file` in [admin]\n";
     // A token among the arguments of a program is shown to everybody on the machine.
     const NO_TOKEN: &str = "refused: this needs the token of the file `token_file` in [admin]: \

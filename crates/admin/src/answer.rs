@@ -19,8 +19,6 @@ GET  /drains            servers that drain, and what holds their sessions, as JS
 GET  /switchovers       the last switchover of each cluster, as JSON
 GET  /balance           how sessions are spread over the servers, and who has moved for that, as JSON; ?cluster=NAME only that one
 GET  /fleet/members     gateways with one configuration ([store]), and what each of them runs, as JSON
-GET  /fleet/history     who has changed it, when and why, as JSON
-GET  /fleet/diff        options that differ between two revisions; ?from=N&to=M
 GET  /fleet/order       what became of a change; ?id=ORDER
 GET  /traffic/capture   the capture of traffic, or the last one, as JSON
 These are taken on the socket of [admin] (`forebay ctl`), and here with its token (`token_file`):
@@ -41,6 +39,8 @@ PUT  /fleet/apply[?expect=N][&why=TEXT][&by=NAME]    has all gateways run the te
 PUT  /fleet/rollback?to=N[&accounts=true][&expect=M][&why=TEXT][&by=NAME]
                                                      the same with the text of a former revision
 PUT  /fleet/text[?revision=N]                        answers that text, or the present one
+GET  /fleet/history                                  who has changed the configuration, when and why, as JSON
+GET  /fleet/diff?from=N&to=M                         options that differ between two revisions
 PUT  /traffic/capture?to=DIR[&duration=SECONDS][&max_size=BYTES][&free_disk=PERCENT][&sample=SHARE][&user=U][&schema=S]
                      [&end_when_full=true]           captures traffic into a new folder
 PUT  /traffic/capture/stop                           ends that

@@ -5,24 +5,28 @@ use std::sync::Arc;
 use axum::extract::rejection::{QueryRejection, StringRejection};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, put};
 use axum::{Extension, Router};
 use fleet::{Deed, Fleet, Wanted};
 use serde::Deserialize;
 
-use crate::access::{Caller, Sight};
+use crate::access::{self, Caller, Sight};
 use crate::answer::{Refused, lines, understood};
 
 /// Longest name that somebody gives himself, in characters.
 const NAME_MAX: usize = 64;
 
-pub(crate) fn questions() -> Router<Sight> {
-    Router::new()
-        .route("/fleet/members", get(members))
+pub(crate) fn questions(sight: &Sight) -> Router<Sight> {
+    let of_configurations = Router::new()
         .route("/fleet/history", get(history))
         .route("/fleet/diff", get(diff))
+        .layer(from_fn_with_state(sight.clone(), access::show_to_operators));
+    Router::new()
+        .route("/fleet/members", get(members))
         .route("/fleet/order", get(order))
+        .merge(of_configurations)
 }
 
 pub(crate) fn acts() -> Router<Sight> {

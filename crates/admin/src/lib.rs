@@ -13,7 +13,8 @@
 //! | `GET /switchovers` | [`SwitchoverStatus`] of the last of each cluster, as JSON |
 //! | `PUT` or `POST /reload`, `/log?level=debug`, `/cache/flush`, `/readyz`, `/drain`, `/undrain` | acts, on the socket or with the token |
 //! | `PUT` or `POST /pause`, `/resume`, `/switchover`, `/upgrade`, `/kill` | the same |
-//! | `GET /fleet/members`, `/fleet/history`, `/fleet/diff`, `/fleet/order` | the gateways with one configuration, and its changes |
+//! | `GET /fleet/members`, `/fleet/order` | the gateways with one configuration, and a change of it |
+//! | `GET /fleet/history`, `/fleet/diff` | its changes; on the socket or with the token, since they show configurations |
 //! | `PUT` or `POST /fleet/apply`, `/fleet/rollback`, `/fleet/text` | acts; the text of a revision is one, since it has hashes of passwords |
 //! | `PUT` or `POST /traffic/capture`, `/traffic/capture/stop` | the same |
 //! | `GET /traffic/capture` | [`CaptureStatus`] of the present capture or the last one, as JSON |

@@ -35,7 +35,7 @@ pub(crate) fn router(sight: Sight) -> Router {
         .route("/drains", get(drains))
         .route("/switchovers", get(switchovers))
         .route("/balance", get(balance))
-        .merge(fleet_routes::questions())
+        .merge(fleet_routes::questions(&sight))
         .route("/traffic/capture", get(capture))
         .merge(acts(&sight))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })

@@ -696,6 +696,11 @@ async fn acts_are_taken_on_the_address_with_the_token() {
         assert!(refused.body.contains("token_file"), "{}", refused.body);
     }
     assert_eq!(server.refused("no_token_file"), 3);
+    // What shows a configuration is shown to nobody else, either.
+    for page in ["/fleet/history", "/fleet/diff?from=1&to=2"] {
+        assert_eq!(server.ask(&format!("GET {page}"), "").await.code, 403, "{page}");
+    }
+    assert_eq!(server.ask("GET /fleet/members", "").await.code, 404, "no fleet");
 
     *server.gateway.token.lock().unwrap() = Some("secret".to_owned());
     let refused = server.ask("PUT /pause", "").await;
@@ -728,6 +733,12 @@ async fn acts_are_taken_on_the_address_with_the_token() {
         .await;
     assert_eq!((from_page.code, server.refused("page")), (403, 1));
     assert!(server.done().is_empty());
+
+    for page in ["/fleet/history", "/fleet/diff?from=1&to=2"] {
+        assert_eq!(server.ask(&format!("GET {page}"), "").await.code, 401, "{page}");
+        let answered = server.ask(&format!("GET {page}"), &with("secret")).await;
+        assert_eq!(answered.code, 404, "there is no fleet: {page}");
+    }
 
     let taken = server.ask("PUT /pause", &with("secret")).await;
     assert_eq!((taken.code, taken.body.as_str()), (200, "ok\n"));

@@ -88,6 +88,8 @@ pub struct Fleet {
     lease: Duration,
     state: Mutex<State>,
     wake: Notify,
+    /// With which all read who ask this gateway: one login to the store, and one question at a time.
+    reader: tokio::sync::Mutex<Option<Etcd>>,
     is_leaving: AtomicBool,
     has_left: AtomicBool,
     must_try_again: AtomicBool,
@@ -224,6 +226,7 @@ impl Fleet {
             settings: settings.clone(),
             state: Mutex::default(),
             wake: Notify::new(),
+            reader: tokio::sync::Mutex::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             must_try_again: AtomicBool::new(false),
@@ -549,7 +552,10 @@ impl Fleet {
     async fn read(&self, range: &Range) -> io::Result<upstream::etcd::Snapshot> {
         match &self.settings.folder {
             Some(folder) => Folder::new(folder).read(range).await,
-            None => self.etcd().read(range).await,
+            None => {
+                let mut reader = self.reader.lock().await;
+                reader.get_or_insert_with(|| self.etcd()).read(range).await
+            }
         }
     }
 

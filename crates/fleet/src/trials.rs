@@ -1,11 +1,13 @@
-//! A gateway of a fleet as it runs, with a folder as its store.
+//! A gateway of a fleet as it runs, with a folder or a made-up etcd as its store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 
 use crate::{Deed, Fate, Fleet, Host, Wanted};
@@ -108,4 +110,48 @@ async fn a_text_that_the_asked_gateway_refuses_is_never_in_the_store() {
         !host.was_proposed.load(Ordering::Relaxed),
         "it was in the store before it was looked at"
     );
+}
+
+/// Answers every request as an etcd with a login that has no keys, and counts logins.
+async fn serve(listener: TcpListener, logins: &AtomicUsize) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        // A body of JSON ends with its brace.
+        while !request.ends_with(b"}") {
+            assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+        }
+        let is_login = request.starts_with(b"POST /v3/auth/authenticate");
+        logins.fetch_add(usize::from(is_login), Ordering::Relaxed);
+        let body = match is_login {
+            true => r#"{"token":"t.1"}"#,
+            false => r#"{"header":{"revision":"1"}}"#,
+        };
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream
+            .write_all(format!("{head}{body}").as_bytes())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whoever_reads_does_it_with_the_one_login() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let store = format!("endpoints = [\"{address}\"]\nuser = \"u\"\npassword = \"p\"");
+    let fleet = Fleet::open(&settings(folder.path(), &store), "1", None, Vec::new()).unwrap();
+    let logins = AtomicUsize::new(0);
+    let asks = async {
+        for _ in 0..5 {
+            assert_eq!(fleet.history().await, Ok(Vec::new()));
+            fleet.diff(1, 2).await.unwrap_err();
+        }
+    };
+    tokio::select! {
+        () = asks => {}
+        () = serve(listener, &logins) => {}
+    }
+    assert_eq!(logins.load(Ordering::Relaxed), 1);
 }
