@@ -9,7 +9,7 @@ use tracing::{debug, error, info, warn};
 use upstream::Backoff;
 use upstream::etcd::{Outcome, Range};
 
-use crate::fleet::{Fleet, Host, LEAVE_LIMIT};
+use crate::fleet::{Fleet, Host, LEAVE_LIMIT, NO_TEXT};
 use crate::folder::Folder;
 use crate::keys::{View, first_about};
 use crate::member::{Action, Member};
@@ -206,7 +206,11 @@ impl<'f, S: Store> Driver<'f, S> {
                 }
                 self.member.checked(proposal, problem);
             }
-            Action::Apply { revision, text } => self.apply(revision, text),
+            Action::Apply { revision, text } => {
+                let problem = self.host.apply(revision, &text).err();
+                self.applied(revision, text, problem);
+            }
+            Action::Refuse { revision } => self.applied(revision, "".into(), Some(NO_TEXT.to_owned())),
             Action::Do { key, deed, asked } => {
                 let problem = self.host.act(&deed).err();
                 match &problem {
@@ -226,8 +230,7 @@ impl<'f, S: Store> Driver<'f, S> {
         Ok(())
     }
 
-    fn apply(&mut self, revision: u64, text: Arc<str>) {
-        let problem = self.host.apply(revision, &text).err();
+    fn applied(&mut self, revision: u64, text: Arc<str>, problem: Option<String>) {
         match &problem {
             None => {
                 info!(revision, "runs the configuration of all");

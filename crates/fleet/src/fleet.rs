@@ -14,7 +14,7 @@ use telemetry::{Samples, Source, catalog};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tracing::{info, warn};
-use upstream::etcd::{Etcd, Range};
+use upstream::etcd::{Entry, Etcd, Range};
 
 use crate::deed::Wish;
 use crate::disk::Disk;
@@ -51,6 +51,9 @@ const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
 /// For so long somebody waits for what is read for him.
 const READ_LIMIT: Duration = Duration::from_secs(8);
+
+/// Why a value of the store is not run.
+pub(crate) const NO_TEXT: &str = "what the store has is no text (UTF-8)";
 
 /// What the fleet asks of its gateway. Called on the control thread.
 pub trait Host: Send + Sync {
@@ -257,8 +260,7 @@ impl Fleet {
         let range = Range::of(&keys.config());
         let view: View = self.read(&range).await?.into();
         let (revision, entry) = view.config(&keys);
-        let text = entry.and_then(|entry| String::from_utf8(entry.value.clone()).ok());
-        Ok(text.map(|text| (revision, text.into())))
+        entry.map(|entry| Ok((revision, text_of(entry)?))).transpose()
     }
 
     /// Keeps a text that is run, for the next start.
@@ -450,7 +452,7 @@ impl Fleet {
         let found = read
             .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?;
-        let about = |entry: &upstream::etcd::Entry| serde_json::from_slice(&entry.value).ok();
+        let about = |entry: &Entry| serde_json::from_slice(&entry.value).ok();
         Ok(found.entries.iter().rev().filter_map(about).collect())
     }
 
@@ -464,9 +466,8 @@ impl Fleet {
                 None => self.committed().await,
                 Some(revision) => {
                     let found = self.read(&Range::of(&self.keys().text(revision))).await?;
-                    let entry = found.entries.into_iter().next();
-                    let text = entry.and_then(|entry| String::from_utf8(entry.value).ok());
-                    Ok(text.map(|text| (revision, text.into())))
+                    let entry = found.entries.first();
+                    entry.map(|entry| Ok((revision, text_of(entry)?))).transpose()
                 }
             }
         };
@@ -722,6 +723,11 @@ impl Source for Fleet {
         out.gauge(&catalog::FLEET_MEMBERS, &[], count(now.members.len() as u64));
         out.gauge(&catalog::FLEET_BEHIND, &[], count(behind as u64));
     }
+}
+
+fn text_of(entry: &Entry) -> io::Result<Arc<str>> {
+    let text = std::str::from_utf8(&entry.value).map_err(|_| io::Error::other(NO_TEXT))?;
+    Ok(text.into())
 }
 
 /// Where one of them is not understood it is not known.

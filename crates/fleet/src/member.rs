@@ -50,6 +50,8 @@ pub(crate) enum Action {
     Check { proposal: String, text: String },
     /// Run a text from now on, and tell with [`Member::applied`].
     Apply { revision: u64, text: Arc<str> },
+    /// Say that what was committed is no text, and tell with [`Member::applied`].
+    Refuse { revision: u64 },
     /// Do this until it is taken back, and tell with [`Member::did`].
     Do {
         key: String,
@@ -349,10 +351,10 @@ impl Member {
     fn apply(&mut self, view: &View, now: Duration) -> Option<Action> {
         let (revision, entry) = view.config(&self.keys);
         let entry = entry?;
-        // Nothing, where somebody has written past us what is no text.
-        let text = std::str::from_utf8(&entry.value).unwrap_or_default();
+        // Somebody may have written past us what is no text.
+        let text = std::str::from_utf8(&entry.value).ok();
         if let Some((of, running)) = &mut self.running
-            && **running == *text
+            && Some(&**running) == text
         {
             *of = revision;
             self.failed = None;
@@ -363,9 +365,12 @@ impl Member {
         if self.failed.as_ref().is_some_and(has_failed) {
             return None;
         }
-        Some(Action::Apply {
-            revision,
-            text: text.into(),
+        Some(match text {
+            Some(text) => Action::Apply {
+                revision,
+                text: text.into(),
+            },
+            None => Action::Refuse { revision },
         })
     }
 

@@ -527,6 +527,7 @@ impl World {
                 process.member.checked(proposal, problem);
             }
             Action::Apply { revision, text } => self.apply(index, revision, text),
+            Action::Refuse { .. } => unreachable!("all that is written here are texts"),
             Action::Do { key, deed, asked } => {
                 let process = &mut self.processes[index];
                 process.is_paused |= matches!(deed, Deed::Pause { .. });

@@ -9,7 +9,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
+use upstream::etcd::{Op, Outcome, Transaction};
 
+use crate::fleet::NO_TEXT;
+use crate::folder::Folder;
+use crate::keys::Keys;
+use crate::store::Store as _;
 use crate::{Deed, Fate, Fleet, Host, Wanted};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -45,6 +50,16 @@ struct Looking {
     texts: Mutex<Vec<String>>,
 }
 
+impl Looking {
+    fn at(folder: &Path) -> Self {
+        Self {
+            store: folder.join("shared/store.json"),
+            was_proposed: AtomicBool::new(false),
+            texts: Mutex::default(),
+        }
+    }
+}
+
 impl Host for Looking {
     fn check(&self, text: &str) -> Result<(), String> {
         let store = fs::read_to_string(&self.store).unwrap_or_default();
@@ -74,11 +89,7 @@ impl Host for Looking {
 async fn a_text_that_the_asked_gateway_refuses_is_never_in_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let fleet = in_folder(folder.path());
-    let host = Arc::new(Looking {
-        store: folder.path().join("shared/store.json"),
-        was_proposed: AtomicBool::new(false),
-        texts: Mutex::default(),
-    });
+    let host = Arc::new(Looking::at(folder.path()));
     let asks = async {
         until(|| fleet.status().members == 1).await;
         let mut results = Vec::new();
@@ -110,6 +121,37 @@ async fn a_text_that_the_asked_gateway_refuses_is_never_in_the_store() {
         !host.was_proposed.load(Ordering::Relaxed),
         "it was in the store before it was looked at"
     );
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_refused_by_name_and_the_old_one_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = in_folder(folder.path());
+    let host = Arc::new(Looking::at(folder.path()));
+    let asks = async {
+        until(|| fleet.status().members == 1).await;
+        let config = Keys::of("main").config();
+        for value in [&b"good"[..], b"\xff"] {
+            let transaction = Transaction {
+                guards: Vec::new(),
+                ops: vec![Op::Put(config.clone(), value.to_vec(), 0)],
+            };
+            let mut store = Folder::new(&folder.path().join("shared"));
+            assert!(matches!(store.change(&transaction).await, Outcome::Made(_)));
+            until(|| fleet.status().committed > 0 && !host.texts.lock().unwrap().is_empty()).await;
+        }
+        let is_named = |words: &str| words.contains("revision 2") && words.contains(NO_TEXT);
+        until(|| fleet.status().problems.iter().any(|words| is_named(words))).await;
+        until(|| fleet.members()[0].problem.as_deref().is_some_and(is_named)).await;
+    };
+    tokio::select! {
+        () = asks => {}
+        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
+    }
+    assert_eq!(*host.texts.lock().unwrap(), ["good"]);
+    assert_eq!(fleet.status().revision, 1);
+    let why = fleet.look().await.unwrap_err().to_string();
+    assert_eq!(why, NO_TEXT, "nor does a gateway begin with it");
 }
 
 /// Answers every request as an etcd with a login that has no keys, and counts logins.
