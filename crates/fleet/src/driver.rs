@@ -213,11 +213,15 @@ impl<'f, S: Store> Driver<'f, S> {
             Action::Refuse { revision } => self.applied(revision, "".into(), Some(NO_TEXT.to_owned())),
             Action::Do { key, deed, asked } => {
                 let problem = self.host.act(&deed).err();
-                match &problem {
-                    None => info!(?deed, "done since all gateways do it"),
-                    Some(problem) => warn!(?deed, problem, "what all gateways do cannot be done here"),
+                let (what, now) = (deed.to_string(), self.began.elapsed());
+                match (self.member.did(key, deed, asked, problem.clone(), now), problem) {
+                    (_, None) => info!(what, "done since all gateways do it"),
+                    (true, Some(problem)) => warn!(
+                        what,
+                        problem, "what all gateways do cannot be done here; it is tried again"
+                    ),
+                    (false, Some(problem)) => debug!(what, problem, "still not done"),
                 }
-                self.member.did(key, deed, asked, problem);
             }
             Action::Undo(deed) => match self.host.undo(&deed) {
                 Ok(()) => info!(?deed, "not done any more, as by all gateways"),

@@ -118,6 +118,7 @@ struct Now {
     committed: u64,
     stranger: Option<String>,
     problem: Option<(u64, String)>,
+    undone: Vec<String>,
     not_kept: Option<String>,
     members: Vec<MemberStatus>,
 }
@@ -137,7 +138,7 @@ pub struct MemberStatus {
     pub revision: u64,
     /// Whether that is the one that is committed.
     pub is_current: bool,
-    /// Why it is not: what it says, or that it has said nothing yet.
+    /// Why it is not: what it says, or that it has said nothing yet. Or what all do and it could not do.
     pub problem: Option<String>,
 }
 
@@ -507,6 +508,7 @@ impl Fleet {
         if let Some((revision, why)) = &now.problem {
             problems.push(format!("revision {revision} cannot be run: {why}"));
         }
+        problems.extend(now.undone.iter().cloned());
         if let Some(why) = &now.not_kept {
             problems.push(format!("the configuration is not kept in `state_dir`: {why}"));
         }
@@ -669,7 +671,7 @@ impl Fleet {
                 problem: match told.refused {
                     Some((revision, why)) => Some(format!("revision {revision}: {why}")),
                     None if told.revision != committed => Some("has not applied it yet".to_owned()),
-                    None => None,
+                    None => (!told.undone.is_empty()).then(|| told.undone.join("; ")),
                 },
                 version: told.version,
                 zone: told.zone,
@@ -691,6 +693,7 @@ impl Fleet {
             committed,
             stranger: member.stranger(view),
             problem: member.problem().map(|(revision, why)| (revision, why.to_owned())),
+            undone: member.undone(),
             members: view.gateways(&keys).into_iter().map(status).collect(),
             not_kept: None,
         };

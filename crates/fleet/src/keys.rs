@@ -13,6 +13,7 @@
 //! Everything but the history is looked at all the time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use upstream::etcd::{Change, Entry, Guard, Range, Snapshot};
@@ -109,6 +110,9 @@ pub(crate) struct Told {
     /// Clusters whose statements wait, each with the moment at which that was asked: not the one before.
     #[serde(default)]
     pub(crate) paused: Vec<(String, i64)>,
+    /// What all do and it could not do, in words.
+    #[serde(default)]
+    pub(crate) undone: Vec<String>,
 }
 
 /// A text that is to be the next one.
@@ -154,6 +158,15 @@ impl Deed {
         match self {
             Self::Drain { cluster, server, .. } => keys.drain(cluster, server),
             Self::Pause { cluster } => keys.pause(cluster),
+        }
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drain { cluster, server, .. } => write!(out, "drain of {server} in {cluster}"),
+            Self::Pause { cluster } => write!(out, "pause of {cluster}"),
         }
     }
 }

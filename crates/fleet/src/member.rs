@@ -24,6 +24,10 @@ use crate::order::{Fate, Order};
 /// A text that could not be applied is tried again after this time: what it lacked may have come.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
+/// What all do and this gateway could not do is tried again after this time; each time after twice as long, up
+/// to [`TRY_AGAIN`].
+const DO_AGAIN: Duration = Duration::from_secs(1);
+
 /// What does not change about a gateway while it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Me {
@@ -102,6 +106,8 @@ struct Done {
     deed: Deed,
     asked: i64,
     problem: Option<String>,
+    /// Where there was a problem: when it is tried again, and for how long that is put off then.
+    again: (Duration, Duration),
 }
 
 #[derive(Debug)]
@@ -242,9 +248,35 @@ impl Member {
         self.checked = Some(Verdict { proposal, problem });
     }
 
-    pub(crate) fn did(&mut self, key: String, deed: Deed, asked: i64, problem: Option<String>) {
-        let done = Done { deed, asked, problem };
+    /// Says whether that is news: the same problem as before is none.
+    pub(crate) fn did(
+        &mut self,
+        key: String,
+        deed: Deed,
+        asked: i64,
+        problem: Option<String>,
+        now: Duration,
+    ) -> bool {
+        let before = self.deeds.get(&key).filter(|done| done.asked == asked);
+        let is_news = before.is_none_or(|done| done.problem != problem);
+        let pause = before.map_or(DO_AGAIN, |done| done.again.1);
+        let done = Done {
+            deed,
+            asked,
+            problem,
+            again: (now + pause, (2 * pause).min(TRY_AGAIN)),
+        };
         self.deeds.insert(key, done);
+        is_news
+    }
+
+    /// What all do and this gateway could not do, in words.
+    pub(crate) fn undone(&self) -> Vec<String> {
+        let failed = self.deeds.values().filter_map(|done| {
+            let why = done.problem.as_ref()?;
+            Some(format!("{}: {why}", done.deed))
+        });
+        failed.collect()
     }
 
     /// `modified`: when the text was committed, as the view had it.
@@ -277,6 +309,9 @@ impl Member {
         if let Some(failed) = &mut self.failed {
             failed.modified = -1;
         }
+        for done in self.deeds.values_mut() {
+            done.again = (Duration::ZERO, DO_AGAIN);
+        }
     }
 
     /// What is to be done next; nothing: wait until something is seen, or time has passed.
@@ -288,7 +323,7 @@ impl Member {
         if let Some(apply) = self.apply(view, now) {
             return Some(apply);
         }
-        if let Some(deed) = self.deed(view) {
+        if let Some(deed) = self.deed(view, now) {
             return Some(deed);
         }
         if self.retired {
@@ -374,9 +409,12 @@ impl Member {
         })
     }
 
-    fn deed(&mut self, view: &View) -> Option<Action> {
+    fn deed(&mut self, view: &View, now: Duration) -> Option<Action> {
         for (entry, deed) in view.acts(&self.keys) {
-            let is_done = |done: &Done| done.asked == entry.created && done.deed == deed;
+            let is_done = |done: &Done| {
+                let is_over = done.problem.is_none() || now < done.again.0;
+                is_over && done.asked == entry.created && done.deed == deed
+            };
             if !self.deeds.get(&entry.key).is_some_and(is_done) {
                 return Some(Action::Do {
                     key: entry.key.clone(),
@@ -404,6 +442,7 @@ impl Member {
                 .as_ref()
                 .map(|failed| (failed.revision, failed.problem.clone())),
             paused: self.paused(),
+            undone: self.undone(),
         };
         let value = written(&told);
         let key = self.keys.gateway(&self.me.name);

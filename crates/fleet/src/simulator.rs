@@ -529,9 +529,11 @@ impl World {
             Action::Apply { revision, text } => self.apply(index, revision, text),
             Action::Refuse { .. } => unreachable!("all that is written here are texts"),
             Action::Do { key, deed, asked } => {
+                let is_done = !(self.is_faulty && self.random.one_in(4));
                 let process = &mut self.processes[index];
-                process.is_paused |= matches!(deed, Deed::Pause { .. });
-                process.member.did(key, deed, asked, None);
+                process.is_paused |= is_done && matches!(deed, Deed::Pause { .. });
+                let problem = (!is_done).then(|| "not now".to_owned());
+                process.member.did(key, deed, asked, problem, millis(self.now));
             }
             Action::Undo(deed) => {
                 self.processes[index].is_paused &= !matches!(deed, Deed::Pause { .. });

@@ -48,6 +48,8 @@ struct Looking {
     store: PathBuf,
     was_proposed: AtomicBool,
     texts: Mutex<Vec<String>>,
+    /// The first one fails.
+    acts: AtomicUsize,
 }
 
 impl Looking {
@@ -56,6 +58,7 @@ impl Looking {
             store: folder.join("shared/store.json"),
             was_proposed: AtomicBool::new(false),
             texts: Mutex::default(),
+            acts: AtomicUsize::new(0),
         }
     }
 }
@@ -77,7 +80,10 @@ impl Host for Looking {
     }
 
     fn act(&self, _deed: &Deed) -> Result<(), String> {
-        Ok(())
+        match self.acts.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("not now".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     fn undo(&self, _deed: &Deed) -> Result<(), String> {
@@ -152,6 +158,30 @@ async fn what_is_no_text_is_refused_by_name_and_the_old_one_stays() {
     assert_eq!(fleet.status().revision, 1);
     let why = fleet.look().await.unwrap_err().to_string();
     assert_eq!(why, NO_TEXT, "nor does a gateway begin with it");
+}
+
+#[tokio::test]
+async fn a_drain_that_fails_is_named_and_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = in_folder(folder.path());
+    let host = Arc::new(Looking::at(folder.path()));
+    let drain = Deed::Drain {
+        cluster: "c".to_owned(),
+        server: "s1".to_owned(),
+        end_after: None,
+    };
+    let problem = || fleet.members()[0].problem.clone();
+    let asks = async {
+        until(|| fleet.status().members == 1).await;
+        fleet.wish(drain, true).await.unwrap();
+        until(|| problem().as_deref() == Some("drain of s1 in c: not now")).await;
+        until(|| problem().is_none()).await;
+    };
+    tokio::select! {
+        () = asks => {}
+        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
+    }
+    assert_eq!(host.acts.load(Ordering::Relaxed), 2);
 }
 
 /// Answers every request as an etcd with a login that has no keys, and counts logins.
