@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,6 +64,14 @@ impl Disk {
         };
         replace(&path, &serde_json::to_vec(&now)?)?;
         Ok((now.id, now.run))
+    }
+
+    /// Where the folder is, among all folders of all machines that run: a copy of it is elsewhere. Another
+    /// after a start of the machine.
+    pub(crate) fn place(&self) -> io::Result<String> {
+        let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let folder = fs::metadata(&self.folder)?;
+        Ok(format!("{} {}:{}", machine.trim(), folder.dev(), folder.ino()))
     }
 
     /// The revision and the text that were applied last.

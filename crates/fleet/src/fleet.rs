@@ -201,6 +201,7 @@ impl Fleet {
             io::Error::other(format!("[store] state_dir: {folder}: {error}"))
         };
         let (id, run) = disk.begin().map_err(in_folder)?;
+        let place = disk.place().map_err(in_folder)?;
         let name = match &settings.name {
             Some(name) => name.clone(),
             None => machine()?,
@@ -218,6 +219,7 @@ impl Fleet {
         Ok(Arc::new(Self {
             me: Me {
                 id,
+                place,
                 run,
                 name,
                 version,

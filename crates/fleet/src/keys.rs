@@ -98,6 +98,9 @@ impl Keys {
 pub(crate) struct Told {
     /// Of its folder: the same after a restart, another on another machine.
     pub(crate) id: String,
+    /// Where that folder is, as long as its machine runs. A copy of it is elsewhere.
+    #[serde(default)]
+    pub(crate) place: String,
     /// Grows with each start.
     pub(crate) run: u64,
     pub(crate) version: String,

@@ -32,6 +32,8 @@ const DO_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Me {
     pub(crate) id: String,
+    /// Where its folder is: two folders with the same id are copies of one another.
+    pub(crate) place: String,
     pub(crate) run: u64,
     pub(crate) name: String,
     pub(crate) version: String,
@@ -160,9 +162,22 @@ impl Member {
         if self.retired {
             return Some("another process of this gateway has come after this one".to_owned());
         }
-        let entry = view.get(&self.keys.gateway(&self.me.name))?;
-        (Some(entry.lease) != self.lease && !self.is_mine(entry))
-            .then(|| format!("another gateway has the name {:?} ([store] name)", self.me.name))
+        let entry = self.own(view).filter(|entry| Some(entry.lease) != self.lease)?;
+        let theirs = serde_json::from_slice::<Told>(&entry.value).ok();
+        if theirs.as_ref().is_some_and(|theirs| self.is_me(theirs)) {
+            return None;
+        }
+        let copied = match theirs.is_some_and(|theirs| theirs.id == self.me.id) {
+            true => {
+                ": its `state_dir` and this one are copies, or this machine was started anew and the lease of \
+                 before is not over"
+            }
+            false => "",
+        };
+        Some(format!(
+            "another gateway has the name {:?} ([store] name){copied}",
+            self.me.name
+        ))
     }
 
     /// Whether an order can be taken: one at a time.
@@ -377,10 +392,9 @@ impl Member {
         view.get(&self.keys.gateway(&self.me.name))
     }
 
-    /// Whether it was written by this gateway, be it by another process.
-    fn is_mine(&self, entry: &Entry) -> bool {
-        let told = serde_json::from_slice::<Told>(&entry.value);
-        told.is_ok_and(|told| told.id == self.me.id)
+    /// Whether this gateway says it, be it by another process. An older version does not say its place.
+    fn is_me(&self, told: &Told) -> bool {
+        told.id == self.me.id && (told.place.is_empty() || told.place == self.me.place)
     }
 
     fn apply(&mut self, view: &View, now: Duration) -> Option<Action> {
@@ -432,6 +446,7 @@ impl Member {
     fn tell(&mut self, view: &View, lease: i64) -> Option<Transaction> {
         let told = Told {
             id: self.me.id.clone(),
+            place: self.me.place.clone(),
             run: self.me.run,
             version: self.me.version.clone(),
             zone: self.me.zone.clone(),
@@ -452,7 +467,7 @@ impl Member {
             Some(entry) if entry.lease == lease => Guard::Modified(key.clone(), entry.modified),
             Some(entry) => {
                 let theirs: Told = serde_json::from_slice(&entry.value).ok()?;
-                if theirs.id != self.me.id {
+                if !self.is_me(&theirs) {
                     return None;
                 }
                 if theirs.run > self.me.run {

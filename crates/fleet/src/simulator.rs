@@ -141,6 +141,7 @@ impl World {
         of.run += 1;
         let me = Me {
             id: format!("id{gateway}"),
+            place: format!("folder {gateway}"),
             run: of.run,
             name: format!("g{gateway}"),
             version: "1".to_owned(),

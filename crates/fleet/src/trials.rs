@@ -184,6 +184,62 @@ async fn a_drain_that_fails_is_named_and_tried_again() {
     assert_eq!(host.acts.load(Ordering::Relaxed), 2);
 }
 
+/// Copies a folder, as whoever makes a machine from the image of another does.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to.join("state")).unwrap();
+    for file in fs::read_dir(from.join("state")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join("state").join(file.file_name())).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_whose_folder_is_a_copy_leaves_the_place_to_the_first() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, other) = (place.path().join("one"), place.path().join("other"));
+    fs::create_dir(&one).unwrap();
+    let store = format!("folder = {:?}", place.path().join("shared"));
+    let first = Fleet::open(&settings(&one, &store), "1", None, Vec::new()).unwrap();
+    copy(&one, &other);
+    let second = Fleet::open(&settings(&other, &store), "1", None, Vec::new()).unwrap();
+    let host: Arc<dyn Host> = Arc::new(Looking::at(place.path()));
+    let asks = async {
+        until(|| {
+            second
+                .status()
+                .problems
+                .iter()
+                .any(|words| words.contains("copies"))
+        })
+        .await;
+        let problems = first.status().problems;
+        assert!(
+            !problems.iter().any(|words| words.contains("another")),
+            "{problems:?}"
+        );
+        // One that comes back to the same folder is the same gateway, and goes before.
+        let again = Fleet::open(&settings(&one, &store), "2", None, Vec::new()).unwrap();
+        let is_there = || first.members().iter().any(|member| member.version == "2");
+        tokio::select! {
+            () = until(is_there) => {}
+            () = Arc::clone(&again).run(Arc::clone(&host), None) => panic!("it has left"),
+        }
+    };
+    tokio::select! {
+        () = asks => {}
+        () = async {
+            // It leaves once the other one has come after it.
+            Arc::clone(&first).run(Arc::clone(&host), None).await;
+            std::future::pending().await
+        } => {}
+        () = async {
+            until(|| first.status().members == 1).await;
+            Arc::clone(&second).run(Arc::clone(&host), None).await;
+            panic!("it has left");
+        } => {}
+    }
+}
+
 /// Answers every request as an etcd with a login that has no keys, and counts logins.
 async fn serve(listener: TcpListener, logins: &AtomicUsize) {
     loop {
