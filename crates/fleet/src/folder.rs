@@ -1,13 +1,13 @@
 //! A folder as the store: for the gateways of one machine, and for tests. One file has all of it; whoever
 //! reads or writes holds a lock meanwhile.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use upstream::etcd::{Change, Outcome, Range, Snapshot, Transaction};
 
 use crate::model::Model;
@@ -15,6 +15,10 @@ use crate::store::{Changes, Store};
 
 /// How often it is looked whether something has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// For so long a lock is waited for, and how often it is tried.
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
+const TRY_EVERY: Duration = Duration::from_millis(5);
 
 const FILE: &str = "store.json";
 
@@ -33,10 +37,9 @@ impl Folder {
     }
 
     /// Does something with what is there now, and keeps what becomes of it.
-    fn with<T>(&self, act: impl FnOnce(&mut Model, u64) -> T) -> io::Result<T> {
+    async fn with<T>(&self, act: impl FnOnce(&mut Model, u64) -> T) -> io::Result<T> {
         fs::create_dir_all(&self.path)?;
-        let lock = open(&self.path.join("lock"))?;
-        lock.lock()?;
+        let _lock = self.lock().await?;
         let mut model = self.load()?;
         let before = serde_json::to_vec(&model)?;
         let now = now();
@@ -49,12 +52,35 @@ impl Folder {
         Ok(result)
     }
 
+    /// Waits for its turn, and not for ever: whoever holds the lock may be stopped.
+    async fn lock(&self) -> io::Result<File> {
+        let path = self.path.join("lock");
+        let file = open(&path)?;
+        let locking = async {
+            loop {
+                match file.try_lock() {
+                    Ok(()) => return Ok(()),
+                    Err(TryLockError::WouldBlock) => sleep(TRY_EVERY).await,
+                    Err(TryLockError::Error(error)) => return Err(error),
+                }
+            }
+        };
+        match timeout(LOCK_LIMIT, locking).await {
+            Ok(locked) => locked.map(|()| file),
+            Err(_) => Err(io::Error::other(format!(
+                "{}: another process has locked it for {} s and more",
+                path.display(),
+                LOCK_LIMIT.as_secs()
+            ))),
+        }
+    }
+
     /// Looks at what is there now. It takes no lock where there is nothing to change: a gateway that is
     /// stopped while it looks stops no other one.
-    fn look<T>(&self, look: impl FnOnce(&Model) -> T) -> io::Result<T> {
+    async fn look<T>(&self, look: impl FnOnce(&Model) -> T) -> io::Result<T> {
         let model = self.load()?;
         match model.is_late(now()) {
-            true => self.with(|model, _| look(model)),
+            true => self.with(|model, _| look(model)).await,
             false => Ok(look(&model)),
         }
     }
@@ -112,7 +138,7 @@ impl Store for Folder {
     type Watch = Looking;
 
     async fn read(&mut self, range: &Range) -> io::Result<Snapshot> {
-        self.look(|model| model.read(range))
+        self.look(|model| model.read(range)).await
     }
 
     async fn watch(&mut self, range: &Range, behind: i64) -> io::Result<Looking> {
@@ -125,7 +151,7 @@ impl Store for Folder {
 
     async fn change(&mut self, transaction: &Transaction) -> Outcome {
         let change = |model: &mut Model, _| model.change(transaction).then(|| model.revision());
-        match self.with(change) {
+        match self.with(change).await {
             Ok(Some(revision)) => Outcome::Made(revision),
             Ok(None) => Outcome::NotMade,
             Err(error) => Outcome::Unknown(error.to_string()),
@@ -134,15 +160,15 @@ impl Store for Folder {
 
     async fn grant(&mut self, time: Duration) -> io::Result<i64> {
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.with(|model, now| model.grant(time, now))
+        self.with(|model, now| model.grant(time, now)).await
     }
 
     async fn renew(&mut self, lease: i64) -> io::Result<bool> {
-        self.with(|model, now| model.renew(lease, now))
+        self.with(|model, now| model.renew(lease, now)).await
     }
 
     async fn revoke(&mut self, lease: i64) -> io::Result<()> {
-        self.with(|model, _| model.end(lease))
+        self.with(|model, _| model.end(lease)).await
     }
 
     fn doubt(&mut self) {}
@@ -159,7 +185,7 @@ impl Changes for Looking {
     async fn next(&mut self) -> io::Result<Vec<Change>> {
         loop {
             let look = |model: &Model| (model.revision(), model.changes(&self.range, self.behind));
-            let (revision, changes) = self.folder.look(look)?;
+            let (revision, changes) = self.folder.look(look).await?;
             let changes = changes.ok_or_else(|| io::Error::other("the changes are forgotten"))?;
             self.behind = revision;
             if !changes.is_empty() {
@@ -167,5 +193,22 @@ impl Changes for Looking {
             }
             sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_holds_the_lock_for_ever_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let mut folder = Folder::new(place.path());
+        let holder = folder.lock().await.unwrap();
+        let asked = timeout(Duration::from_secs(30), folder.grant(Duration::from_secs(1)));
+        let why = asked.await.expect("a limit").unwrap_err().to_string();
+        assert!(why.contains("/lock: another process has locked it"), "{why}");
+        drop(holder);
+        folder.grant(Duration::from_secs(1)).await.unwrap();
     }
 }
