@@ -2,12 +2,14 @@
 //! etcd, PD and status ports, which are trusted no further than what is bounded here.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::ServerAddress;
 use httparse::{EMPTY_HEADER, Status};
 use net::{Stream, TlsConnector};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::address::Addresses;
 
@@ -23,6 +25,9 @@ const PIECE: usize = 8 << 10;
 
 /// Silence after which the kernel probes the connection: whoever follows a stream may wait for long.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// For a connection to one of several addresses: whoever asks waits three seconds for all of them.
+const ADDRESS_LIMIT: Duration = Duration::from_millis(700);
 
 /// How old the addresses of a host name may be.
 const DNS_AGE: Duration = Duration::from_secs(30);
@@ -74,21 +79,32 @@ impl Host {
     pub(crate) async fn connect(&self, tls: Option<&TlsConnector>) -> io::Result<Stream> {
         // The old addresses may do.
         let _ = self.addresses.refresh(DNS_AGE).await;
-        let mut failed = io::Error::other("its name has no address");
-        for address in self.addresses.get().await?.iter() {
-            match Stream::connect_tcp(*address, KEEPALIVE).await {
-                Ok(stream) => {
-                    self.addresses.prefer(*address);
-                    return match tls {
-                        Some(tls) => Ok(tls.connect(stream, &self.name).await?),
-                        None => Ok(stream),
-                    };
-                }
-                Err(error) => failed = error,
-            }
+        let (address, stream) = first_of(&self.addresses.get().await?).await?;
+        self.addresses.prefer(address);
+        match tls {
+            Some(tls) => Ok(tls.connect(stream, &self.name).await?),
+            None => Ok(stream),
         }
-        Err(failed)
     }
+}
+
+/// A connection to the first address that takes one. One that says nothing does not use up the time of those
+/// behind it; the last one has all that is left.
+async fn first_of(addresses: &[SocketAddr]) -> io::Result<(SocketAddr, Stream)> {
+    let mut failed = io::Error::other("its name has no address");
+    for (place, address) in addresses.iter().enumerate() {
+        let connecting = Stream::connect_tcp(*address, KEEPALIVE);
+        let connected = match place + 1 < addresses.len() {
+            true => timeout(ADDRESS_LIMIT, connecting).await,
+            false => Ok(connecting.await),
+        };
+        match connected {
+            Ok(Ok(stream)) => return Ok((*address, stream)),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = io::Error::other(format!("{address}: no connection in time")),
+        }
+    }
+    Err(failed)
 }
 
 /// What is asked.
@@ -362,6 +378,26 @@ mod tests {
             9,
         );
         assert_eq!(refused.unwrap(), (500, Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_says_nothing_leaves_time_for_the_next() {
+        let listen = |backlog| {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            socket.listen(backlog).unwrap()
+        };
+        let (full, other) = (listen(0), listen(8));
+        let [silent, answers] = [&full, &other].map(|listener| listener.local_addr().unwrap());
+        // Once its queue is full the kernel takes no notice of who wants to connect.
+        let mut held = Vec::new();
+        let connect = || timeout(Duration::from_millis(100), Stream::connect_tcp(silent, KEEPALIVE));
+        while let Ok(connected) = connect().await {
+            held.push(connected.unwrap());
+        }
+        let all = [silent, silent, answers];
+        let connected = timeout(Duration::from_secs(3), first_of(&all));
+        assert_eq!(connected.await.expect("time is left").unwrap().0, answers);
     }
 
     proptest! {
