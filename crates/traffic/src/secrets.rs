@@ -6,6 +6,7 @@
 //! everywhere in the text, in quotes and comments, too: a statement that only mentions one of them is
 //! withheld as well. A column called `password` is none of them.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
@@ -16,8 +17,15 @@ pub const TEXT_MAX: usize = 1 << 20;
 
 /// Words of statements with secrets, wherever they are in a text. Between two of them there may be anything
 /// that is no letter: spaces, comments, quotes that are glued together.
-static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    const WORDS: &str = r"(?xis-u)
+static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
+
+/// The same in the bytes of parameters: what stands in front of a value may look like a letter.
+static WORDS_OF_VALUES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let pattern = PATTERN.replace(r"| \b", "| ");
+    Regex::new(&format!(r"{pattern} | set\W+password\b")).ok()
+});
+
+const PATTERN: &str = r"(?xis-u)
         identified \W* (?:by|with|via|as|for)
         | \b(?:create|alter|drop|rename)\W+(?:or\W+replace\W+)?(?:user|server)\b
         | password\W*\(
@@ -26,43 +34,119 @@ static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         | \b(?:start|stop)\W+(?:replica|slave|group_replication)\b
         | \bclone\W+(?:instance|local)\b
         | (?:aes|des)_(?:en|de)crypt | \b(?:en|de)crypt\W*\( | \b(?:en|de)code\W*\( | \bkdf\W*\(
-        | asymmetric_ | create_dh_parameters | keyring_key | authentication_string
-        | \bmysql\W{0,3}\.\W{0,3}(?:user|global_priv|servers|slave_)
+        | asymmetric_ | create_dh_parameters | \bkeyring_ | encryption_password | authentication_string
+        | \bmysql\W{0,3}\.\W{0,3}(?:user|global_priv|servers|slave_|password_history)
         | \bconnection\W*=\W*mysql | \bengine\W+(?:federated|spider|connect|s3)\b
         | ://[^\s/@']*:[^\s/@']*@
         | \b(?:grant|revoke)\b.{0,400}?\b(?:identified|require)\b
         | wsrep_sst_auth | validate_password_strength | ssl_passphrase";
-    Regex::new(WORDS).ok()
+
+/// Something of which letters can be made: texts, numbers in hexadecimal, functions that make letters of
+/// numbers.
+static LETTERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"(?i-u)['"]|\b0[xb][0-9a-f]|\b(?:char|chr|unhex|conv|hex|bin|oct)\W*\("#).ok()
 });
+
+/// Whether it is there. Where the words cannot be looked for, it is.
+fn has(words: &LazyLock<Option<Regex>>, text: &[u8]) -> bool {
+    words.as_ref().is_none_or(|words| words.is_match(text))
+}
+
+/// The same, also where comments stand between the words.
+fn has_anywhere(words: &LazyLock<Option<Regex>>, text: &[u8]) -> bool {
+    has(words, text) || without_comments(text).is_some_and(|text| has(words, &text))
+}
+
+/// The text without its comments, and with what servers execute in some; `None` where there are none. Also
+/// what only looks like a comment, in quotes, is left out: never look at this alone.
+fn without_comments(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    static COMMENTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?s-u)/\*M?!\d*|/\*(?:[^!M]|M[^!]).*?\*/|/\*\*/|\*/|--[\s][^\n]*|\#[^\n]*").ok()
+    });
+    let has_some = text
+        .windows(2)
+        .any(|part| part[0] == b'#' || matches!(part, b"/*" | b"--"));
+    let comments = COMMENTS.as_ref().filter(|_| has_some)?;
+    Some(comments.replace_all(text, &b" "[..]))
+}
+
+/// Whether the bytes of parameters may be written: none of their texts has the words of a statement with
+/// secrets.
+#[must_use]
+pub fn values_may_be_written(values: &[u8]) -> bool {
+    !has(&WORDS_OF_VALUES, values)
+}
+
+/// Whether parameters of this statement may be written, whatever they are: not where they become parts of
+/// another statement, or settings of the server.
+#[must_use]
+pub fn takes_harmless_values(text: &[u8]) -> bool {
+    let facts = sql_class::facts(text, Syntax::default());
+    !gives_variables(&facts, text)
+        && !facts
+            .effects
+            .intersects(Effects::SETS_GLOBAL.with(Effects::TEXT_PREPARE))
+}
+
+/// Whether the session is in the server's own schema after this text, or somewhere within it.
+#[must_use]
+pub fn goes_to_mysql(text: &[u8]) -> bool {
+    static USE: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?is-u)(?:^|;|\*/|/\*M?!\d*)\s*use\W+mysql\b").ok());
+    has_anywhere(&USE, text)
+}
+
+/// Whether the statement may change the tables of accounts: `is_there` where the session is in the server's
+/// own schema, else it may be there.
+#[must_use]
+pub fn may_change_accounts(text: &[u8], is_there: bool) -> bool {
+    static TABLES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?i-u)\b(?:user|global_priv|servers|slave_master_info|slave_relay_log_info|password_history)\b",
+        )
+        .ok()
+    });
+    let class = sql_class::facts(text, Syntax::default()).class;
+    let only_reads = matches!(
+        class,
+        Class::Read
+            | Class::Session
+            | Class::LockingRead
+            | Class::BeginReadOnly
+            | Class::Begin
+            | Class::Transaction
+    );
+    !only_reads && (is_there || has(&TABLES, text))
+}
 
 /// Whether the text of a statement may be written.
 #[must_use]
 pub fn may_be_written(text: &[u8]) -> bool {
-    let has_words = || WORDS.as_ref().is_none_or(|words| words.is_match(text));
-    if text.len() > TEXT_MAX || has_words() || sets_password(text) {
+    if text.len() > TEXT_MAX || has_anywhere(&WORDS, text) || sets_password(text) {
         return false;
     }
-    let has = |what: &[u8]| text.windows(what.len()).any(|part| part == what);
-    if !is_harmless(&sql_class::facts(text, Syntax::default()), text) {
+    let holds = |what: &[u8]| text.windows(what.len()).any(|part| part == what);
+    let facts = sql_class::facts(text, Syntax::default());
+    if !is_harmless(&facts, text) || (facts.statements > 1 && goes_to_mysql(text)) {
         return false;
     }
     // How a text is cut into tokens turns on what the session has set, and on whose server it is; where that
     // can make a difference, all readings have to be harmless. One in which a quote has no end is none: the
     // server has refused it.
     let mut readings = Vec::new();
-    if has(b"\\") {
+    if holds(b"\\") {
         readings.push(Syntax {
             no_backslash_escapes: true,
             ..Syntax::default()
         });
     }
-    if has(b"\"") {
+    if holds(b"\"") {
         readings.push(Syntax {
             ansi_quotes: true,
             ..Syntax::default()
         });
     }
-    if has(b"/*") {
+    if holds(b"/*") {
         let mariadb = Dialect::MariaDb { version: 120_000 };
         readings.push(Syntax {
             dialect: mariadb,
@@ -91,7 +175,7 @@ fn sets_password(text: &[u8]) -> bool {
 fn is_harmless(facts: &Facts, text: &[u8]) -> bool {
     let is_prepare = facts.effects.contains(Effects::TEXT_PREPARE);
     let is_known = match facts.class {
-        _ if is_prepare => is_harmless_prepare(text),
+        _ if is_prepare => facts.statements == 1 && is_harmless_prepare(text),
         Class::Read
         | Class::Session
         | Class::LockingRead
@@ -106,8 +190,14 @@ fn is_harmless(facts: &Facts, text: &[u8]) -> bool {
     is_known
         && !facts.effects.intersects(Effects::CHANGES_ACCOUNT)
         && !facts.effects.contains(Effects::INCOMPLETE)
-        && !makes_a_statement(facts, text)
+        && !(gives_variables(facts, text) && has(&LETTERS, text))
+        && !(facts.effects.contains(Effects::SETS_GLOBAL) && has(&OF_SETTINGS, text))
 }
+
+/// Texts of settings, and names of those that are secrets.
+static OF_SETTINGS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"(?i-u)['"]|\b0[xb][0-9a-f]|pwd|passw|passphrase|secret|token|credential|auth|_key"#).ok()
+});
 
 /// The first word, behind comments that nobody executes.
 fn first_word(text: &[u8]) -> &[u8] {
@@ -195,10 +285,31 @@ fn is_known_ddl(text: &[u8]) -> bool {
         + first.len();
     let second = first_word(&text[at..]);
     match is_one_of(second, &PLAIN) {
-        true => !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';'),
-        false => is_one_of(second, &PROGRAMS),
+        true => {
+            let is_alone = !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';');
+            is_alone && !has_anywhere(&OPTIONS, text)
+        }
+        false => is_one_of(second, &PROGRAMS) && !has_anywhere(&OPTIONS, text) && !has(&IN_PROGRAMS, text),
     }
 }
+
+/// Options of tables that are elsewhere (CONNECT, FEDERATED, SPIDER): how to log in there.
+static OPTIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const OPTIONS: &str = r#"(?xis-u)
+        \b(?:connection|option_list)\W*=
+        | \bcomment\W*['"].*?(?:password|passwd|pwd)\W*["'=]"#;
+    Regex::new(OPTIONS).ok()
+});
+
+/// What of a program may make a statement of texts, or a setting of the server.
+static IN_PROGRAMS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const WORDS: &str = r#"(?xis-u)
+        \b(?:prepare|execute)\b
+        | \bset\W+(?:global|persist)
+        | @@\W*(?:global|persist)
+        | (?:^|[^\w@`'"$])@[\w`'"$.]"#;
+    Regex::new(WORDS).ok()
+});
 
 fn is_call(text: &[u8]) -> bool {
     is_one_of(first_word(text), &["CALL"]) && !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';')
@@ -230,7 +341,8 @@ fn is_harmless_prepare(text: &[u8]) -> bool {
             let end = second.iter().position(|byte| !byte.is_ascii_alphanumeric());
             is_one_of(&second[..end.unwrap_or(second.len())], &["IMMEDIATE"])
         });
-        return !is_immediate && !text.contains(&b'/');
+        // MariaDB takes values here that are no variables.
+        return !is_immediate && !text.contains(&b'/') && !text.contains(&b'(') && !has(&LETTERS, text);
     }
     if !is_one_of(word, &["PREPARE"]) {
         return false;
@@ -253,27 +365,21 @@ fn is_harmless_prepare(text: &[u8]) -> bool {
     }
 }
 
-/// A user variable is given a text in which words of a statement are that has secrets: it may be put together
-/// of parts.
-fn makes_a_statement(facts: &Facts, text: &[u8]) -> bool {
-    static PARTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        const PARTS: &str = r"(?x-u)(?i)
-            \b(?:create|alter|grant|change|rename|set|start|clone)\b | user | pass | ident | server | source | master | fied";
-        Regex::new(PARTS).ok()
-    });
-    let assigns = facts.effects.contains(Effects::USER_VARIABLES)
-        && (is_one_of(first_word(text), &["SET"]) || text.windows(2).any(|part| part == b":="));
-    if !assigns {
+/// Whether user variables are given values: a later `PREPARE … FROM @variable` may make a statement of them,
+/// and nobody sees here which parts it is put together of.
+fn gives_variables(facts: &Facts, text: &[u8]) -> bool {
+    static INTO: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\binto\s*@").ok());
+    static SET: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\b(?:set|get)\b").ok());
+    if !facts.effects.contains(Effects::USER_VARIABLES) {
         return false;
     }
-    // The first word is SET itself.
-    let rest = text.iter().position(|byte| matches!(byte, b'\'' | b'"'));
-    let hex = text.windows(2).any(|part| matches!(part, b"0x" | b"0X"))
-        || text.windows(3).any(|part| {
-            let begins = !part[0].is_ascii_alphanumeric() && !matches!(part[0], b'\'' | b'_');
-            begins && matches!(part[1], b'x' | b'X' | b'b' | b'B') && part[2] == b'\''
-        });
-    hex || rest.is_some_and(|quote| PARTS.as_ref().is_none_or(|parts| parts.is_match(&text[quote..])))
+    let is_hidden = text.windows(2).any(|part| part == b"/*");
+    // What `SET` sets there is a column.
+    let others = ["SELECT", "UPDATE", "INSERT", "REPLACE", "DELETE", "LOAD", "WITH"];
+    let sets_columns = facts.statements == 1 && !is_hidden && is_one_of(first_word(text), &others);
+    text.windows(2).any(|part| part == b":=")
+        || has_anywhere(&INTO, text)
+        || (!sets_columns && has(&SET, text))
 }
 
 #[cfg(test)]
@@ -296,7 +402,16 @@ mod tests {
             "UPDATE users SET password = '$2y$10$abc' WHERE id = 4",
             "/* mysql-connector-java-8.0.33 */SELECT @@session.auto_increment_increment",
             "SET NAMES utf8mb4",
-            "SET @a = 5, @b := 'x'",
+            "SET @a = 5, @b := @@sql_mode",
+            "SELECT COUNT(*), MAX(id) INTO @n, @m FROM t",
+            "UPDATE t SET a = @n, b = 'x' WHERE c = 'create a thing'",
+            "INSERT INTO t VALUES (@n, 'x')",
+            "SELECT * FROM t WHERE connection = 'x' AND comment = 'the password'",
+            "CREATE TABLE users (comment VARCHAR(9) DEFAULT '', password VARCHAR(60) COMMENT 'hash') COMMENT='all'",
+            "SET GLOBAL max_connections = 100",
+            "CREATE PROCEDURE q(IN a INT) BEGIN UPDATE t SET b = 'x' WHERE id = a; END",
+            "EXECUTE s",
+            "USE mysql",
             "SET SESSION sql_mode = 'STRICT_TRANS_TABLES'",
             "CALL p(1, 'x')",
             "BEGIN",
@@ -317,6 +432,69 @@ mod tests {
         ] {
             assert!(may_be_written(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn parameters_are_looked_at_as_texts_are() {
+        for value in [
+            &b"\x41ALTER USER a IDENTIFIED BY 'x'"[..],
+            b"SET PASSWORD = 'x'",
+            b"bGRANT ALL ON *.* TO a IDENTIFIED BY 'x'",
+            b"mysql://u:p@h/db",
+        ] {
+            assert!(
+                !values_may_be_written(value),
+                "{}",
+                String::from_utf8_lossy(value)
+            );
+        }
+        for value in [
+            &b"\x05hammer"[..],
+            b"a user who has set his password",
+            b"\0\x01\x02",
+        ] {
+            assert!(values_may_be_written(value), "{}", String::from_utf8_lossy(value));
+        }
+        for text in [
+            "SET @s = ?",
+            "SELECT CONCAT(?, ?) INTO @s",
+            "SELECT @s := ?",
+            "SET /* x */ @s = ?",
+            "SET GLOBAL init_connect = ?",
+        ] {
+            assert!(!takes_harmless_values(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "INSERT INTO t VALUES (?, @a)",
+            "UPDATE t SET a = ? WHERE b = @b",
+            "SELECT ?",
+        ] {
+            assert!(takes_harmless_values(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_schema_of_accounts_is_known() {
+        for text in [
+            "USE mysql",
+            "use `MySQL`;",
+            "SELECT 1; USE mysql",
+            "/*!50000 USE mysql */",
+            "USE /* x */ mysql",
+        ] {
+            assert!(goes_to_mysql(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "USE mysql_app",
+            "INSERT INTO t VALUES ('we use mysql')",
+            "SELECT 1",
+        ] {
+            assert!(!goes_to_mysql(text.as_bytes()), "{text}");
+        }
+        assert!(may_change_accounts(b"UPDATE user SET Password = 'x'", false));
+        assert!(may_change_accounts(b"INSERT INTO anything VALUES ('x')", true));
+        assert!(!may_change_accounts(b"INSERT INTO anything VALUES ('x')", false));
+        assert!(!may_change_accounts(b"SELECT * FROM user", true));
     }
 
     /// The same list is what a capture of real servers is searched for.
