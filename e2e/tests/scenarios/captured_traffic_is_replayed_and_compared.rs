@@ -258,6 +258,32 @@ async fn no_secret_is_in_the_files() {
         .exec_drop(encrypt, ("Geheim70", "Geheim71"))
         .await
         .unwrap();
+    // Refused or not, by the account that may do everything.
+    let mut able = client::connect(&gateway).await;
+    for (text, parameters) in [
+        (
+            "SET @s = ?",
+            vec!["ALTER USER nobody@'%' IDENTIFIED BY 'Geheim73'"],
+        ),
+        (
+            "SELECT CONCAT(?, ?) INTO @s",
+            vec!["ALTER US", "ER a IDENTIFIED BY 'Geheim74'"],
+        ),
+        ("SELECT ?", vec!["CREATE USER a IDENTIFIED BY 'Geheim75'"]),
+    ] {
+        able.exec_drop(text, parameters).await.unwrap();
+    }
+    able.query_drop("USE mysql").await.unwrap();
+    for text in [
+        "UPDATE user SET plugin = 'Geheim76' WHERE User = 'is not there'",
+        "INSERT INTO servers (Server_name, Password) VALUES ('s', 'Geheim77')",
+    ] {
+        let _ = able.query_drop(text).await;
+    }
+    drop(able);
+    server
+        .sql("DELETE FROM mysql.servers WHERE Server_name = 's'")
+        .unwrap();
     let mut other = client::connect(&gateway).await;
     let _ = other
         .change_user(

@@ -232,6 +232,69 @@ fn secrets_are_kept_as_a_digest_alone() {
     assert_eq!(commands[2].digest, commands[1].digest, "that of its statement");
 }
 
+/// Which commands were withheld. No file has the secret.
+fn withheld(commands: &[Finished<'_>]) -> Vec<bool> {
+    let commands = self::commands(&captured(commands));
+    for command in &commands {
+        let has_secret = command.body.windows(6).any(|part| part == b"Geheim");
+        assert!(!has_secret, "{command:?}");
+    }
+    let flags = commands.iter().map(|command| command.flags);
+    flags.map(|flags| flags.has(Flags::WITHHELD)).collect()
+}
+
+#[test]
+fn parameters_that_are_statements_with_secrets_are_kept_as_a_digest_alone() {
+    let prepare = |text: &str| [&[Command::STMT_PREPARE.0][..], text.as_bytes()].concat();
+    let prepared = |id: u8| [&[0, id, 0, 0, 0][..], &[0, 0, 1, 0, 0, 0, 0]].concat();
+    let execute = |id: u8, value: &str| {
+        let head = [Command::STMT_EXECUTE.0, id, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 253, 0];
+        [&head[..], &[value.len() as u8], value.as_bytes()].concat()
+    };
+    let part = |id: u8, value: &str| {
+        let head = [Command::STMT_SEND_LONG_DATA.0, id, 0, 0, 0, 0, 0];
+        [&head[..], value.as_bytes()].concat()
+    };
+    let found = withheld(&[
+        finished(7, &prepare("INSERT INTO job VALUES (?)"), &prepared(1)),
+        finished(7, &execute(1, "SELECT 1"), OK),
+        finished(7, &execute(1, "ALTER USER a IDENTIFIED BY 'Geheim'"), OK),
+        // Whatever it has: it is put together with others.
+        finished(7, &prepare("SET @s = ?"), &prepared(2)),
+        finished(7, &execute(2, "Geheim"), OK),
+        finished(7, &prepare("SELECT CONCAT(?, ?) INTO @s"), &prepared(3)),
+        finished(7, &execute(3, "Geheim"), OK),
+        // In parts, and the words in two of them.
+        finished(7, &prepare("INSERT INTO job VALUES (?)"), &prepared(4)),
+        finished(7, &part(4, "ALTER USER a IDENTI"), b""),
+        finished(7, &part(4, "FIED BY 'Geheim'"), b""),
+        finished(7, &part(4, "Geheim"), b""),
+    ]);
+    let expected = [
+        false, false, true, false, true, false, true, false, true, true, true,
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_written_in_the_schema_of_accounts_is_kept_as_a_digest_alone() {
+    let write = || query(7, "UPDATE user SET Password = 'Geheim'");
+    let use_other = || query(7, "USE other");
+    let init = [&[Command::INIT_DB.0][..], b"mysql"].concat();
+    let harmless = || query(7, "UPDATE item SET name = 'x'");
+    assert_eq!(withheld(&[use_other(), harmless()]), [false, false]);
+    assert_eq!(withheld(&[query(7, "USE mysql"), write()]), [false, true]);
+    assert_eq!(withheld(&[query(7, "USE mysql"), harmless()]), [false, true]);
+    assert_eq!(withheld(&[finished(7, &init, OK), write()]), [false, true]);
+    let logged_in = Finished {
+        login_schema: Some(b"mysql"),
+        ..write()
+    };
+    assert_eq!(withheld(&[logged_in]), [true]);
+    // Where it was before the capture nobody knows, as long as it says nothing of it.
+    assert_eq!(withheld(&[harmless(), write()]), [false, true]);
+}
+
 #[test]
 fn parameters_of_a_harmless_statement_are_kept() {
     let prepare = [&[Command::STMT_PREPARE.0][..], b"SELECT ?"].concat();

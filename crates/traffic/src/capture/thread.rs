@@ -16,7 +16,9 @@ use super::{Run, free_percent, lock};
 use crate::checks;
 use crate::file::{FileError, FolderWriter};
 use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
-use crate::secrets::may_be_written;
+use crate::secrets::{
+    goes_to_mysql, may_be_written, may_change_accounts, takes_harmless_values, values_may_be_written,
+};
 
 /// How long it sleeps where nothing waits: workers need not wake it.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -26,6 +28,11 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// so many have come and gone without a word.
 const SESSIONS_MAX: usize = 1_000_000;
 
+/// Bytes in front of a part of a long parameter: the command, the statement, which parameter it is.
+const LONG_DATA_HEAD: usize = 7;
+/// So many bytes behind one another may be words of one statement with secrets.
+const WORDS_MAX: usize = 1024;
+
 /// What the thread knows of a session.
 #[derive(Default)]
 struct Session {
@@ -34,17 +41,47 @@ struct Session {
     schema: Vec<u8>,
     commands: u64,
     is_thinned: bool,
+    /// It is in the server's own schema, or was: what it writes may be an account.
+    was_in_mysql: bool,
+    /// Nobody knows which schema it is in.
+    may_be_in_mysql: bool,
+    /// Of the text that it has prepared last.
+    takes_harmless_values: bool,
     /// Prepared statements by their number.
     statements: HashMap<u32, Prepared>,
 }
 
 /// A prepared statement.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Prepared {
     digest: u64,
     parameters: u16,
     /// Its parameters are no secrets.
     may_be_written: bool,
+    /// The end of what has come of a long parameter: words may begin there.
+    last_bytes: Vec<u8>,
+}
+
+impl Prepared {
+    /// Whether these bytes of parameters may be written. Once they may not, those behind them may not, either.
+    fn takes(&mut self, command: Command, values: &[u8]) -> bool {
+        let is_part = command == Command::STMT_SEND_LONG_DATA;
+        self.may_be_written &= values_may_be_written(values);
+        if is_part {
+            let both = [&self.last_bytes, values.get(LONG_DATA_HEAD..).unwrap_or_default()].concat();
+            self.may_be_written &= values_may_be_written(&both);
+            self.last_bytes = both[both.len().saturating_sub(WORDS_MAX)..].to_vec();
+        }
+        self.may_be_written
+    }
+}
+
+impl Session {
+    fn is_in(&mut self, schema: Vec<u8>) {
+        self.was_in_mysql |= schema.eq_ignore_ascii_case(b"mysql");
+        self.may_be_in_mysql = false;
+        self.schema = schema;
+    }
 }
 
 struct Writing<'a> {
@@ -173,7 +210,10 @@ impl Writing<'_> {
                 true => login.or(present),
                 false => present.or(login),
             };
-            session.schema = schema.map(|schema| schema.to_vec()).unwrap_or_default();
+            // The text that was the last one to change it may have come before the capture.
+            let is_known = ended.is_first || present.is_some();
+            session.is_in(schema.map(|schema| schema.to_vec()).unwrap_or_default());
+            session.may_be_in_mysql = !is_known;
             let record = SessionRecord {
                 id: ended.session,
                 at_us: start_us,
@@ -254,7 +294,7 @@ fn record(ended: &Ended, session: &mut Session, start_us: u64) -> CommandRecord 
         None => None,
     };
     if let Some(schema) = new_schema {
-        session.schema = schema;
+        session.is_in(schema);
     }
     record
 }
@@ -274,10 +314,16 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
             if record.digest == 0 && !is_cut {
                 record.digest = sql_class::digest(text, Syntax::default()).hash;
             }
-            match may_be_written(text) {
+            session.was_in_mysql |= goes_to_mysql(text);
+            let changes_accounts = (session.was_in_mysql || session.may_be_in_mysql)
+                && may_change_accounts(text, session.was_in_mysql);
+            match may_be_written(text) && !changes_accounts {
                 _ if is_cut => {}
                 true => record.body = text.to_vec(),
                 false => record.flags.set(Flags::WITHHELD),
+            }
+            if ended.command == Command::STMT_PREPARE {
+                session.takes_harmless_values = takes_harmless_values(text);
             }
         }
         Command::STMT_EXECUTE
@@ -287,8 +333,8 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
         | Command::STMT_RESET
         | Command::STMT_CLOSE => {
             record.statement = statement::statement_id(payload).ok().flatten().unwrap_or(0);
-            let known = session.statements.get(&record.statement).copied();
-            record.digest = match (record.digest, known) {
+            let mut known = session.statements.get_mut(&record.statement);
+            record.digest = match (record.digest, &known) {
                 (0, Some(prepared)) => prepared.digest,
                 (digest, _) => digest,
             };
@@ -296,13 +342,20 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
                 ended.command,
                 Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE | Command::STMT_SEND_LONG_DATA
             );
+            let is_secret = match &mut known {
+                Some(known) => has_values && !known.takes(ended.command, payload),
+                None => has_values,
+            };
             match known {
                 // Of a statement that was prepared before the capture nobody knows what its parameters are.
-                None if has_values => record.flags.set(Flags::WITHHELD),
-                Some(known) if has_values && !known.may_be_written => record.flags.set(Flags::WITHHELD),
+                _ if is_secret => record.flags.set(Flags::WITHHELD),
                 _ if is_cut => {}
                 known => {
-                    match without_attributes(payload, ended, known.map_or(0, |known| known.parameters)) {
+                    match without_attributes(
+                        payload,
+                        ended,
+                        known.as_ref().map_or(0, |known| known.parameters),
+                    ) {
                         Some(body) => record.body = body,
                         None => record.flags.set(Flags::CUT),
                     }
@@ -322,6 +375,9 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
     }
     if ended.command == Command::RESET_CONNECTION || ended.command == Command::CHANGE_USER {
         session.statements.clear();
+    }
+    if ended.command == Command::CHANGE_USER {
+        session.may_be_in_mysql = true;
     }
 }
 
@@ -385,11 +441,13 @@ fn answer(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
     record.checks = read.checks;
     if let Some((id, parameters)) = read.prepared {
         (record.statement, record.parameters) = (id, parameters);
-        let may_be_written = !record.flags.has(Flags::WITHHELD) && !record.flags.has(Flags::CUT);
+        let is_written = !record.flags.has(Flags::WITHHELD) && !record.flags.has(Flags::CUT);
+        let may_be_written = is_written && session.takes_harmless_values;
         let prepared = Prepared {
             digest: record.digest,
             parameters,
             may_be_written,
+            last_bytes: Vec::new(),
         };
         session.statements.insert(id, prepared);
     }
