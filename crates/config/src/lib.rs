@@ -27,6 +27,7 @@ mod report;
 mod schema;
 mod secret;
 mod section;
+mod share;
 mod stored;
 mod suggest;
 mod syntax;

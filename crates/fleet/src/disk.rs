@@ -14,6 +14,7 @@ use crate::random;
 /// The text, with its revision in front.
 const TEXT: &str = "fleet.toml";
 const IDENTITY: &str = "member.json";
+const SHARE: &str = "share";
 
 /// Largest text that is read; those of the store are smaller.
 const TEXT_MAX: u64 = 2 << 20;
@@ -96,6 +97,20 @@ impl Disk {
         replace(&self.path(), format!("{HEAD}{revision}\n{text}").as_bytes())
     }
 
+    /// The part of the limits that it had last: one of so many.
+    pub(crate) fn parts(&self) -> Option<u32> {
+        let parts = fs::read_to_string(self.shares()).ok()?;
+        parts.trim().parse().ok()
+    }
+
+    pub(crate) fn keep_parts(&self, parts: u32) -> io::Result<()> {
+        replace(&self.shares(), format!("{parts}\n").as_bytes())
+    }
+
+    fn shares(&self) -> PathBuf {
+        self.folder.join(format!("{}.{SHARE}", self.fleet))
+    }
+
     /// One for each fleet: a gateway that comes to another does not begin with the text of the one before.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(format!("{}.{TEXT}", self.fleet))
@@ -123,6 +138,9 @@ mod tests {
         let text = "# forebay: revision 1\n\n[x]\r\n";
         disk.keep(7, text).unwrap();
         assert_eq!(disk.read().unwrap(), Some((7, text.into())));
+        assert_eq!(disk.parts(), None);
+        disk.keep_parts(3).unwrap();
+        assert_eq!(disk.parts(), Some(3));
         fs::write(disk.path(), "[x]\n").unwrap();
         assert!(disk.read().is_err());
     }

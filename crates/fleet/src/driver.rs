@@ -104,7 +104,9 @@ impl<'f, S: Store> Driver<'f, S> {
             sleep(TICK.min(until.saturating_sub(self.began.elapsed()))).await;
             self.fleet
                 .give_orders(&mut self.member, self.host, self.began.elapsed());
-            self.member.offline(self.began.elapsed());
+            if let Some(Action::Share(parts)) = self.member.offline(self.began.elapsed()) {
+                self.share(parts);
+            }
             self.fleet.note_finished(&mut self.member);
         }
     }
@@ -134,6 +136,9 @@ impl<'f, S: Store> Driver<'f, S> {
                 self.look(&live).await?;
             }
             self.fleet.give_orders(&mut self.member, self.host, now);
+            if self.member.asks_whether_within() && self.host.is_within_share() {
+                self.member.is_within();
+            }
             let action = self.member.next(&self.view, now);
             self.fleet.note_finished(&mut self.member);
             let Some(action) = action else {
@@ -223,6 +228,7 @@ impl<'f, S: Store> Driver<'f, S> {
                     (false, Some(problem)) => debug!(what, problem, "still not done"),
                 }
             }
+            Action::Share(parts) => self.share(parts),
             Action::Undo(deed) => match self.host.undo(&deed) {
                 Ok(()) => info!(?deed, "not done any more, as by all gateways"),
                 Err(problem) => warn!(
@@ -232,6 +238,23 @@ impl<'f, S: Store> Driver<'f, S> {
             },
         }
         Ok(())
+    }
+
+    fn share(&mut self, parts: u32) {
+        let problem = self.host.share(parts).err();
+        match &problem {
+            None => {
+                info!(parts, "takes an equal part of the limits of all gateways");
+                if let Err(error) = self.fleet.keep_parts(parts) {
+                    warn!(%error, "its part of the limits cannot be kept in `state_dir`, for a start without the store");
+                }
+            }
+            Some(problem) => error!(
+                parts,
+                problem, "cannot take its part of the limits of all gateways"
+            ),
+        }
+        self.member.took(parts, problem.is_none(), self.began.elapsed());
     }
 
     fn applied(&mut self, revision: u64, text: Arc<str>, problem: Option<String>) {

@@ -23,6 +23,7 @@ use crate::keys::{About, Deed, Keys, View};
 use crate::member::{Me, Member};
 use crate::order::{Fate, Order, Refusal};
 use crate::random;
+use crate::share::{NONE, Share};
 use crate::store::Store as _;
 
 /// Longest text that all have in common, in bytes: the store takes 1.5 MiB in a change, which has it twice.
@@ -68,6 +69,15 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Why not, in words; what was run before stays in force.
     fn apply(&self, revision: u64, text: &Arc<str>) -> Result<(), String>;
+
+    /// Takes one of so many equal parts of the limits that all have together, and never less than one.
+    ///
+    /// # Errors
+    /// Why not, in words; the part that it had stays.
+    fn share(&self, parts: u32) -> Result<(), String>;
+
+    /// Whether no server has more connections than that.
+    fn is_within_share(&self) -> bool;
 
     /// Does what all do.
     ///
@@ -115,6 +125,7 @@ struct State {
 #[derive(Clone, Default)]
 struct Now {
     running: u64,
+    parts: Option<u32>,
     committed: u64,
     stranger: Option<String>,
     problem: Option<(u64, String)>,
@@ -140,6 +151,9 @@ pub struct MemberStatus {
     pub is_current: bool,
     /// Why it is not: what it says, or that it has said nothing yet. Or what all do and it could not do.
     pub problem: Option<String>,
+    /// Of the limits that all have together it takes no more than one of so many parts; `None`: it has none
+    /// yet, or has the limits for itself.
+    pub parts: Option<u32>,
 }
 
 /// How this gateway stands to the fleet and the store. Field names are a contract with scripts.
@@ -159,6 +173,9 @@ pub struct Status {
     pub committed: u64,
     /// Gateways that live, as far as this gateway knows.
     pub members: usize,
+    /// Of the limits that all have together this gateway has one of so many parts; `None`: it has one of each
+    /// limit until the others have made room, or has the limits for itself.
+    pub parts: Option<u32>,
     /// What is wrong, in words.
     pub problems: Vec<String>,
 }
@@ -275,6 +292,12 @@ impl Fleet {
         let why = kept.as_ref().err().map(ToString::to_string);
         self.state().now.not_kept = why;
         kept
+    }
+
+    /// The part of the limits that it has: kept for a start without the store.
+    pub(crate) fn keep_parts(&self, parts: u32) -> io::Result<()> {
+        self.state().now.parts = Some(parts);
+        self.disk.keep_parts(parts)
     }
 
     /// Is none of the fleet any more: changes do not wait for this gateway.
@@ -522,6 +545,7 @@ impl Fleet {
             revision: now.running,
             committed: now.committed,
             members: now.members.len(),
+            parts: now.parts,
             problems,
         }
     }
@@ -532,7 +556,8 @@ impl Fleet {
 
     pub(crate) fn member(&self, running: Option<(u64, Arc<str>)>) -> Member {
         self.state().now.running = running.as_ref().map_or(0, |(revision, _)| *revision);
-        Member::new(self.keys(), self.me.clone(), running)
+        let share = self.settings.share_limits.then(|| Share::new(self.disk.parts()));
+        Member::new(self.keys(), self.me.clone(), running, share)
     }
 
     /// The folder that is the store, where it is one.
@@ -679,6 +704,7 @@ impl Fleet {
                 zone: told.zone,
                 addresses: told.addresses,
                 revision: told.revision,
+                parts: Some(told.parts).filter(|parts| ![0, NONE].contains(parts)),
             },
             None => MemberStatus {
                 name: name.to_owned(),
@@ -688,10 +714,12 @@ impl Fleet {
                 revision: 0,
                 is_current: false,
                 problem: Some("what it says of itself is not understood: another version?".to_owned()),
+                parts: None,
             },
         };
         let now = Now {
             running: member.running().map_or(0, |(revision, _)| *revision),
+            parts: member.parts(),
             committed,
             stranger: member.stranger(view),
             problem: member.problem().map(|(revision, why)| (revision, why.to_owned())),
@@ -727,6 +755,10 @@ impl Source for Fleet {
         out.gauge(&catalog::FLEET_COMMITTED, &[], count(now.committed));
         out.gauge(&catalog::FLEET_MEMBERS, &[], count(now.members.len() as u64));
         out.gauge(&catalog::FLEET_BEHIND, &[], count(behind as u64));
+        if self.settings.share_limits {
+            let parts = now.parts.unwrap_or_default();
+            out.gauge(&catalog::FLEET_PARTS, &[], i64::from(parts));
+        }
     }
 }
 

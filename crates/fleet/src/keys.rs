@@ -116,6 +116,9 @@ pub(crate) struct Told {
     /// What all do and it could not do, in words.
     #[serde(default)]
     pub(crate) undone: Vec<String>,
+    /// It takes no more than one of so many parts of each limit; 0: it has them for itself.
+    #[serde(default)]
+    pub(crate) parts: u32,
 }
 
 /// A text that is to be the next one.

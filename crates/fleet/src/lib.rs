@@ -17,6 +17,7 @@ mod likeness;
 mod member;
 mod model;
 mod order;
+mod share;
 #[cfg(test)]
 mod simulator;
 mod store;

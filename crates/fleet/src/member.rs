@@ -20,6 +20,7 @@ use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 use crate::deed::Wish;
 use crate::keys::{About, Deed, Keys, Proposal, Told, Verdict, View, written};
 use crate::order::{Fate, Order};
+use crate::share::{NONE, Others, Share};
 
 /// A text that could not be applied is tried again after this time: what it lacked may have come.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
@@ -67,6 +68,8 @@ pub(crate) enum Action {
     },
     /// Do it no more.
     Undo(Deed),
+    /// Take one of so many parts of each limit, and tell with [`Member::took`].
+    Share(u32),
 }
 
 /// What a write is for, while it is under way.
@@ -100,6 +103,8 @@ pub(crate) struct Member {
     /// What it does because all do, and what was in the way.
     deeds: BTreeMap<String, Done>,
     wish: Option<Wish>,
+    /// Where limits are shared.
+    share: Option<Share>,
 }
 
 /// What was done because all do it.
@@ -121,7 +126,7 @@ struct Failed {
 }
 
 impl Member {
-    pub(crate) fn new(keys: Keys, me: Me, running: Option<(u64, Arc<str>)>) -> Self {
+    pub(crate) fn new(keys: Keys, me: Me, running: Option<(u64, Arc<str>)>, share: Option<Share>) -> Self {
         Self {
             keys,
             me,
@@ -135,7 +140,33 @@ impl Member {
             order: None,
             deeds: BTreeMap::new(),
             wish: None,
+            share,
         }
+    }
+
+    /// Whether it has to be known if the gateway has no more than its part: [`is_within`](Self::is_within).
+    pub(crate) fn asks_whether_within(&self) -> bool {
+        self.share.as_ref().is_some_and(Share::asks)
+    }
+
+    /// The gateway has no more than its part of each limit.
+    pub(crate) fn is_within(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.is_within();
+        }
+    }
+
+    /// The gateway takes one of so many parts, or could not.
+    pub(crate) fn took(&mut self, parts: u32, is_done: bool, now: Duration) {
+        if let Some(share) = &mut self.share {
+            share.taken(parts, is_done, now);
+        }
+    }
+
+    /// How many parts it has one of; `None` where limits are not shared, or it has none yet.
+    pub(crate) fn parts(&self) -> Option<u32> {
+        let parts = self.share.as_ref()?.has();
+        (parts != NONE).then_some(parts)
     }
 
     /// The lease that is to be renewed.
@@ -218,13 +249,14 @@ impl Member {
     }
 
     /// Nobody can be asked: only time passes.
-    pub(crate) fn offline(&mut self, now: Duration) {
+    pub(crate) fn offline(&mut self, now: Duration) -> Option<Action> {
         if let Some(order) = &mut self.order {
             order.offline(now);
         }
         if let Some(wish) = &mut self.wish {
             wish.offline(now);
         }
+        self.share.as_ref()?.offline(now).map(Action::Share)
     }
 
     // What came of an action, or came by itself.
@@ -341,6 +373,9 @@ impl Member {
         if let Some(deed) = self.deed(view, now) {
             return Some(deed);
         }
+        if let Some(parts) = self.part(view, now) {
+            return Some(Action::Share(parts));
+        }
         if self.retired {
             self.fail_order("another process of this gateway has come after this one");
             return None;
@@ -442,6 +477,22 @@ impl Member {
         Some(Action::Undo(done.deed))
     }
 
+    /// The part to take now, if another one.
+    fn part(&mut self, view: &View, now: Duration) -> Option<u32> {
+        let own = self.own(view).filter(|entry| Some(entry.lease) == self.lease);
+        let told = own.and_then(|entry| Some(serde_json::from_slice::<Told>(&entry.value).ok()?.parts));
+        let gateways = view.gateways(&self.keys);
+        let others = || gateways.iter().filter(|(name, ..)| *name != self.me.name);
+        let promises =
+            others().filter_map(|(.., told)| Some(told.as_ref()?.parts).filter(|parts| *parts > 0));
+        let others = Others {
+            live: u32::try_from(others().count() + 1).unwrap_or(NONE),
+            promised: promises.min().unwrap_or(NONE),
+            told,
+        };
+        self.share.as_mut().filter(|_| !self.retired)?.next(&others, now)
+    }
+
     /// Says what this gateway is, where the store has something else.
     fn tell(&mut self, view: &View, lease: i64) -> Option<Transaction> {
         let told = Told {
@@ -458,6 +509,7 @@ impl Member {
                 .map(|failed| (failed.revision, failed.problem.clone())),
             paused: self.paused(),
             undone: self.undone(),
+            parts: self.share.as_ref().map_or(0, Share::told),
         };
         let value = written(&told);
         let key = self.keys.gateway(&self.me.name);

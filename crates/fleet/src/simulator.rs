@@ -16,6 +16,7 @@ use crate::keys::{About, Deed, Keys, View, first_about};
 use crate::member::{Action, Me, Member};
 use crate::model::Model;
 use crate::order::{Fate, Order};
+use crate::share::{NONE, Share};
 
 /// Milliseconds.
 const LEASE: u64 = 10_000;
@@ -40,6 +41,12 @@ struct Process {
     /// When the store is asked again.
     retry_at: u64,
     is_paused: bool,
+    /// It takes one of so many parts of a limit.
+    parts: u32,
+    /// Until then it has not come down to that: it still takes one of so many.
+    shrinks: Option<(u64, u32)>,
+    /// Its lease was over since it took its part, or it took it without the store: others need not know.
+    is_cut_off: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +88,7 @@ struct Sent {
 struct Gateway {
     run: u64,
     disk: Option<(u64, Arc<str>)>,
+    parts: Option<u32>,
 }
 
 struct World {
@@ -151,7 +159,7 @@ impl World {
         self.processes.push(Process {
             gateway,
             run: of.run,
-            member: Member::new(self.keys.clone(), me, of.disk.clone()),
+            member: Member::new(self.keys.clone(), me, of.disk.clone(), Some(Share::new(of.parts))),
             view: View::default(),
             is_connected: false,
             frozen_until: 0,
@@ -159,6 +167,9 @@ impl World {
             renew_at: 0,
             retry_at: 0,
             is_paused: false,
+            parts: NONE,
+            shrinks: None,
+            is_cut_off: true,
         });
     }
 
@@ -176,6 +187,26 @@ impl World {
         }
         // They leave.
         self.processes.retain(|process| !process.member.is_retired());
+        self.look_at_parts();
+    }
+
+    /// Together those whom the others know of take no more than the whole.
+    fn look_at_parts(&mut self) {
+        let living = self.model.read(&self.keys.gateways()).entries;
+        let mut all = 0.0;
+        for process in &mut self.processes {
+            let holder = (process.gateway, process.run);
+            let is_known = living.iter().any(|entry| self.holders[&entry.lease] == holder);
+            process.is_cut_off |= !is_known;
+            if process.is_cut_off {
+                continue;
+            }
+            let parts = process.shrinks.map_or(process.parts, |(_, before)| before);
+            if parts != NONE {
+                all += 1.0 / f64::from(parts);
+            }
+        }
+        assert!(all < 1.000_001, "{all} of a limit");
     }
 
     fn harm(&mut self) {
@@ -345,8 +376,12 @@ impl World {
         }
         if !self.processes[index].is_connected {
             let process = &mut self.processes[index];
-            process.member.offline(millis(now));
-            if now >= process.retry_at {
+            let retry_at = process.retry_at;
+            if let Some(Action::Share(parts)) = process.member.offline(millis(now)) {
+                self.share(index, parts);
+                self.processes[index].is_cut_off = true;
+            }
+            if now >= retry_at {
                 let live = self.keys.live();
                 self.send(index, Waits::Look, Request::Read(live));
             }
@@ -360,6 +395,12 @@ impl World {
         if let Some(lease) = process.member.lease().filter(|_| now >= process.renew_at) {
             self.send(index, Waits::Renew, Request::Renew(lease));
             return;
+        }
+        if process.shrinks.is_some_and(|(until, _)| now >= until) {
+            process.shrinks = None;
+        }
+        if process.member.asks_whether_within() && process.shrinks.is_none() {
+            process.member.is_within();
         }
         let action = process.member.next(&process.view, millis(now));
         self.conclude(index);
@@ -536,10 +577,31 @@ impl World {
                 let problem = (!is_done).then(|| "not now".to_owned());
                 process.member.did(key, deed, asked, problem, millis(self.now));
             }
+            Action::Share(parts) => self.share(index, parts),
             Action::Undo(deed) => {
                 self.processes[index].is_paused &= !matches!(deed, Deed::Pause { .. });
             }
         }
+    }
+
+    fn share(&mut self, index: usize, parts: u32) {
+        let now = self.now;
+        let is_done = !(self.is_faulty && self.random.one_in(10));
+        let lasts = self.random.below(3_000u64);
+        let process = &mut self.processes[index];
+        process.member.took(parts, is_done, millis(now));
+        if !is_done {
+            return;
+        }
+        match parts < process.parts {
+            // The others have left room for it.
+            true => process.is_cut_off = false,
+            false if process.shrinks.is_none() => process.shrinks = Some((now + lasts, process.parts)),
+            false => {}
+        }
+        process.parts = parts;
+        self.gateways[process.gateway].parts = Some(parts);
+        *self.ends.entry("shared").or_default() += 1;
     }
 
     fn apply(&mut self, index: usize, revision: u64, text: Arc<str>) {
@@ -589,6 +651,7 @@ impl World {
             let pause = self.model.read(&Range::of(&self.keys.pause("c"))).entries;
             let is_for_good = pause.iter().any(|entry| entry.lease == 0);
             assert_eq!(process.is_paused, is_for_good, "{name} is paused as all are");
+            assert_eq!(process.parts as usize, self.gateways.len(), "{name} has its part");
             let own = process.view.get(&self.keys.gateway(&name));
             assert_eq!(own.map(|entry| entry.lease), process.member.lease(), "{name}");
         }
@@ -627,6 +690,7 @@ fn whatever_fails_all_run_what_was_committed_and_nothing_else() {
             "failed",
             "done",
             "undone",
+            "shared",
         ] {
             assert!(
                 ends.get(word).is_some_and(|count| *count > 0),

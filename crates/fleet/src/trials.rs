@@ -50,6 +50,9 @@ struct Looking {
     texts: Mutex<Vec<String>>,
     /// The first one fails.
     acts: AtomicUsize,
+    /// What it has taken of the limits, one of so many parts.
+    parts: Mutex<Vec<u32>>,
+    has_more: AtomicBool,
 }
 
 impl Looking {
@@ -59,6 +62,8 @@ impl Looking {
             was_proposed: AtomicBool::new(false),
             texts: Mutex::default(),
             acts: AtomicUsize::new(0),
+            parts: Mutex::default(),
+            has_more: AtomicBool::new(false),
         }
     }
 }
@@ -77,6 +82,15 @@ impl Host for Looking {
     fn apply(&self, _revision: u64, text: &Arc<str>) -> Result<(), String> {
         self.texts.lock().unwrap().push(text.to_string());
         Ok(())
+    }
+
+    fn share(&self, parts: u32) -> Result<(), String> {
+        self.parts.lock().unwrap().push(parts);
+        Ok(())
+    }
+
+    fn is_within_share(&self) -> bool {
+        !self.has_more.load(Ordering::Relaxed)
     }
 
     fn act(&self, _deed: &Deed) -> Result<(), String> {
@@ -238,6 +252,51 @@ async fn a_gateway_whose_folder_is_a_copy_leaves_the_place_to_the_first() {
             panic!("it has left");
         } => {}
     }
+}
+
+#[tokio::test]
+async fn a_gateway_takes_its_part_once_the_first_has_come_down_to_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, other) = (place.path().join("one"), place.path().join("other"));
+    let shared = place.path().join("shared");
+    let open = |folder: &Path, name: &str| {
+        fs::create_dir(folder).unwrap();
+        let mut store = settings(folder, &format!("folder = {shared:?}\nshare_limits = true"));
+        store.name = Some(name.to_owned());
+        Fleet::open(&store, "1", None, Vec::new()).unwrap()
+    };
+    let (first, second) = (open(&one, "g1"), open(&other, "g2"));
+    let (of_first, of_second) = (Arc::new(Looking::at(&one)), Arc::new(Looking::at(&other)));
+    let parts = |host: &Looking| host.parts.lock().unwrap().clone();
+    let told = |name: &str| {
+        let members = first.members();
+        members
+            .iter()
+            .find(|member| member.name == name)
+            .and_then(|member| member.parts)
+    };
+    let asks = async {
+        until(|| parts(&of_first) == [1] && told("g1") == Some(1)).await;
+        of_first.has_more.store(true, Ordering::Relaxed);
+        let joins = async {
+            until(|| parts(&of_first) == [1, 2]).await;
+            until(|| told("g2") == Some(2)).await;
+            assert_eq!(told("g1"), Some(1), "it has more than its part");
+            assert!(parts(&of_second).is_empty(), "{:?}", parts(&of_second));
+            of_first.has_more.store(false, Ordering::Relaxed);
+            until(|| parts(&of_second) == [2]).await;
+            assert_eq!(told("g1"), Some(2));
+        };
+        tokio::select! {
+            () = joins => {}
+            () = Arc::clone(&second).run(of_second.clone(), None) => panic!("it has left"),
+        }
+    };
+    tokio::select! {
+        () = asks => {}
+        () = Arc::clone(&first).run(of_first.clone(), None) => panic!("it has left"),
+    }
+    assert_eq!(second.status().parts, Some(2));
 }
 
 /// Answers every request as an etcd with a login that has no keys, and counts logins.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::{Config, ConfigErrors};
@@ -16,6 +17,8 @@ type Text = (u64, Arc<str>);
 pub(crate) struct Common {
     pub(crate) fleet: Arc<Fleet>,
     text: Mutex<Option<Text>>,
+    /// It takes one of so many parts of the limits, where those are shared.
+    parts: AtomicU32,
     /// What is to be said of the start, once there is a log.
     notes: Vec<String>,
 }
@@ -64,13 +67,20 @@ impl Common {
                 ),
             },
         };
-        let (config, text) = match found {
+        let (mut config, text) = match found {
             Some((config, text)) => (config, Some(text)),
             None => (own, None),
         };
+        let parts = match config.store.as_ref().is_some_and(|store| store.share_limits) {
+            // Until the others have made room.
+            true => u32::MAX,
+            false => 1,
+        };
+        config.share(parts);
         let common = Self {
             fleet,
             text: Mutex::new(text),
+            parts: AtomicU32::new(parts),
             notes,
         };
         Ok((config, Some(common)))
@@ -87,6 +97,14 @@ impl Common {
 
     pub(crate) fn text(&self) -> Option<Text> {
         self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn parts(&self) -> u32 {
+        self.parts.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_parts(&self, parts: u32) {
+        self.parts.store(parts, Ordering::Relaxed);
     }
 
     pub(crate) fn take(&self, text: Text) {

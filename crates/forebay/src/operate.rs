@@ -291,6 +291,7 @@ impl Operator {
 
     fn reload_now(&self, common: Option<&(u64, Arc<str>)>) -> Result<String, String> {
         let mut new = fleet_host::load(&self.path, common).map_err(|errors| errors.to_string())?;
+        new.share(self.common.as_ref().map_or(1, Common::parts));
         settle_max_connections(&mut new).map_err(|error| format!("{error:#}"))?;
         let token = token::of(&new).map_err(|error| format!("{error:#}"))?;
         let mut config = self.config();
@@ -445,6 +446,31 @@ impl Host for Operator {
             common.take(taken);
         }
         Ok(())
+    }
+
+    fn share(&self, parts: u32) -> Result<(), String> {
+        let Some(common) = &self.common else {
+            return Ok(());
+        };
+        let before = common.parts();
+        common.take_parts(parts);
+        let why = format!("its part of the limits is one of {parts}");
+        let taken = self.take_and_log(&why, common.text().as_ref());
+        if taken.is_err() {
+            common.take_parts(before);
+        }
+        taken.map(drop)
+    }
+
+    fn is_within_share(&self) -> bool {
+        let is_within = |server: &Arc<Server>| {
+            let most = server.max_connections();
+            most == 0 || server.sessions() <= most
+        };
+        let clusters = self.gateway.clusters();
+        clusters
+            .iter()
+            .all(|cluster| cluster.servers().iter().all(is_within))
     }
 
     fn act(&self, deed: &Deed) -> Result<(), String> {

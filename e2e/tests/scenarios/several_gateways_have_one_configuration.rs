@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use e2e::{Gateway, client, eventually, program, servers};
 use mysql_async::Conn;
@@ -12,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{Etcd, PASSWORD, USER, free_port};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 /// One of several.
 struct Member {
@@ -347,4 +349,109 @@ async fn and_drain_and_pause_together() {
     assert!(!is_paused(&all[0]));
     all[1].signal(Signal::CONT);
     eventually("nor is that one", async || !is_paused(&all[1])).await;
+}
+
+/// Statements of an account that nobody else has, over as many connections as there are to be had.
+fn busy(sessions: Vec<Conn>) -> JoinSet<()> {
+    let mut all = JoinSet::new();
+    for mut session in sessions {
+        // Until its gateway is killed, or the test is over.
+        all.spawn(async move { while session.query_drop("SELECT SLEEP(0.02)").await.is_ok() {} });
+    }
+    all
+}
+
+#[tokio::test]
+async fn and_share_the_limits_of_servers() {
+    const LIMIT: usize = 12;
+    let servers = servers(1);
+    let primary = servers[0].primary();
+    primary
+        .sql("CREATE USER sharing IDENTIFIED BY 'a password'; GRANT SELECT ON *.* TO sharing")
+        .unwrap();
+    let shared = tempfile::tempdir().unwrap();
+    let store = format!(
+        "folder = {:?}\nlease = \"2s\"\nshare_limits = true",
+        shared.path()
+    );
+    let text = format!(
+        "[[listener]]\nbind = \"127.0.0.1:0\"\nmode = \"split\"\ncluster = \"main\"\n[[user]]\nname = \"sharing\"\n\
+         password_file = \"sharing\"\n[cluster.main]\nservers = [{{ address = {:?}, max_connections = {LIMIT} }}]\n\
+         [cluster.main.check]\nuser = {USER:?}\npassword_file = \"check\"\ninterval = \"100ms\"\nrise = 1\n",
+        primary.address()
+    );
+    let connections = || -> usize {
+        let count = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'sharing'";
+        primary.sql(count).unwrap().trim().parse().unwrap()
+    };
+    // One that has just come has a single connection until the others have made room.
+    let reach = async |parts: u64, all: &[&Member]| {
+        let most = AtomicUsize::new(0);
+        eventually("all have their part, and use it", async || {
+            let now = connections();
+            most.fetch_max(now, Ordering::Relaxed);
+            all.iter()
+                .all(|member| member.status()["store"]["parts"] == parts)
+                && now == LIMIT
+        })
+        .await;
+        let most = most.into_inner();
+        assert!(most <= LIMIT + 1, "{most} connections, of {parts} gateways");
+    };
+    let sessions = async |member: &Member| {
+        let mut sessions = Vec::new();
+        for _ in 0..LIMIT {
+            let bind = member.status()["listeners"][0]["bind"].clone();
+            let port = bind
+                .as_str()
+                .unwrap()
+                .rsplit(':')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap();
+            let options = client::options_at(port)
+                .user(Some("sharing"))
+                .pass(Some("a password"));
+            sessions.push(Conn::new(options).await.unwrap());
+        }
+        sessions
+    };
+    let start = async |name: &str| {
+        let member = Member::start(name, &store);
+        fs::write(member.secret("check"), PASSWORD).unwrap();
+        fs::write(member.secret("sharing"), "a password").unwrap();
+        member
+    };
+
+    let one = start("g1").await;
+    eventually("it is there", async || one.status()["store"]["members"] == 1).await;
+    is(one.apply(&text, &["--wait"]), 0, "revision 1");
+    one.is_ready().await;
+    let mut statements = vec![busy(sessions(&one).await)];
+    reach(1, &[&one]).await;
+    let mut two = start("g2").await;
+    two.is_ready().await;
+    statements.push(busy(sessions(&two).await));
+    reach(2, &[&one, &two]).await;
+    let three = start("g3").await;
+    three.is_ready().await;
+    statements.push(busy(sessions(&three).await));
+    reach(3, &[&one, &two, &three]).await;
+    // The part of one that is gone is the others' once its lease is over, and for some time.
+    two.kill();
+    reach(2, &[&one, &three]).await;
+    two.start_again();
+    two.is_ready().await;
+    statements.push(busy(sessions(&two).await));
+    reach(3, &[&one, &two, &three]).await;
+    // Without the store, each goes on with what it has.
+    fs::remove_dir_all(shared.path()).unwrap();
+    fs::write(shared.path(), "").unwrap();
+    two.kill();
+    two.start_again();
+    eventually("it has what it had last", async || {
+        two.status()["store"]["parts"] == 3
+    })
+    .await;
 }

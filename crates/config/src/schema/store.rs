@@ -50,6 +50,12 @@ section! {
         /// Where the configuration that was applied last is kept, for a start without the store.
         pub state_dir: PathBuf = default(PathBuf::from("/var/lib/forebay")), Restart;
 
+        /// Limits of the store's text are those of all gateways together, and each has an equal part of them:
+        /// `max_connections` of servers and users; `max_concurrency`, `rate` and `burst` of rules. A
+        /// gateway has at least one of each. `false`: each gateway has them for itself. All gateways have
+        /// the same word here.
+        pub share_limits: bool = default(false), Restart;
+
         /// A gateway of which nothing has been heard for this time is none of the fleet any more: changes
         /// no longer wait for its word.
         pub lease: Duration = default(secs(10)) in secs(2)..=minutes(5), Restart;
