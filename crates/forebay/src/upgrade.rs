@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use net::handover::{Channel, Predecessor, Successor};
@@ -48,16 +48,28 @@ impl Program {
         match taken {
             Ok(channel) => Ok((child, channel)),
             Err(error) => {
-                // It may have ended by itself.
-                let _ = child.kill();
-                let ended = child
-                    .wait()
-                    .map_or_else(|error| error.to_string(), |status| status.to_string());
+                let ended = end(&mut child);
+                let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 let why = format!("the new process does not serve ({ended}): its last words are in the log");
                 Err(anyhow::Error::new(error).context(why))
             }
         }
     }
+}
+
+/// Ends a process that does not serve. One that has closed its end of the way is about to end by itself, and
+/// says why.
+fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
+    const LAST_WORDS: Duration = Duration::from_secs(1);
+    let began = Instant::now();
+    while began.elapsed() < LAST_WORDS {
+        if let Some(ended) = child.try_wait()? {
+            return Ok(ended);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()
 }
 
 /// The process whose listeners this one is to take; `None` for a plain start.

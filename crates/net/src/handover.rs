@@ -10,6 +10,7 @@
 //! how. What is said there is not this module's business.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -112,7 +113,7 @@ impl Successor {
 }
 
 impl Predecessor {
-    /// Takes in what the old process gives, over this process's standard input.
+    /// Takes in what the old process gives, over this process's standard input, which is empty from then on.
     ///
     /// # Errors
     /// It gives nothing, or in a format that is not known.
@@ -134,6 +135,9 @@ impl Predecessor {
                 _ => return Err(io::Error::other("it has ended in the middle")),
             }
         }
+        // Else the way would stay open behind whoever has closed this end, and the old process would offer
+        // sessions for as long as this one lives.
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         OWNS_FILES.store(false, Ordering::Relaxed);
         IS_WAITED_FOR.store(true, Ordering::Release);
         *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
@@ -271,6 +275,7 @@ fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -292,6 +297,36 @@ mod tests {
         successor.wait_until_ready(PATIENCE).unwrap();
         drop(other);
         let ended = successor.wait_until_ready(PATIENCE).unwrap_err();
+        assert!(ended.to_string().contains("ended"), "{ended}");
+    }
+
+    /// Set for a process that is this test's own child.
+    const IS_CHILD: &str = "FOREBAY_TEST_TAKES_OVER";
+
+    #[test]
+    fn the_old_process_sees_that_the_new_one_has_closed_its_end() {
+        if std::env::var_os(IS_CHILD).is_some() {
+            drop(Predecessor::receive().unwrap().ready().unwrap());
+            std::thread::sleep(6 * PATIENCE);
+            return;
+        }
+        let (successor, other) = Successor::pair().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "handover::tests::the_old_process_sees_that_the_new_one_has_closed_its_end",
+            ])
+            .env(IS_CHILD, "1")
+            .stdin(Stdio::from(other))
+            .spawn()
+            .unwrap();
+        successor.give(&[]).unwrap();
+        successor.wait_until_ready(PATIENCE).unwrap();
+        let ended = successor.wait_until_ready(PATIENCE).unwrap_err();
+        let is_there = child.try_wait().unwrap().is_none();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_there, "it is another process's end that is seen");
         assert!(ended.to_string().contains("ended"), "{ended}");
     }
 
