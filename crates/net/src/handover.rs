@@ -194,7 +194,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for the next message; `None` where the other process has ended. Blocks.
+    /// Waits for the next message; `None` where the other process has ended. Where this process has no room
+    /// for all sockets of a message, it comes without any. Blocks.
     ///
     /// # Errors
     /// What the kernel said, or the message is longer than any may be.
@@ -211,11 +212,12 @@ impl Channel {
                 sockets.extend(some);
             }
         }
-        if received
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-        {
+        if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(io::Error::other("a message that is too long"));
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            // The limit of open files, mostly: those that have come mean nothing without the others.
+            sockets.clear();
         }
         bytes.truncate(received.bytes);
         Ok((received.bytes > 0).then_some((bytes, sockets)))
@@ -328,6 +330,23 @@ mod tests {
         child.wait().unwrap();
         assert!(is_there, "it is another process's end that is seen");
         assert!(ended.to_string().contains("ended"), "{ended}");
+    }
+
+    #[test]
+    fn a_message_of_which_sockets_are_cut_off_comes_without_any() {
+        let (old, new) = Channel::pair().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let too_many = [listener.as_fd(); 8 * SOCKETS_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8 * SOCKETS_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&too_many)));
+        let bytes = [IoSlice::new(b"cut")];
+        sendmsg(&old.0, &bytes, &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+        old.send(b"next", &[listener.into()]).unwrap();
+        for (expected, count) in [(&b"cut"[..], 0), (b"next", 1)] {
+            let (bytes, sockets) = new.receive().unwrap().unwrap();
+            assert_eq!((bytes.as_slice(), sockets.len()), (expected, count));
+        }
     }
 
     #[test]
