@@ -33,17 +33,19 @@ pub(crate) async fn go(
     client: &Peer,
 ) -> bool {
     let traffic = &pair.streams.traffic;
-    let body = Forwarded {
-        server: pair.permit.server().whereabouts(),
-        counts: Counts {
-            from_client: traffic.from_client,
-            to_client: traffic.to_client,
-            commands: 0,
-        },
+    let body = || {
+        Ok(Forwarded {
+            server: pair.permit.server().whereabouts(),
+            counts: Counts {
+                from_client: traffic.from_client,
+                to_client: traffic.to_client,
+                commands: 0,
+            },
+        })
     };
     let head = Head::new(Kind::Bytes, control, listener, client);
     let streams = (&pair.streams.client, Some(&pair.streams.server));
-    match give::give(worker, control, (&head, &body), streams).await {
+    match give::give(worker, control, (&head, body), streams).await {
         Ok(()) => {
             // Neither is told anything: both go on with the other process.
             pair.streams.client = Stream::Detached;

@@ -64,9 +64,16 @@ pub(crate) async fn go(session: &mut Session) -> Result<(), SessionError> {
 
 async fn try_to_go(session: &Session) -> Result<(), Stays> {
     let (worker, control) = (&session.worker, &session.control);
-    let place = worker.shared.registry.find(control.id).ok_or(Stays::Refused)?;
+    let head = Head::new(Kind::Forwarded, control, &session.listener, &session.peer);
+    let streams = (&session.streams.client, Some(&session.streams.server));
+    give::give(worker, control, (&head, || pack(session)), streams).await
+}
+
+fn pack(session: &Session) -> Result<Forwarded, Stays> {
+    let registry = &session.worker.shared.registry;
+    let place = registry.find(session.control.id).ok_or(Stays::Refused)?;
     let traffic = &session.streams.traffic;
-    let body = Forwarded {
+    Ok(Forwarded {
         server: session.server.whereabouts(),
         thread_id: place.seat.map_or(0, |(_, thread_id)| thread_id),
         user: place.user.to_vec(),
@@ -78,10 +85,7 @@ async fn try_to_go(session: &Session) -> Result<(), Stays> {
             to_client: traffic.to_client,
             commands: session.commands,
         },
-    };
-    let head = Head::new(Kind::Forwarded, control, &session.listener, &session.peer);
-    let streams = (&session.streams.client, Some(&session.streams.server));
-    give::give(worker, control, (&head, &body), streams).await
+    })
 }
 
 /// The session in the process that takes over, where nothing is read from its client yet.

@@ -19,17 +19,19 @@ const AT_ONCE: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Offers a session of this worker, and gives it away where the new process accepts it: then nothing of it is
-/// this process's any more, and its sockets are to be dropped as they are. `body`: what is known of it.
+/// this process's any more, and its sockets are to be dropped as they are. `body`: what is known of it, which
+/// is written down once it may go.
 ///
 /// # Errors
 /// It stays, and goes on as before.
-pub(crate) async fn give(
+pub(crate) async fn give<B: Serialize>(
     worker: &Worker,
     control: &Control,
-    (head, body): (&Head, &impl Serialize),
+    (head, body): (&Head, impl FnOnce() -> Result<B, Stays>),
     (client, server): (&Stream, Option<&Stream>),
 ) -> Result<(), Stays> {
     let giving = worker.giving.borrow().clone().ok_or(Stays::Version)?;
+    let turn = giving.turn()?;
     let shared = |stream: &Stream, encrypted| match stream.share() {
         Ok(Some(socket)) => Ok(socket),
         Ok(None) if stream.is_compressed() => Err(Stays::Compressed),
@@ -40,8 +42,8 @@ pub(crate) async fn give(
     if let Some(server) = server {
         sockets.push(shared(server, Stays::ServerTls)?);
     }
-    let bytes = join(head, body, OFFER_MAX).ok_or(Stays::Large)?;
-    let offered = giving.offer(bytes, sockets).await?;
+    let bytes = join(head, &body()?, OFFER_MAX).ok_or(Stays::Large)?;
+    let offered = turn.offer(bytes, sockets).await?;
     // What has come for the session meanwhile is for it to hear here.
     if control.due(false).is_some() || control.due(true).is_some() || control.is_aimed_at() {
         return Err(Stays::Signalled);

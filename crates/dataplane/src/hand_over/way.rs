@@ -104,12 +104,8 @@ impl Giving {
         self.tell(Outgoing::Staying(staying));
     }
 
-    /// Offers a session. Its client is not to be read from as long as the answer is there.
-    pub(super) async fn offer(
-        &self,
-        bytes: Zeroizing<Vec<u8>>,
-        sockets: Vec<OwnedFd>,
-    ) -> Result<Offered<'_>, Stays> {
+    /// A place on the way, if a session may go now. Nothing is looked at for it that costs anything.
+    pub(super) fn turn(&self) -> Result<Turn<'_>, Stays> {
         if !self.is_open.load(Ordering::Relaxed) {
             return Err(Stays::Version);
         }
@@ -117,31 +113,52 @@ impl Giving {
             return Err(Stays::Refused);
         }
         let in_flight = self.in_flight.try_acquire().map_err(|_| Stays::Line)?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        self.answers().insert(number, answer);
-        let offered = Offered {
+        Ok(Turn {
             giving: self,
-            number,
-            is_theirs: false,
-            _in_flight: in_flight,
-        };
-        self.tell(Outgoing::Offer(number, bytes, sockets));
-        match tokio::time::timeout(ANSWER_LIMIT, answered).await {
-            Ok(Ok(Ok(()))) => Ok(offered),
-            Ok(Ok(Err(why))) => Err(why),
-            Ok(Err(_)) => Err(Stays::Version),
-            Err(_) => {
-                *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some(Instant::now() + REST);
-                Err(Stays::Refused)
-            }
-        }
+            in_flight,
+        })
     }
 
     fn rests(&self) -> bool {
         let until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
+    }
+}
+
+/// A place on the way to the other process, for one session.
+pub(super) struct Turn<'g> {
+    giving: &'g Giving,
+    in_flight: SemaphorePermit<'g>,
+}
+
+impl<'g> Turn<'g> {
+    /// Offers a session. Its client is not to be read from as long as the answer is there.
+    pub(super) async fn offer(
+        self,
+        bytes: Zeroizing<Vec<u8>>,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<Offered<'g>, Stays> {
+        let giving = self.giving;
+        let number = giving.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        giving.answers().insert(number, answer);
+        let offered = Offered {
+            giving,
+            number,
+            is_theirs: false,
+            _in_flight: self.in_flight,
+        };
+        giving.tell(Outgoing::Offer(number, bytes, sockets));
+        match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+            Ok(Ok(Ok(()))) => Ok(offered),
+            Ok(Ok(Err(why))) => Err(why),
+            Ok(Err(_)) => Err(Stays::Version),
+            Err(_) => {
+                *giving.rests_until.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Instant::now() + REST);
+                Err(Stays::Refused)
+            }
+        }
     }
 }
 
