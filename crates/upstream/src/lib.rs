@@ -63,7 +63,7 @@ pub use lease::Lease;
 pub use permit::Permit;
 pub use pool::{
     Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened,
-    PackedConnection, Pool, Travel,
+    PackedConnection, Pool, Travel, terms_in_words,
 };
 pub use server::{DrainedBy, Server, ServerId, ServerState, Status, Ticket};
 pub use server_profile::ServerProfile;

@@ -390,6 +390,9 @@ fn unpack_lease(
     stream: Stream,
 ) -> Result<(), Stays> {
     let cluster = &session.context.listener.cluster;
+    if !packed.connection.is_on_terms_of(&cluster.config()) {
+        return Err(Stays::Terms);
+    }
     let permit = cluster.permit_to(server).ok_or(Stays::Server)?;
     let (pool, key) = (Rc::clone(session.pool()), Rc::clone(&session.client.key));
     let mut connection = pool.unpack(Stream::Detached, &key, packed.connection, permit);

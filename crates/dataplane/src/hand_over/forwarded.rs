@@ -27,6 +27,8 @@ struct Forwarded {
     server: String,
     /// The server's number for the connection.
     thread_id: u32,
+    /// On which connections are opened.
+    terms: String,
     user: Vec<u8>,
     capabilities: Capabilities,
     status: StatusFlags,
@@ -76,6 +78,7 @@ fn pack(session: &Session) -> Result<Forwarded, Stays> {
     Ok(Forwarded {
         server: session.server.whereabouts(),
         thread_id: place.seat.map_or(0, |(_, thread_id)| thread_id),
+        terms: upstream::terms_in_words(&session.listener.cluster.config()),
         user: place.user.to_vec(),
         capabilities: session.capabilities,
         status: session.status,
@@ -102,6 +105,9 @@ pub(super) fn arrive(
     let servers = listener.cluster.servers();
     let server = servers.iter().find(|server| server.whereabouts() == known.server);
     let server = server.ok_or(Stays::Server)?;
+    if known.terms != upstream::terms_in_words(&listener.cluster.config()) {
+        return Err(Stays::Terms);
+    }
     let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
     let server_series = worker.metrics.server(listener.cluster.name(), server.name());
     let mut traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));

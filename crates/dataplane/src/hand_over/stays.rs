@@ -30,6 +30,8 @@ pub(crate) enum Stays {
     Account,
     /// The new process does not know the server of its connection, cannot reach it, or has no room for it.
     Server,
+    /// Its connection was opened with other TLS, compression and the like than the new process has for it.
+    Terms,
     /// Its number is another session's there.
     Number,
     /// Sessions before it are on their way.
@@ -41,7 +43,7 @@ pub(crate) enum Stays {
 }
 
 impl Stays {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Busy,
         Self::Transaction,
         Self::Tls,
@@ -55,6 +57,7 @@ impl Stays {
         Self::Listener,
         Self::Account,
         Self::Server,
+        Self::Terms,
         Self::Number,
         Self::Line,
         Self::Refused,
@@ -81,6 +84,7 @@ impl Stays {
             Self::Listener => "listener",
             Self::Account => "account",
             Self::Server => "server",
+            Self::Terms => "terms",
             Self::Number => "number",
             Self::Line => "line",
             Self::Refused => "refused",

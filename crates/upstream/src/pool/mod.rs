@@ -717,10 +717,22 @@ fn begin<S>(mut idle: Idle<S>, now: Instant) -> Connection<S> {
 
 /// Whether connections opened by one are as good as those opened by the other.
 fn same_terms(a: &config::Cluster, b: &config::Cluster) -> bool {
-    a.tls == b.tls
-        && a.compression == b.compression
-        && a.send_proxy == b.send_proxy
-        && a.pool.init == b.pool.init
+    terms_of(a) == terms_of(b)
+}
+
+fn terms_of(config: &config::Cluster) -> impl PartialEq + fmt::Debug + use<'_> {
+    (
+        &config.tls,
+        config.compression,
+        config.send_proxy,
+        &config.pool.init,
+    )
+}
+
+/// The same in words, for another process: where they are equal, connections are as good there as here.
+#[must_use]
+pub fn terms_in_words(config: &config::Cluster) -> String {
+    format!("{:?}", terms_of(config))
 }
 
 #[cfg(test)]

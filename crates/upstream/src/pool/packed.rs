@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arming::{Arming, Tracked};
 use super::connection::{Baseline, Connection, Idle, Key, Life, Opened, Parts};
-use super::{Pool, Travel, begin, now};
+use super::{Pool, Travel, begin, now, terms_in_words};
 use crate::permit::Permit;
 
 /// What a pool has to know of a [`Connection`] that another process has opened. Its socket goes beside it.
@@ -21,6 +21,8 @@ pub struct PackedConnection {
     capabilities: Capabilities,
     thread_id: u32,
     login_age_ms: u64,
+    /// On which it was opened: see [`terms_in_words`].
+    terms: String,
     version: Vec<u8>,
     status: StatusFlags,
     baseline: Baseline,
@@ -32,6 +34,12 @@ impl PackedConnection {
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Whether one that is opened by this configuration would be as good.
+    #[must_use]
+    pub fn is_on_terms_of(&self, config: &config::Cluster) -> bool {
+        self.terms == terms_in_words(config)
     }
 
     /// The server's number for it.
@@ -52,6 +60,7 @@ impl<S> Connection<S> {
             capabilities: opened.capabilities,
             thread_id: opened.thread_id,
             login_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            terms: terms_in_words(&opened.arming.config),
             version: opened.version.clone(),
             status: opened.status,
             baseline: Baseline::clone(&opened.baseline),

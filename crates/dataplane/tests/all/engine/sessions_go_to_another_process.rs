@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::stage::{Session, Setup, Stage};
 use crate::gateway::RunningGateway;
 
-const FORMAT: &[u8] = b"forebay sessions 1";
+const FORMAT: &[u8] = b"forebay sessions 2";
 
 /// Waits until both have as many sessions as are said.
 async fn have(old: &Gateway, new: &Gateway, sessions: [usize; 2]) {
@@ -221,8 +221,62 @@ async fn or_stay_where_the_other_process_knows_another_form() {
     assert!(answer.await.unwrap().is_none(), "it takes none");
 }
 
+/// With its sockets, as the other process gets it.
+type Offer = (Vec<u8>, Vec<OwnedFd>);
+
+/// What the old process says of its only session.
+async fn offer_of(stage: &Stage) -> Offer {
+    let (to_new, new) = Channel::pair().unwrap();
+    let new = Arc::new(new);
+    while_giving(stage.gateway(), to_new, async {
+        assert_eq!(receive(&new).await.0, FORMAT);
+        new.send(FORMAT, &[]).unwrap();
+        assert_eq!(receive(&new).await.0[0], b'L');
+        receive(&new).await
+    })
+    .await
+}
+
+/// What a new process answers to it.
+async fn answer_of(successor: &RunningGateway, (offer, sockets): &Offer) -> String {
+    let (old, to_old) = Channel::pair().unwrap();
+    let old = Arc::new(old);
+    successor.gateway().take_sessions(to_old).unwrap();
+    old.send(FORMAT, &[]).unwrap();
+    assert_eq!(receive(&old).await.0, FORMAT);
+    old.send(offer, sockets).unwrap();
+    let answer = receive(&old).await.0;
+    assert_eq!(answer[1..5], offer[1..5], "of this offer");
+    String::from_utf8([&answer[..1], b" ", &answer[5..]].concat()).unwrap()
+}
+
+#[tokio::test]
+async fn or_stay_with_a_connection_that_was_opened_on_other_terms() {
+    for (mode, listener) in [("split", ""), ("session", "moves = true"), ("session", "")] {
+        let stage = Stage::set(Setup {
+            mode,
+            listener,
+            ..Setup::default()
+        })
+        .await;
+        let mut session = stage.connect().await;
+        assert_eq!(session.query("SET @x = 1").await, Ok(0));
+        let offer = offer_of(&stage).await;
+        for (cluster, answer) in [
+            ("", "A "),
+            ("compression = \"zlib\"", "R terms"),
+            ("tls = { mode = \"preferred\" }", "R terms"),
+            ("pool = { init = [\"SET lock_wait_timeout = 9\"] }", "R terms"),
+            ("pool = { max_age = \"1h\" }", "A "),
+        ] {
+            let answered = answer_of(&stage.another_with(cluster), &offer).await;
+            assert_eq!(answered, answer, "{mode} {listener}: {cluster}");
+        }
+    }
+}
+
 /// The next message but those that say why sessions stay.
-async fn receive(channel: &Arc<Channel>) -> (Vec<u8>, Vec<OwnedFd>) {
+async fn receive(channel: &Arc<Channel>) -> Offer {
     loop {
         let channel = Arc::clone(channel);
         let received = tokio::task::spawn_blocking(move || channel.receive().unwrap());
@@ -255,15 +309,7 @@ async fn in_a_form_that_has_a_number() {
         let prepared = session.prepare("SELECT 'ROWS 1' FROM form WHERE id = ?").await;
         assert_eq!(session.execute_with(prepared, 1).await, Ok(0));
         assert_eq!(session.query("SET @x = 1").await, Ok(0));
-        let (to_new, new) = Channel::pair().unwrap();
-        let new = Arc::new(new);
-        let offer = while_giving(stage.gateway(), to_new, async {
-            assert_eq!(receive(&new).await.0, FORMAT);
-            new.send(FORMAT, &[]).unwrap();
-            receive(&new).await;
-            receive(&new).await.0
-        })
-        .await;
+        let (offer, _) = offer_of(&stage).await;
         let (length, rest) = offer[5..].split_first_chunk::<4>().unwrap();
         let (head, body) = rest.split_at(u32::from_le_bytes(*length) as usize);
         add_names("head", &serde_json::from_slice(head).unwrap(), &mut names);

@@ -213,6 +213,12 @@ impl Stage {
         RunningGateway::start(&self.configuration, None)
     }
 
+    /// Another gateway, with these lines more for the cluster.
+    pub(crate) fn another_with(&self, cluster: &str) -> RunningGateway {
+        let more = format!("[cluster.main]\n{cluster}\n");
+        RunningGateway::start(&self.configuration.replace("[cluster.main]\n", &more), None)
+    }
+
     /// What `Ended::server` has for a server.
     pub(crate) fn name(&self, server: usize) -> Option<String> {
         Some(self.names[server].clone())
