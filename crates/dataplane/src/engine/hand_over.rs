@@ -47,7 +47,13 @@ async fn try_to_go(session: &ClientSession) -> Result<(), Stays> {
     let head = Head::new(Kind::Understood, control, &context.listener, &session.client.host);
     let server = session.lease.as_ref().map(|_| &session.streams.server);
     let streams = (&session.streams.client, server);
-    give::give(&context.worker, control, (&head, || packed::pack(session)), streams).await
+    give::give(
+        &context.worker,
+        control,
+        (&head, || packed::pack(session)),
+        streams,
+    )
+    .await
 }
 
 /// The session in the process that takes over, where nothing is read from its client yet.

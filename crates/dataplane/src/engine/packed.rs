@@ -395,8 +395,8 @@ fn unpack_lease(
     }
     let permit = cluster.permit_to(server).ok_or(Stays::Server)?;
     let (pool, key) = (Rc::clone(session.pool()), Rc::clone(&session.client.key));
-    let mut connection = pool.unpack(Stream::Detached, &key, packed.connection, permit);
-    session.streams.server = stream;
+    let mut connection = pool.unpack(stream, &key, packed.connection, permit);
+    session.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
     let state = &mut connection.state;
     state.carried = match packed.carried == **session.state.carried() {
         true => Rc::clone(session.state.carried()),

@@ -35,6 +35,7 @@ mod wait_queue;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -564,7 +565,7 @@ impl<S: Travel> Pool<S> {
         {
             self.cluster.serve_wait_queue(server);
         }
-        let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
+        let peer = peer_of(&stream);
         Ok(Idle(Box::new(Parts {
             stream,
             state: (self.fresh)(&opened),
@@ -707,6 +708,11 @@ impl Drop for CountedIn<'_> {
     fn drop(&mut self) {
         self.0.opening.dec();
     }
+}
+
+/// Where its server is; `None` for a Unix socket.
+fn peer_of(stream: &Stream) -> Option<SocketAddr> {
+    stream.peer().ok()?.socket_addr()
 }
 
 /// In use from now on.

@@ -9,8 +9,8 @@ use net::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::arming::{Arming, Tracked};
-use super::connection::{Baseline, Connection, Idle, Key, Life, Opened, Parts};
-use super::{Pool, Travel, begin, now, terms_in_words};
+use super::connection::{Baseline, Connection, Idle, Key, Life, Opened, Origin, Parts};
+use super::{Pool, Travel, begin, now, peer_of, terms_in_words};
 use crate::permit::Permit;
 
 /// What a pool has to know of a [`Connection`] that another process has opened. Its socket goes beside it.
@@ -30,6 +30,21 @@ pub struct PackedConnection {
 }
 
 impl PackedConnection {
+    pub(super) fn of(opened: &Opened) -> Self {
+        let age = now().saturating_duration_since(opened.login_began);
+        Self {
+            server: opened.server.whereabouts(),
+            capabilities: opened.capabilities,
+            thread_id: opened.thread_id,
+            login_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            terms: terms_in_words(&opened.arming.config),
+            version: opened.version.clone(),
+            status: opened.status,
+            baseline: Baseline::clone(&opened.baseline),
+            tracked: Tracked::clone(&opened.arming.tracked),
+        }
+    }
+
     /// The name of its server.
     #[must_use]
     pub fn server(&self) -> &str {
@@ -53,19 +68,7 @@ impl<S> Connection<S> {
     /// What another process has to know of it.
     #[must_use]
     pub fn pack(&self) -> PackedConnection {
-        let opened = &self.opened;
-        let age = now().saturating_duration_since(opened.login_began);
-        PackedConnection {
-            server: opened.server.whereabouts(),
-            capabilities: opened.capabilities,
-            thread_id: opened.thread_id,
-            login_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-            terms: terms_in_words(&opened.arming.config),
-            version: opened.version.clone(),
-            status: opened.status,
-            baseline: Baseline::clone(&opened.baseline),
-            tracked: Tracked::clone(&opened.arming.tracked),
-        }
+        PackedConnection::of(&self.opened)
     }
 }
 
@@ -80,6 +83,8 @@ impl<S: Travel> Pool<S> {
     ) -> Connection<S> {
         let server = Arc::clone(permit.server());
         let (config, origin) = self.origin(&server);
+        // Whether its server is still there has been seen by the other process, if by any.
+        let (peer, moves) = (peer_of(&stream), origin.moves.wrapping_sub(1));
         let age = Duration::from_millis(packed.login_age_ms);
         let opened = Rc::new(Opened {
             server: Arc::clone(&server),
@@ -96,11 +101,18 @@ impl<S: Travel> Pool<S> {
             },
         });
         let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
+        let origin = Origin {
+            peer,
+            moves,
+            ..origin
+        };
+        let mut life = Life::new(series, permit, now(), origin);
+        life.born = opened.login_began;
         let idle = Idle(Box::new(Parts {
             stream,
             state: (self.fresh)(&opened),
             opened,
-            life: Life::new(series, permit, now(), origin),
+            life,
         }));
         begin(idle, now())
     }

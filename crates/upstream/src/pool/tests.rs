@@ -8,41 +8,53 @@ use mysql_wire::{Capabilities, StatusFlags};
 use super::arming::Arming;
 use super::*;
 
+fn pool_of(server: SocketAddr, pool: config::Pool) -> Rc<Pool<()>> {
+    let address = ServerAddress::Host {
+        host: "db".to_owned(),
+        port: server.port(),
+    };
+    let mut config = config::Cluster::new("main", vec![config::Server::new(address)]);
+    config.pool = pool;
+    Pool::new(Cluster::new(config).unwrap(), |_| ())
+}
+
+fn key() -> Rc<Key> {
+    Rc::new(Key {
+        user: "u".into(),
+        account: 0,
+        capabilities: Capabilities::default(),
+        collation: 45,
+    })
+}
+
+fn opened(cluster: &Cluster, key: &Rc<Key>, login_began: Instant) -> Rc<Opened> {
+    Rc::new(Opened {
+        server: Arc::clone(&cluster.servers()[0]),
+        key: Rc::clone(key),
+        capabilities: Capabilities::default(),
+        thread_id: 1,
+        login_began,
+        version: Vec::new(),
+        status: StatusFlags::default(),
+        baseline: Rc::default(),
+        arming: Arming {
+            tracked: Arc::new(Tracked::everything(b"")),
+            config: cluster.config(),
+        },
+    })
+}
+
 #[tokio::test]
 async fn connections_to_an_address_that_the_name_has_left_are_closed() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let here = listener.local_addr().unwrap();
     let elsewhere = SocketAddr::from(([127, 0, 0, 9], here.port()));
-    let address = ServerAddress::Host {
-        host: "db".to_owned(),
-        port: here.port(),
-    };
-    let config = config::Cluster::new("main", vec![config::Server::new(address)]);
-    let pool = Pool::new(Cluster::new(config).unwrap(), |_| ());
+    let (pool, key) = (pool_of(here, config::Pool::default()), key());
     let cluster = pool.cluster();
     let server = &cluster.servers()[0];
     server.addresses.note(&[here]);
-    let key = Rc::new(Key {
-        user: "u".into(),
-        account: 0,
-        capabilities: Capabilities::default(),
-        collation: 45,
-    });
     for _ in 0..2 {
-        let opened = Rc::new(Opened {
-            server: Arc::clone(server),
-            key: Rc::clone(&key),
-            capabilities: Capabilities::default(),
-            thread_id: 1,
-            login_began: Instant::now(),
-            version: Vec::new(),
-            status: StatusFlags::default(),
-            baseline: Rc::default(),
-            arming: Arming {
-                tracked: Arc::new(Tracked::everything(b"")),
-                config: cluster.config(),
-            },
-        });
+        let opened = opened(cluster, &key, Instant::now());
         let origin = Origin {
             terms: 0,
             generation: server.generation(),
@@ -73,6 +85,33 @@ async fn connections_to_an_address_that_the_name_has_left_are_closed() {
     assert!(lease().is_none());
     pool.give_back(leased);
     assert_eq!((pool.idle(), pool.busy(), server.sessions()), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn one_that_another_process_has_opened_has_its_place_and_its_age() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let here = listener.local_addr().unwrap();
+    let elsewhere = SocketAddr::from(([127, 0, 0, 9], here.port()));
+    let (now, max_age) = (now(), Duration::from_secs(30));
+    for (server_is, began, kept) in [
+        (here, now, 1),
+        (elsewhere, now, 0),
+        (here, now.checked_sub(2 * max_age).unwrap(), 0),
+    ] {
+        let with_max_age = config::Pool {
+            max_age,
+            ..config::Pool::default()
+        };
+        let (pool, key) = (pool_of(here, with_max_age), key());
+        let server = Arc::clone(&pool.cluster().servers()[0]);
+        server.addresses.note(&[server_is]);
+        let opened = opened(pool.cluster(), &key, began);
+        let packed = PackedConnection::of(&opened);
+        let stream = net::Stream::connect_tcp(here, Duration::ZERO).await.unwrap();
+        let permit = Permit::take(pool.cluster(), &server).unwrap();
+        pool.give_back(pool.unpack(stream, &key, packed, permit));
+        assert_eq!(pool.idle(), kept, "{server_is} {:?}", began.elapsed());
+    }
 }
 
 #[test]
