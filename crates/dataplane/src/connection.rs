@@ -118,6 +118,9 @@ impl Counted {
         self.series.session_ended(error.reason());
         self.series.session_seconds.record(control.began.elapsed());
         log_end(&self.listener, control.id, summary, error, control.began);
+        if matches!(error, SessionError::HandedOver) && control.is_killed() {
+            self.worker.kill_elsewhere(self.id);
+        }
     }
 }
 
@@ -668,6 +671,7 @@ fn connect(
         cluster: listener.cluster_serial,
         seat: Some((listener.key(&server), logged_in.greeting.connection_id)),
         user: logged_in.user.as_slice().into(),
+        is_arriving: false,
     };
     control.attach_connection(listener.key(&server), logged_in.greeting.connection_id);
     worker.shared.registry.insert(control.id, place);

@@ -534,6 +534,11 @@ impl Control {
         self.due(true)
     }
 
+    /// Somebody has killed it.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.raised.get() & Signal::Kill.bit() != 0
+    }
+
     /// The signal that ends the session now, given whether it is at a free moment.
     #[inline]
     pub(crate) fn due(&self, free: bool) -> Option<Signal> {
@@ -666,10 +671,13 @@ impl Sessions {
             .collect()
     }
 
-    pub(crate) fn raise(&self, id: u32, signal: Signal) {
-        if let Some(control) = self.by_id.borrow().get(&id) {
+    /// False where it is not here.
+    pub(crate) fn raise(&self, id: u32, signal: Signal) -> bool {
+        let control = self.find(id);
+        if let Some(control) = &control {
             control.raise(signal);
         }
+        control.is_some()
     }
 
     pub(crate) fn raise_all(&self, signal: Signal) {

@@ -85,6 +85,7 @@ impl ProtocolSession {
                     cluster: self.listener.cluster_serial,
                     seat: None,
                     user: user.as_bytes().into(),
+                    is_arriving: false,
                 };
                 self.home.shared.registry.insert(self.id(), place);
             }

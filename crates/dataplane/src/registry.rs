@@ -33,6 +33,8 @@ pub(crate) struct Place {
     pub(crate) seat: Option<(ServerKey, u32)>,
     /// Shared with the account, where that is known.
     pub(crate) user: Arc<[u8]>,
+    /// It is about to come from the process before this one, which may keep it: nobody finds it here yet.
+    pub(crate) is_arriving: bool,
 }
 
 /// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
@@ -122,7 +124,19 @@ impl Registry {
 
     /// Finds a session by the id its client knows.
     pub(crate) fn find(&self, id: u32) -> Option<Place> {
-        self.places().get(&id).cloned()
+        self.places().get(&id).filter(|place| !place.is_arriving).cloned()
+    }
+
+    /// The worker of a session, also where that has not quite arrived.
+    pub(crate) fn worker_of(&self, id: u32) -> Option<usize> {
+        self.places().get(&id).map(|place| place.worker)
+    }
+
+    /// The session is this process's.
+    pub(crate) fn has_arrived(&self, id: u32) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.is_arriving = false;
+        }
     }
 
     /// A lock that outlives a panic in another worker: the map is whole after every call.
@@ -146,6 +160,7 @@ mod tests {
             cluster: 1,
             seat: None,
             user: (*b"app").into(),
+            is_arriving: false,
         };
         registry.insert(first, place.clone());
         registry.next.store(u32::MAX, Ordering::Relaxed);
@@ -166,9 +181,13 @@ mod tests {
             cluster: 1,
             seat: None,
             user: (*b"app").into(),
+            is_arriving: true,
         };
         assert!(new.insert_new(id, place.clone()));
         assert!(!new.insert_new(id, place));
+        assert_eq!((new.find(id), new.worker_of(id)), (None, Some(0)));
+        new.has_arrived(id);
+        assert!(new.find(id).is_some());
     }
 
     #[test]

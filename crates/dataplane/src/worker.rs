@@ -75,6 +75,14 @@ impl Worker {
         }
     }
 
+    /// A session that somebody wants killed is not on this worker any more: it has ended, or gone to the
+    /// process that has taken over.
+    pub(crate) fn kill_elsewhere(&self, id: u32) {
+        if let Some(giving) = &*self.giving.borrow() {
+            giving.kill(id);
+        }
+    }
+
     /// What answers the lookups of a listener's sessions, if anything does.
     pub(crate) fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
         if !listener.point_lookups {

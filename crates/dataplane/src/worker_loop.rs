@@ -10,6 +10,7 @@ use tokio::task::spawn_local;
 
 use crate::clock::TICK;
 use crate::connection;
+use crate::control::Signal;
 use crate::data_plane::Shared;
 use crate::engine::kill;
 use crate::extension::WorkerHandle;
@@ -68,22 +69,31 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
             Message::Refused { accepted, listener } => {
                 spawn_local(connection::turn_away(Rc::clone(worker), accepted, listener));
             }
-            Message::Raise { id, signal } => worker.sessions.raise(id, signal),
+            Message::Raise { id, signal } => {
+                if !worker.sessions.raise(id, signal) && signal == Signal::Kill {
+                    worker.kill_elsewhere(id);
+                }
+            }
             Message::KillInPool {
                 id,
                 query_only,
                 cluster,
                 reply,
             } => {
-                let control = worker.sessions.find(id);
+                let worker = Rc::clone(worker);
                 spawn_local(async move {
-                    let killed = match control {
+                    let killed = match worker.sessions.find(id) {
                         Some(control) if query_only => kill::shoot(control, cluster).await,
                         Some(control) => {
                             kill::end(control, cluster).await;
                             Ok(())
                         }
-                        None => Ok(()),
+                        // Nothing is under way in a session that has gone.
+                        None if query_only => Ok(()),
+                        None => {
+                            worker.kill_elsewhere(id);
+                            Ok(())
+                        }
                     };
                     // Whoever asked may have gone.
                     let _ = reply.send(killed);

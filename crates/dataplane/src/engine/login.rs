@@ -223,6 +223,7 @@ fn register(worker: &Worker, control: &Control, listener: &ListenerState, accoun
         seat: None,
         cluster: listener.cluster_serial,
         user: Arc::clone(&account.user.name).into(),
+        is_arriving: false,
     };
     worker.shared.registry.insert(control.id, place);
 }

@@ -267,6 +267,7 @@ pub(super) fn unpack(
         cluster: listener.cluster_serial,
         seat,
         user: Arc::clone(&session.client.account.user.name).into(),
+        is_arriving: true,
     };
     worker.shared.registry.insert(control.id, place);
     control.oldest_login.set(listener.cluster.oldest_login());

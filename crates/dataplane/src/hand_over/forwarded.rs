@@ -118,6 +118,7 @@ pub(super) fn arrive(
         cluster: listener.cluster_serial,
         seat: Some(seat),
         user: known.user.into(),
+        is_arriving: true,
     };
     worker.shared.registry.insert(control.id, place);
     control.attach_connection(seat.0, seat.1);

@@ -22,6 +22,9 @@ pub(super) enum Kind {
     Withdrawn = b'W',
     /// Why sessions stay. The number is none.
     Staying = b'S',
+    /// A session that has gone is to end: somebody has killed it here. The number is the one its client
+    /// knows.
+    Kill = b'K',
     Accepted = b'A',
     /// With a word that says why.
     Refused = b'R',
@@ -30,13 +33,14 @@ pub(super) enum Kind {
 const HEAD: usize = 5;
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Last,
         Self::Part,
         Self::Offer,
         Self::Yours,
         Self::Withdrawn,
         Self::Staying,
+        Self::Kill,
         Self::Accepted,
         Self::Refused,
     ];

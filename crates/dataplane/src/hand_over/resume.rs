@@ -75,6 +75,7 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
         // It has gone on where it was: its sockets are not this process's to close in order.
         return drop(ready);
     }
+    worker.shared.registry.has_arrived(head.id);
     worker.shared.taken.note();
     let mut summary = SessionSummary::new(head.client());
     control.mark(Waiting::Client);
@@ -109,6 +110,7 @@ fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
         cluster: listener.cluster_serial,
         seat: None,
         user: head.user.as_bytes().into(),
+        is_arriving: true,
     };
     let is_listed = head.kind != Kind::Bytes;
     worker.sessions.find(head.id).is_none()

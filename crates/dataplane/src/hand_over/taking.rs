@@ -137,6 +137,13 @@ impl Offers {
                 let staying = Staying::from_words(&String::from_utf8_lossy(rest));
                 gateway.shared().taken.say(staying);
             }
+            Kind::Kill => {
+                let shared = gateway.shared();
+                // Or it has ended meanwhile.
+                if let Some(worker) = shared.registry.worker_of(number) {
+                    shared.kill(worker, number);
+                }
+            }
             Kind::Accepted | Kind::Refused => return None,
         }
         Some(())

@@ -35,6 +35,7 @@ enum Outgoing {
     Yours(u32, oneshot::Sender<bool>),
     Withdrawn(u32),
     Staying(String),
+    Kill(u32),
 }
 
 impl Giving {
@@ -102,6 +103,11 @@ impl Giving {
     /// Says why others have not.
     pub(super) fn say(&self, staying: String) {
         self.tell(Outgoing::Staying(staying));
+    }
+
+    /// Has the new process end a session that has gone there.
+    pub(crate) fn kill(&self, id: u32) {
+        self.tell(Outgoing::Kill(id));
     }
 
     /// A place on the way, if a session may go now. Nothing is looked at for it that costs anything.
@@ -206,6 +212,9 @@ fn write(channel: &Channel, outgoing: &Receiver<Outgoing>) {
             }
             Outgoing::Staying(words) => {
                 let _ = frame::send(channel, (Kind::Staying, 0), words.as_bytes(), &[]);
+            }
+            Outgoing::Kill(id) => {
+                let _ = frame::send(channel, (Kind::Kill, id), &[], &[]);
             }
         }
     }

@@ -275,8 +275,57 @@ async fn or_stay_with_a_connection_that_was_opened_on_other_terms() {
     }
 }
 
+#[tokio::test]
+async fn and_whoever_kills_one_in_that_moment_has_it_killed_there() {
+    let stage = Stage::set(Setup::default()).await;
+    let [mut session, mut long] = [stage.connect().await, stage.connect().await];
+    assert_eq!(long.query("BEGIN").await, Ok(0));
+    for number in 0..20 {
+        long.prepare(&format!("SELECT 'ROWS 1', {number}, {}", "1".repeat(8000)))
+            .await;
+    }
+    let (to_new, new) = Channel::pair().unwrap();
+    let new = Arc::new(new);
+    let (number, offer) = while_giving(stage.gateway(), to_new, async {
+        assert_eq!(receive(&new).await.0, FORMAT);
+        new.send(FORMAT, &[]).unwrap();
+        assert_eq!(receive(&new).await.0[0], b'L');
+        let offer = receive(&new).await;
+        let number = offer.0[1..5].to_vec();
+        // Behind what is said of another session, the word that it is the other process's has to wait.
+        assert_eq!(long.query("COMMIT").await, Ok(0));
+        assert_eq!(receive(&new).await.0[0], b'P');
+        new.send(&[b"A", &number[..]].concat(), &[]).unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stage.gateway().kill(session.id(), false).await.unwrap();
+        let mut said = receive(&new).await.0;
+        while matches!(said[0], b'P' | b'O') {
+            said = receive(&new).await.0;
+        }
+        assert_eq!(said, [b"Y", &number[..]].concat());
+        let killed = receive(&new).await.0;
+        assert_eq!(killed, [&b"K"[..], &session.id().to_le_bytes()].concat());
+        (number, offer)
+    })
+    .await;
+    let successor = stage.another();
+    let (old, to_old) = Channel::pair().unwrap();
+    let old = Arc::new(old);
+    successor.gateway().take_sessions(to_old).unwrap();
+    assert_eq!(receive(&old).await.0, FORMAT);
+    old.send(FORMAT, &[]).unwrap();
+    old.send(&offer.0, &offer.1).unwrap();
+    drop(offer);
+    assert_eq!(receive(&old).await.0[0], b'A');
+    old.send(&[b"Y", &number[..]].concat(), &[]).unwrap();
+    old.send(&[&b"K"[..], &session.id().to_le_bytes()].concat(), &[])
+        .unwrap();
+    assert!(session.answer().await.is_err(), "it ends");
+}
+
 /// The next message but those that say why sessions stay.
 async fn receive(channel: &Arc<Channel>) -> Offer {
+    let began = Instant::now();
     loop {
         let channel = Arc::clone(channel);
         let received = tokio::task::spawn_blocking(move || channel.receive().unwrap());
@@ -284,6 +333,7 @@ async fn receive(channel: &Arc<Channel>) -> Offer {
         if bytes.first() != Some(&b'S') {
             return (bytes, sockets);
         }
+        assert!(began.elapsed() < Duration::from_secs(10), "nothing comes");
     }
 }
 
