@@ -1,7 +1,7 @@
 //! What is kept of an open transaction, so that it can be executed again.
 
 use std::cell::Cell;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ use crate::engine::series::SplitSeries;
 
 /// What a statement takes beyond its bytes.
 const OVERHEAD: usize = 64;
+
+/// A statement that was under way when as many servers were lost may be what has brought them down.
+const LOSSES_MAX: u32 = 2;
 
 /// Bytes that sessions of one worker keep, of one cluster.
 #[derive(Default)]
@@ -44,6 +47,14 @@ impl Command {
                 debug_assert!(is_long, "it was put in before");
                 payload
             }
+        }
+    }
+
+    /// What is executed, but for its parameters.
+    fn text(&self) -> &[u8] {
+        match self {
+            Self::Text(payload) => payload,
+            Self::Execution { text, .. } => text,
         }
     }
 
@@ -95,6 +106,9 @@ pub(crate) struct Replay {
     /// The session's state at the beginning, and its LAST_INSERT_ID().
     carried: Rc<PortableState>,
     insert_id: u64,
+    /// The hash of the statement that was under way when a server was lost, and how many were lost so since
+    /// the last answer.
+    lost: Option<(u64, u32)>,
     keys: RandomState,
 }
 
@@ -120,6 +134,7 @@ impl Replay {
             series: Arc::clone(series),
             carried: Rc::default(),
             insert_id: 0,
+            lost: None,
             keys: RandomState::new(),
         }
     }
@@ -213,6 +228,7 @@ impl Replay {
 
     /// The command that was sent last has been answered.
     pub(crate) fn is_answered(&mut self, sum: Option<u64>) {
+        self.lost = None;
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
             UnderWay::Nothing => {}
             UnderWay::End => self.forget(),
@@ -223,6 +239,20 @@ impl Replay {
                 self.bytes_under_way = 0;
                 self.executed.push(Executed { command, sum });
             }
+        }
+    }
+
+    /// Its server is lost with the command that was sent last.
+    pub(crate) fn is_lost(&mut self) {
+        let UnderWay::Statement { command, .. } = &self.under_way else {
+            return;
+        };
+        let hash = self.keys.hash_one(command.text());
+        let before = self.lost.filter(|(lost, _)| *lost == hash);
+        let losses = before.map_or(0, |(_, losses)| losses) + 1;
+        self.lost = Some((hash, losses));
+        if losses >= LOSSES_MAX {
+            self.leave(Why::LostTwice);
         }
     }
 
@@ -294,6 +324,23 @@ mod tests {
         first.is_answered(Some(1));
         drop(first);
         assert_eq!(memory.0.get(), 0);
+    }
+
+    #[test]
+    fn a_statement_is_lost_twice_where_no_answer_comes_in_between() {
+        let mut replay = replay(&Rc::default(), 1000, 1000);
+        replay.begin(&Rc::default(), 0);
+        for (len, is_answered) in [(10, false), (20, false), (10, true), (10, false)] {
+            replay.is_sent(text(len));
+            replay.is_lost();
+            assert!(replay.is_kept());
+            if is_answered {
+                replay.is_answered(Some(1));
+            }
+        }
+        replay.is_lost();
+        assert_eq!(replay.why_not(), Some(Why::LostTwice));
+        assert!(!replay.has_command());
     }
 
     #[test]

@@ -96,7 +96,9 @@ pub(crate) async fn go_on_behind(
     session: &mut ClientSession,
     unseen: bool,
 ) -> Option<Result<Next, SessionError>> {
-    let command = match session.replay.as_ref()?.under_way() {
+    let replay = session.replay.as_mut()?;
+    replay.is_lost();
+    let command = match replay.under_way() {
         UnderWay::Statement { command, .. } if unseen => command.as_sent(),
         _ => {
             note_lost(session);

@@ -30,6 +30,8 @@ pub(crate) enum Why {
     NonTransactional,
     /// As it is said of sessions that hold their connection for that.
     Pin(PinReason),
+    /// Its last statement was under way each time that its server was lost.
+    LostTwice,
     /// Files of the server.
     ServerFile,
     /// Lists of processes and the like.
@@ -54,6 +56,7 @@ impl Why {
             Self::Elsewhere => "elsewhere",
             Self::NonTransactional => "non-transactional",
             Self::Pin(reason) => reason.label(),
+            Self::LostTwice => "lost-twice",
             Self::ServerFile => "server-file",
             Self::ServerState => "server-state",
             Self::Bulk => "bulk",
@@ -61,7 +64,7 @@ impl Why {
     }
 
     /// All of them, for metrics.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::TooLarge,
         Self::NoMemory,
         Self::Answer,
@@ -73,6 +76,7 @@ impl Why {
         Self::SessionState,
         Self::Elsewhere,
         Self::NonTransactional,
+        Self::LostTwice,
         Self::ServerFile,
         Self::ServerState,
         Self::Bulk,

@@ -210,6 +210,21 @@ async fn one_that_is_lost_again_meanwhile_is_executed_again() {
     assert_eq!(texts(&stage), ["BEGIN", INSERT, slow, update]);
 }
 
+/// It may be what brings them down.
+#[tokio::test]
+async fn one_whose_statement_has_lost_two_servers_is_not() {
+    let (mut stage, mut session) = begun(REPLAYS, &[INSERT]).await;
+    let update = "UPDATE t SET a = 'STALL', b = 'TRX'";
+    session.send(Command::QUERY, update.as_bytes()).await;
+    for _ in 0..2 {
+        stage.has_come(0, update, 1).await;
+        stage.remove(0);
+        stage.bring_back(0).await;
+    }
+    assert_eq!(session.answer().await, Err(1158));
+    assert_eq!(texts(&stage), [""; 0], "the third is left alone");
+}
+
 /// Somebody has ended the connection, and so the transaction.
 #[tokio::test]
 async fn nor_one_whose_server_is_there() {
