@@ -1,16 +1,36 @@
 //! Servers that bear the label of a listener get its sessions first; those on other servers come back one a
 //! second.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::Cluster;
 use crate::permit::Permit;
-use crate::server::{Server, ServerId};
+use crate::server::{Server, ServerId, now};
+
+/// Between two sessions.
+const PACE: Duration = Duration::from_secs(1);
 
 /// Whether one more session may leave its server for one with its label.
 #[derive(Debug, Default)]
-pub(crate) struct LabelTurn(AtomicBool);
+pub(crate) struct LabelTurn {
+    is_there: AtomicBool,
+    /// When there is one again. Of the thread that looks at the cluster.
+    next: Mutex<Option<Instant>>,
+}
+
+impl LabelTurn {
+    /// Gives one, if it is time. However often somebody looks, that is as often as [`PACE`] says.
+    fn give(&self, now: Instant) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = next.unwrap_or(now);
+        if due <= now {
+            self.is_there.store(true, Ordering::Relaxed);
+            *next = Some((due + PACE).max(now));
+        }
+    }
+}
 
 impl Cluster {
     /// A permit on the best server with this label that is not in `tried`: `None` where none takes a session.
@@ -24,19 +44,19 @@ impl Cluster {
 
     /// One more session may go where its label is, once a second.
     pub(super) fn give_label_turn(&self) {
-        self.label_turn.0.store(true, Ordering::Relaxed);
+        self.label_turn.give(now());
     }
 
     /// Whether a session may go where its label is.
     #[must_use]
     pub fn has_label_turn(&self) -> bool {
-        self.label_turn.0.load(Ordering::Relaxed)
+        self.label_turn.is_there.load(Ordering::Relaxed)
     }
 
     /// Takes that turn. False where another session was faster.
     #[must_use]
     pub fn take_label_turn(&self) -> bool {
-        self.label_turn.0.swap(false, Ordering::Relaxed)
+        self.label_turn.is_there.swap(false, Ordering::Relaxed)
     }
 
     /// A permit for a session that leaves its server for one with this label. Nobody waits in line for one.
@@ -53,5 +73,22 @@ impl Cluster {
         self.servers()
             .iter()
             .any(|server| server.id() == id && server.has_label(label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_session_a_second_comes_back_however_often_somebody_looks() {
+        for looks in [1, 3, 20] {
+            let (turn, began) = (LabelTurn::default(), Instant::now());
+            let taken = (0..10 * looks).filter(|look| {
+                turn.give(began + PACE * *look / looks);
+                turn.is_there.swap(false, Ordering::Relaxed)
+            });
+            assert_eq!(taken.count(), 10, "{looks}");
+        }
     }
 }
