@@ -3,6 +3,9 @@
 //! A server is bad from more than half of its attempts on that failed in the last half minute, until fewer
 //! than a tenth do. Too few attempts say nothing. Where more than half of the servers look bad it is the
 //! gateway's own network: then nobody moves.
+//!
+//! A server that takes no sessions for a moment keeps what is known of it: each connection that fails has it
+//! suspected until its next check.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -46,14 +49,17 @@ impl Health {
     }
 
     pub(super) fn look(&mut self, now: Duration, untaken: &[Move], plan: &mut Plan) {
-        self.seen.retain(|id, _| plan.find(*id).is_some());
-        for (_, server) in plan.servers() {
+        let is_there = |id: u32| plan.all().iter().any(|server| server.id == id);
+        self.seen.retain(|id, _| is_there(*id));
+        for server in plan.all() {
             let seen = self.seen.entry(server.id).or_default();
             seen.note(now, server.attempts);
         }
+        let counts = |(id, seen): &(&u32, &Seen)| seen.bad || plan.find(**id).is_some();
+        let counted = self.seen.iter().filter(counts).count();
         let bad = self.seen.iter().filter(|(_, seen)| seen.bad);
         let mut bad: BTreeMap<_, _> = bad.map(|(id, _)| (*id, WITHIN)).collect();
-        if bad.len() * 2 > self.seen.len() {
+        if bad.len() * 2 > counted {
             bad.clear();
         }
         self.leaving.look(
@@ -89,7 +95,7 @@ impl Seen {
         let above = |percent: u64| failed * 100 > made * percent;
         self.bad = match self.bad {
             // What nobody tries any more is not known to fail.
-            true => made >= HANDFUL && above(GOOD),
+            true => above(GOOD),
             false => made >= HANDFUL && above(BAD),
         };
     }

@@ -45,7 +45,10 @@ impl Leaving {
         self.servers.retain(|id, _| bad.contains_key(id));
         for (id, within) in bad {
             let Some((at, sessions)) = plan.find(*id) else {
-                self.servers.remove(id);
+                // It takes no part for now, and gives nobody away.
+                if let Some(one) = self.servers.get_mut(id) {
+                    one.asked = 0;
+                }
                 continue;
             };
             let untaken = untaken.iter().filter(|of| of.factor == factor && of.from == *id);

@@ -50,6 +50,11 @@ impl Plan {
             .any(|server| server.is_near && takes_some(server));
     }
 
+    /// All of them, those that take no part for now among them.
+    pub(super) fn all(&self) -> &[Figures] {
+        &self.servers
+    }
+
     pub(super) fn servers(&self) -> impl Iterator<Item = (usize, &Figures)> {
         let all = self.servers.iter().enumerate();
         all.filter(|(_, server)| self.takes_part(server))

@@ -67,6 +67,58 @@ fn a_server_whose_connections_fail_is_left_within_a_minute() {
     assert_eq!(moved.keys().copied().collect::<Vec<_>>(), ["health"]);
 }
 
+/// A connection that fails has its server suspected: it takes no sessions until its next check, and nobody
+/// tries it.
+#[test]
+fn a_server_that_is_suspected_again_and_again_is_left_as_well() {
+    let mut servers = [figures(0, 100), figures(1, 100), figures(2, 100)];
+    let (mut rebalancer, mut moved) = (Rebalancer::default(), BTreeMap::new());
+    let mut left = None;
+    for second in 0..300 {
+        for server in &mut servers {
+            let fails = server.id == 0 && second % 4 > 0;
+            server.candidate.available = !fails || second % 4 != 2;
+            if server.candidate.available {
+                server.attempts.made += 2;
+                server.attempts.failed += 2 * u64::from(fails);
+            }
+        }
+        step(&mut rebalancer, second, &mut servers, &mut moved);
+        if servers[0].candidate.sessions == 0 {
+            left.get_or_insert(second);
+        }
+    }
+    let left = left.expect("it is left");
+    assert!((40..120).contains(&left), "{left}");
+    assert_eq!(moved.keys().copied().collect::<Vec<_>>(), ["health"]);
+}
+
+/// Few try a server that was left, and each of them fails.
+#[test]
+fn and_is_left_alone_until_somebody_succeeds() {
+    let mut servers = [figures(0, 100), figures(1, 100), figures(2, 100)];
+    let (mut rebalancer, mut moved) = (Rebalancer::default(), BTreeMap::new());
+    for second in 0..600 {
+        for server in &mut servers {
+            server.attempts.made += if second < 100 { 2 } else { second % 10 / 9 };
+            if server.id == 0 {
+                server.attempts.failed = server.attempts.made;
+            }
+        }
+        step(&mut rebalancer, second, &mut servers, &mut moved);
+    }
+    assert_eq!(servers[0].candidate.sessions, 0);
+    assert_eq!(moved.keys().copied().collect::<Vec<_>>(), ["health"]);
+    for second in 600..900 {
+        servers.iter_mut().for_each(|server| server.attempts.made += 1);
+        step(&mut rebalancer, second, &mut servers, &mut moved);
+    }
+    assert!(
+        servers[0].candidate.sessions > 90,
+        "it gets its share again: {servers:?}"
+    );
+}
+
 #[test]
 fn where_most_fail_it_is_the_gateways_network() {
     for failing in [2, 3] {
