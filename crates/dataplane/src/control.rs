@@ -32,6 +32,8 @@ pub(crate) enum Signal {
     Shutdown,
     /// The client was silent for too long.
     ClientIdle,
+    /// The client was silent for longer than the session's `wait_timeout`.
+    WaitTimeout,
     /// The server does not answer the monitor. Concerns a session only while it
     /// [can move](Control::can_move).
     ServerSilent,
@@ -55,7 +57,7 @@ pub(crate) enum Signal {
 
 impl Signal {
     /// The strongest first.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::ShutdownNow,
         Self::DrainNow,
         Self::Kill,
@@ -65,6 +67,7 @@ impl Signal {
         Self::ReaderStalled,
         Self::RequestStalled,
         Self::ServerSilent,
+        Self::WaitTimeout,
         Self::ClientIdle,
         Self::Shutdown,
         Self::Drain,
@@ -91,6 +94,7 @@ impl Signal {
             Self::Shutdown
             | Self::ShutdownNow
             | Self::ClientIdle
+            | Self::WaitTimeout
             | Self::RequestStalled
             | Self::ReaderStalled
             | Self::Kill => false,
@@ -606,7 +610,7 @@ impl Control {
         match self.waiting.get() {
             Waiting::Request if over(limits.request_ticks) => self.raise(Signal::RequestStalled),
             Waiting::Reader if over(limits.reader_ticks) => self.raise(Signal::ReaderStalled),
-            Waiting::Client if over(limits.silence_ticks) => self.raise(Signal::ClientIdle),
+            Waiting::Client if over(limits.silence_ticks) => self.raise(Signal::WaitTimeout),
             Waiting::Client | Waiting::Request | Waiting::Reader if over(limits.client_ticks) => {
                 self.raise(Signal::ClientIdle);
             }

@@ -202,6 +202,12 @@ pub(crate) enum SessionError {
     },
     #[error("The client was disconnected by the gateway because of inactivity")]
     ClientIdle,
+    /// `is_told`: its server would say so.
+    #[error(
+        "The client was disconnected by the server because of inactivity. \
+         See wait_timeout and interactive_timeout for configuring this behavior."
+    )]
+    WaitTimeout { is_told: bool },
     #[error("the client did not go on with its command for the gateway's stall_timeout")]
     RequestStalled,
     #[error("the client did not take its answer for the gateway's stall_timeout")]
@@ -310,7 +316,7 @@ impl SessionError {
             Self::ServerProtocol { .. } => EndReason::Protocol,
             Self::ServerDown { .. } => EndReason::ServerDown,
             Self::ServerTimeout { .. } | Self::StatementTimeout { .. } => EndReason::ServerTimeout,
-            Self::ClientIdle => EndReason::ClientIdle,
+            Self::ClientIdle | Self::WaitTimeout { .. } => EndReason::ClientIdle,
             Self::RequestStalled | Self::ReaderStalled => EndReason::ClientStalled,
             Self::Killed => EndReason::Killed,
             Self::Drained => EndReason::Drained,
@@ -354,6 +360,7 @@ impl SessionError {
             | Self::NotOwner(_)
             | Self::GatewayStatement(_)
             | Self::ClientIdle
+            | Self::WaitTimeout { .. }
             | Self::RequestStalled
             | Self::ReaderStalled
             | Self::Killed => Fault::Client,
@@ -408,6 +415,7 @@ impl SessionError {
                 | Self::ClientProtocol(_)
                 | Self::PacketTooLong(_)
                 | Self::ClientIdle
+                | Self::WaitTimeout { .. }
                 | Self::RequestStalled
                 | Self::ReaderStalled
                 | Self::Killed
@@ -488,6 +496,7 @@ impl SessionError {
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
             | Self::ServerRefused { .. }
+            | Self::WaitTimeout { is_told: false }
             | Self::ServerGone {
                 during: During::Idle | During::IdleInTransaction,
                 ..
@@ -544,6 +553,7 @@ impl SessionError {
             Self::StatementTimeout { mariadb: false } => (3024, b"HY000"),
             Self::TlsRequired => (3159, b"HY000"),
             Self::ClientIdle => (4031, b"08S01"),
+            Self::WaitTimeout { is_told: true } => (4031, b"HY000"),
         })
     }
 

@@ -103,7 +103,7 @@ impl StopSignal {
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self.0 {
-            Signal::ClientIdle | Signal::RequestStalled | Signal::ReaderStalled => {
+            Signal::ClientIdle | Signal::WaitTimeout | Signal::RequestStalled | Signal::ReaderStalled => {
                 "disconnected because of inactivity"
             }
             Signal::Kill => "connection was killed",

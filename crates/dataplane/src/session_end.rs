@@ -93,6 +93,7 @@ pub(crate) fn signal_as_error(signal: Signal, server: &str, listener: &ListenerS
         Signal::Drain | Signal::DrainNow => SessionError::Drained,
         Signal::Shutdown | Signal::ShutdownNow => SessionError::Shutdown,
         Signal::ClientIdle => SessionError::ClientIdle,
+        Signal::WaitTimeout => SessionError::WaitTimeout { is_told: false },
         Signal::RequestStalled => SessionError::RequestStalled,
         Signal::ReaderStalled => SessionError::ReaderStalled,
         Signal::ServerTimeout => SessionError::ServerTimeout {

@@ -40,6 +40,15 @@ impl ServerProfile {
         self.server_version.windows(name.len()).any(|part| part == name)
     }
 
+    /// Whether it says so (4031) when it ends a session that is silent for longer than its `wait_timeout`:
+    /// MySQL since 8.0.24. MariaDB and TiDB close the connection without a word.
+    #[must_use]
+    pub fn tells_silent_clients(&self) -> bool {
+        let name = b"MariaDB";
+        let is_mariadb = self.server_version.windows(name.len()).any(|part| part == name);
+        !is_mariadb && release(&self.server_version) >= [8, 0, 24]
+    }
+
     /// Whether `greeting` says what is known already; spares the copy, since every session sees a greeting.
     pub(crate) fn matches(&self, greeting: &Greeting) -> bool {
         self.server_version == greeting.server_version
@@ -100,6 +109,21 @@ mod tests {
             charset: 45,
             auth_plugin: b"mysql_native_password".to_vec(),
             status: StatusFlags(2),
+        }
+    }
+
+    #[test]
+    fn silent_clients_hear_of_their_end_from_mysql_alone() {
+        for (version, is_told) in [
+            ("8.0.33", true),
+            ("9.7.4-2", true),
+            ("8.0.23", false),
+            ("5.7.44-log", false),
+            ("8.0.11-TiDB-v8.5.0", false),
+            ("5.5.5-10.11.19-MariaDB-log", false),
+            ("11.8.9-MariaDB-4 from Debian", false),
+        ] {
+            assert_eq!(server(version, 0).tells_silent_clients(), is_told, "{version}");
         }
     }
 

@@ -173,7 +173,9 @@ pub(crate) async fn flush(session: &mut ClientSession) -> Result<(), SessionErro
 pub(crate) async fn farewell(session: &mut ClientSession, error: &SessionError) {
     let (capabilities, control) = (session.client.capabilities, &session.control);
     let must_end_now = matches!(control.due(false), Some(Signal::DrainNow | Signal::ShutdownNow));
-    if session.answer.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
+    // Nor does a server wait there.
+    let awaits = !must_end_now && !matches!(error, SessionError::WaitTimeout { .. });
+    if session.answer.error_sequence == Some(0) && error.to_packet().is_some() && awaits {
         session.answer.error_sequence = await_last_command(&mut session.streams).await;
     }
     let mut last = Vec::new();

@@ -217,7 +217,12 @@ impl ClientSession {
     }
 
     pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
-        signal_as_error(signal, self.server_name(), &self.context.listener)
+        match signal {
+            Signal::WaitTimeout => SessionError::WaitTimeout {
+                is_told: self.client.profile.tells_silent_clients(),
+            },
+            signal => signal_as_error(signal, self.server_name(), &self.context.listener),
+        }
     }
 
     /// Says a command in the place of the client's, which was taken off already.
