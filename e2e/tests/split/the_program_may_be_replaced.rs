@@ -1,23 +1,27 @@
 //! `forebay ctl upgrade`, and SIGUSR2: a new process takes the listeners over, and the sessions that can go
 //! there; the others go on in the old one. No client notices.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use e2e::{Gateway, Setup, client, eventually};
-use mysql_async::Conn;
+use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, SslOpts};
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::Sandbox;
+use sandbox::{Certificates, PASSWORD, Sandbox, Spec, USER};
 use tokio::runtime::Builder;
 
 use crate::cluster::{self, ctl};
 use crate::ledger::{self, Load};
 
-const SESSIONS: usize = 50;
+const SESSIONS: usize = 200;
+
+/// No such process: it has ended while it was looked at.
+const ESRCH: i32 = 3;
 
 /// A process that nobody else ends.
 struct Process(u32);
@@ -37,8 +41,11 @@ impl Process {
 
     fn is_there(&self) -> bool {
         // One that has ended stays for a while where its parent has not asked for it.
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
-        !status.is_empty() && !status.contains("State:\tZ")
+        match std::fs::read_to_string(format!("/proc/{}/status", self.0)) {
+            Ok(status) => !status.contains("State:\tZ"),
+            // Else nobody knows.
+            Err(error) => error.kind() != ErrorKind::NotFound && error.raw_os_error() != Some(ESRCH),
+        }
     }
 }
 
@@ -46,6 +53,17 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
+}
+
+/// Has a new process take over, and returns it.
+fn upgrade(gateway: &Gateway) -> Process {
+    let old = Process::answering(gateway);
+    let (code, said) = ctl(gateway, &["upgrade"]);
+    assert_eq!(code, Some(0), "{said}\n{}", gateway.log());
+    assert!(said.contains("has taken over"), "{said}");
+    let new = Process::answering(gateway);
+    assert_ne!(new, old);
+    Process(new.unwrap())
 }
 
 fn setup(sandbox: &Sandbox, socket: &Path) -> Setup {
@@ -85,17 +103,12 @@ async fn while_sessions_are_busy() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("forebay.sock");
     let mut gateway = cluster::start(setup(&sandbox, &socket), 2).await;
-    let old = Process::answering(&gateway).unwrap();
     let load = Load::start(&gateway, SESSIONS);
     load.goes_on(300).await;
     let stop = Arc::<AtomicBool>::default();
     let connecting = connecting(&gateway, &stop);
 
-    let (code, said) = ctl(&gateway, &["upgrade"]);
-    assert_eq!(code, Some(0), "{said}\n{}", gateway.log());
-    assert!(said.contains("has taken over"), "{said}");
-    let new = Process(Process::answering(&gateway).unwrap());
-    assert_ne!(new.0, old);
+    let new = upgrade(&gateway);
     load.goes_on(300).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     stop.store(true, Ordering::Relaxed);
@@ -126,7 +139,97 @@ async fn while_sessions_are_busy() {
     session.disconnect().await.unwrap();
     third.signal(Signal::TERM);
     eventually("the third process has ended", async || !third.is_there()).await;
-    assert!(!socket.exists(), "the last one takes the file with it");
+    assert!(
+        !socket.exists(),
+        "the last one takes the file with it\n{}",
+        gateway.log()
+    );
+}
+
+#[tokio::test]
+async fn while_sessions_with_a_server_of_their_own_are_busy() {
+    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    ledger::prepare(&sandbox);
+    for (mode, listener) in [("session", ""), ("session", "moves = true"), ("tcp", "")] {
+        let mut gateway = Setup::of_addresses(sandbox.addresses())
+            .mode(mode)
+            .listener(listener)
+            .cluster(&cluster::monitor())
+            .admin("socket = \"admin.sock\"")
+            .start();
+        let load = Load::start(&gateway, 20);
+        load.goes_on(100).await;
+        let _new = upgrade(&gateway);
+        assert!(gateway.exit().await.success(), "{mode} {listener}: all have gone");
+        load.goes_on(100).await;
+        let failures = load.end(sandbox.primary());
+        assert!(failures.is_empty(), "{mode} {listener}: {failures:#?}");
+        sandbox.primary().sql("DELETE FROM ledger.events").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn while_an_encrypted_session_stays_until_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(folder.path()).unwrap();
+    let (cert, key) = (&certificates.server_cert, &certificates.server_key);
+    let setup = Setup::of_addresses(cluster::single().addresses())
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .listener_tls(&format!("mode = \"preferred\"\ncert = {cert:?}\nkey = {key:?}"))
+        .admin("socket = \"admin.sock\"");
+    let mut gateway = setup.start();
+    let tls = SslOpts::default().with_root_certs(vec![certificates.ca.clone().into()]);
+    let mut encrypted = Conn::new(cluster::options(&gateway).ssl_opts(tls)).await.unwrap();
+    let mut plain = cluster::connect(&gateway).await;
+    let _new = upgrade(&gateway);
+    let count = |metric, labels: &[&str]| gateway.metric(metric, labels) as u64;
+    eventually("the plain session has gone, and the other not", async || {
+        count("forebay_upgrade_sessions_taken_total", &[]) == 1
+            && count("forebay_upgrade_sessions_left", &["reason=\"tls\""]) == 1
+    })
+    .await;
+    for session in [&mut encrypted, &mut plain] {
+        session.query_drop("SELECT 1").await.unwrap();
+    }
+    assert!(gateway.is_running());
+    encrypted.disconnect().await.unwrap();
+    assert!(gateway.exit().await.success());
+    plain.query_drop("SELECT 1").await.unwrap();
+}
+
+/// In the middle: some sessions are the new one's, and one is not.
+#[tokio::test]
+async fn and_a_new_one_that_is_killed_takes_nothing_of_the_others_with_it() {
+    let sandbox = cluster::replicated();
+    ledger::prepare(&sandbox);
+    let folder = tempfile::tempdir().unwrap();
+    let setup = setup(&sandbox, &folder.path().join("forebay.sock"));
+    let mut gateway = cluster::start(setup, 2).await;
+    let load = Load::start(&gateway, SESSIONS);
+    load.goes_on(300).await;
+    let mut stays = cluster::connect_to(&gateway, "ledger").await;
+    stays.query_drop("START TRANSACTION").await.unwrap();
+    let insert = |number: u32| format!("INSERT INTO events (number) VALUES ({number})");
+    stays.query_drop(insert(1_000_000)).await.unwrap();
+    let new = upgrade(&gateway);
+    eventually("some have gone", async || {
+        gateway.metric("forebay_upgrade_sessions_taken_total", &[]) > 0.0
+    })
+    .await;
+    new.signal(Signal::KILL);
+    eventually("it has ended", async || !new.is_there()).await;
+    stays.query_drop(insert(1_000_001)).await.unwrap();
+    stays.query_drop("COMMIT").await.unwrap();
+    assert!(gateway.exit().await.success(), "a service manager starts it anew");
+    let there = sandbox
+        .primary()
+        .sql("DELETE FROM ledger.events WHERE number >= 1000000; SELECT ROW_COUNT()");
+    assert_eq!(there.unwrap().trim(), "2");
+    // Those that were the new one's end without a word, and the others are told of a shutdown.
+    for failure in load.end(sandbox.primary()) {
+        assert!(matches!(failure.code, None | Some(1053)), "{failure:?}");
+    }
 }
 
 #[tokio::test]
@@ -165,9 +268,7 @@ async fn and_ends_drains_one_after_the_other() {
     let (mut ctl_drain, mut told) = cluster::drain_one_at_a_time(&gateway, &servers);
     let waits = told.next().unwrap().unwrap();
     assert!(waits.contains(&format!("forebay ctl undrain {first}")), "{waits}");
-    let (code, said) = ctl(&gateway, &["upgrade"]);
-    assert_eq!(code, Some(0), "{said}\n{}", gateway.log());
-    let new = Process(Process::answering(&gateway).unwrap());
+    let new = upgrade(&gateway);
     let (said, code) = tokio::task::spawn_blocking(move || {
         let said: Vec<String> = told.map(Result::unwrap).collect();
         (said.concat(), ctl_drain.wait().unwrap().code())
