@@ -59,7 +59,7 @@ fn has_anywhere(words: &LazyLock<Option<Regex>>, text: &[u8]) -> bool {
 
 /// The text without its comments, and with what servers execute in some; `None` where there are none. Also
 /// what only looks like a comment, in quotes, is left out: never look at this alone.
-fn without_comments(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn without_comments(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     static COMMENTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"(?s-u)/\*M?!\d*|/\*(?:[^!M]|M[^!]).*?\*/|/\*\*/|\*/|--[\s][^\n]*|\#[^\n]*").ok()
     });

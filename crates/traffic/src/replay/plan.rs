@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use mysql_wire::Command;
+use regex::bytes::Regex;
 use sql_class::{Class, Effects, Facts, Syntax};
 
 use crate::record::{CommandRecord, Flags};
+use crate::secrets::without_comments;
 
 /// What may be sent beyond what harms nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,6 +79,8 @@ pub(super) struct Judge {
     permitted: Permitted,
     /// Whether executions of a prepared statement may be sent.
     statements: HashMap<(u32, u32), Result<(), LeftOut>>,
+    /// The same of those that were prepared by text, by their name.
+    named: HashMap<(u32, Vec<u8>), Result<(), LeftOut>>,
 }
 
 impl Judge {
@@ -83,6 +88,7 @@ impl Judge {
         Self {
             permitted,
             statements: HashMap::new(),
+            named: HashMap::new(),
         }
     }
 
@@ -95,6 +101,11 @@ impl Judge {
                 self.statements.insert(place, verdict);
             }
             Command::STMT_CLOSE => drop(self.statements.remove(&place)),
+            Command::QUERY if record.error == 0 => {
+                if let Some((name, _)) = prepares(&record.body) {
+                    self.named.insert((record.session, name), verdict);
+                }
+            }
             _ => {}
         }
         verdict
@@ -111,6 +122,11 @@ impl Judge {
             Command::QUERY | Command::STMT_PREPARE => {
                 if record.flags.has(Flags::WITHHELD) {
                     return Err(LeftOut::Withheld);
+                }
+                if let Some(name) = executes(&record.body)
+                    && let Some(Err(why)) = self.named.get(&(record.session, name))
+                {
+                    return Err(*why);
                 }
                 self.text(&record.body)
             }
@@ -152,6 +168,13 @@ impl Judge {
         if facts.effects.contains(Effects::LOADS_DATA) && has(b"LOCAL") {
             return Err(LeftOut::LocalFile);
         }
+        // What a text has as its own text is judged as that would be.
+        if let Some((_, Some(inner))) = prepares(text) {
+            return self.text(&inner);
+        }
+        if let Some(given) = found(&IMMEDIATE, text) {
+            return literal(&given[0]).map_or(Err(LeftOut::Server), |inner| self.text(&inner));
+        }
         if self.permitted.read_only && !only_reads(&facts) {
             return Err(LeftOut::Writes);
         }
@@ -160,6 +183,60 @@ impl Judge {
             false => harms_nobody(&facts, text),
         }
     }
+}
+
+static PREPARE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?is-u)^\W*prepare\s+(\S+)\s+from\s*(.*)$").ok());
+static IMMEDIATE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?is-u)^\W*execute\s+immediate\b\s*(.*)$").ok());
+static EXECUTE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?is-u)^\W*execute\s+([^\s;]+)").ok());
+
+/// What the groups of a pattern have found, in the text or in what is left of it without comments.
+fn found(pattern: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let pattern = pattern.as_ref()?;
+    let plain = without_comments(text);
+    let captures = pattern.captures(text);
+    let captures = captures.or_else(|| pattern.captures(plain.as_ref()?))?;
+    let groups = captures.iter().skip(1).flatten();
+    Some(groups.map(|group| group.as_bytes().to_vec()).collect())
+}
+
+/// The name that a text prepares a statement by, and the statement's own text where it is a literal.
+fn prepares(text: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut groups = found(&PREPARE, text)?.into_iter();
+    Some((unquoted(&groups.next()?), literal(&groups.next()?)))
+}
+
+fn executes(text: &[u8]) -> Option<Vec<u8>> {
+    found(&EXECUTE, text)?.first().map(|name| unquoted(name))
+}
+
+/// A name, the same however it is written.
+fn unquoted(name: &[u8]) -> Vec<u8> {
+    let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
+    inner.unwrap_or(name).to_ascii_lowercase()
+}
+
+/// What a text means that is one quoted literal and nothing else.
+fn literal(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.trim_ascii();
+    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
+    let (quote, rest) = text.split_first().filter(|(quote, _)| b"'\"".contains(quote))?;
+    let mut bytes = rest.iter();
+    let mut meant = Vec::new();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => meant.push(*bytes.next()?),
+            byte if byte == quote => match bytes.next() {
+                None => return Some(meant),
+                Some(again) if again == quote => meant.push(*quote),
+                Some(_) => return None,
+            },
+            byte => meant.push(*byte),
+        }
+    }
+    None
 }
 
 fn only_reads(facts: &Facts) -> bool {
@@ -256,6 +333,20 @@ mod tests {
             ("SELECT 1 INTO OUTFILE '/tmp/x'", LeftOut::ServerFile),
             ("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", LeftOut::LocalFile),
             ("FOREBAY SHOW PINS", LeftOut::Gateway),
+            ("PREPARE s FROM 'KILL 5'", LeftOut::Server),
+            (
+                "prepare s from \"SET GLOBAL max_connections = 1\";",
+                LeftOut::Server,
+            ),
+            ("PREPARE s /* x */ FROM 'SHUT\\DOWN'", LeftOut::Server),
+            ("/* x */ PREPARE `s` FROM 'DROP USER ''a'''", LeftOut::Account),
+            ("EXECUTE IMMEDIATE 'KILL 5'", LeftOut::Server),
+            (
+                "EXECUTE /* x */ IMMEDIATE 'SELECT 1 INTO OUTFILE ''/x'''",
+                LeftOut::ServerFile,
+            ),
+            ("EXECUTE IMMEDIATE CONCAT('KILL', ' 5')", LeftOut::Server),
+            ("EXECUTE IMMEDIATE 'KI' 'LL 5'", LeftOut::Server),
         ] {
             assert_eq!(verdict(text, Permitted::default()), Err(why), "{text}");
         }
@@ -280,6 +371,10 @@ mod tests {
             "SHOW PROCESSLIST",
             "LOCK TABLES t READ",
             "USE d",
+            "PREPARE s FROM 'SELECT 1'",
+            "PREPARE s FROM @a",
+            "EXECUTE s USING @a",
+            "EXECUTE IMMEDIATE 'SELECT 1'",
         ] {
             assert_eq!(verdict(text, Permitted::default()), Ok(()), "{text}");
         }
@@ -303,6 +398,25 @@ mod tests {
         ] {
             assert_eq!(verdict(text, read_only), Ok(()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_statement_that_was_not_prepared_by_text_is_not_executed() {
+        let mut judge = Judge::new(Permitted::default());
+        let mut say = |session, text: &str| {
+            judge.may_be_sent(&CommandRecord {
+                session,
+                command: Command::QUERY.0,
+                body: text.as_bytes().to_vec(),
+                ..CommandRecord::default()
+            })
+        };
+        assert_eq!(say(1, "PREPARE s FROM 'INSERT INTO t VALUES (1)'"), Ok(()));
+        assert_eq!(say(1, "PREPARE S FROM 'KILL 5'"), Err(LeftOut::Server));
+        assert_eq!(say(1, "EXECUTE `s`"), Err(LeftOut::Server), "not the one before");
+        assert_eq!(say(2, "EXECUTE s"), Ok(()), "another session's");
+        assert_eq!(say(1, "PREPARE s FROM 'SELECT 1'"), Ok(()));
+        assert_eq!(say(1, "EXECUTE s;"), Ok(()));
     }
 
     #[test]
