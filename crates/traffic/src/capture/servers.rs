@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::text_values;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use upstream::conversation::{self, Reply};
 use upstream::login::Account;
@@ -19,13 +20,17 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// What is known of all servers, and what they say, asked by the account of the cluster's `monitor` or of its
 /// checks.
 pub async fn servers(clusters: &[Arc<Cluster>]) -> Vec<ServerAtStart> {
-    let mut servers = Vec::new();
+    // Side by side: some that are down are not to take the time of an operator one after the other.
+    let mut asking = JoinSet::new();
     for cluster in clusters {
         for member in cluster.topology().members.iter().take(SERVERS_MAX) {
-            servers.push(server(cluster, member).await);
+            let (place, cluster, member) = (asking.len(), Arc::clone(cluster), member.clone());
+            asking.spawn(async move { (place, server(&cluster, &member).await) });
         }
     }
-    servers
+    let mut servers = asking.join_all().await;
+    servers.sort_by_key(|(place, _)| *place);
+    servers.into_iter().map(|(_, server)| server).collect()
 }
 
 async fn server(cluster: &Arc<Cluster>, member: &Member) -> ServerAtStart {
@@ -100,4 +105,35 @@ fn row(reply: &Reply, columns: usize) -> Vec<Option<String>> {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let values = text_values(rows.unwrap_or_default());
     values.map(|value| value.ok().flatten().map(text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn servers_that_say_nothing_are_not_waited_for_one_by_one() {
+        // The kernel takes the connections, and nobody greets.
+        let silent = [(); 6].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let servers = silent.iter().map(|listener| {
+            config::Server::new(config::ServerAddress::Host {
+                host: "127.0.0.1".to_owned(),
+                port: listener.local_addr().unwrap().port(),
+            })
+        });
+        let mut config = config::Cluster::new("main", servers.collect());
+        config.check.user = Some("monitor".to_owned());
+        let clusters = [Cluster::new(config).unwrap()];
+        let asked = timeout(2 * LIMIT, super::servers(&clusters)).await;
+        let asked = asked.expect("side by side");
+        assert_eq!(asked.len(), 6);
+        for (server, listener) in asked.iter().zip(&silent) {
+            let port = listener.local_addr().unwrap().port().to_string();
+            let missing = server.missing.as_deref().unwrap_or_default();
+            assert!(server.name.ends_with(&port), "in their order: {}", server.name);
+            assert!(missing.contains("no answer within"), "{missing}");
+        }
+    }
 }
