@@ -19,6 +19,8 @@ pub(super) enum Item {
     Command(Box<Ended>),
     /// The queue was full: nothing more of this session comes.
     Thinned(u32),
+    #[cfg(test)]
+    Panic,
 }
 
 /// A command that has ended, as the thread gets it.

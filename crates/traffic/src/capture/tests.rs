@@ -169,6 +169,28 @@ fn commands(records: &[Record]) -> Vec<CommandRecord> {
 }
 
 #[test]
+fn a_capture_whose_thread_fails_has_ended_and_another_begins() {
+    let place = tempfile::tempdir().unwrap();
+    let capture = Capture::new();
+    let start = |name| {
+        let order = order(&place.path().join(name), WhenFull::Thin);
+        capture.start(order, Vec::new(), "test")
+    };
+    start("first").unwrap();
+    let sender = lock(&lock(&capture.shared.run).as_ref().unwrap().sender).clone();
+    sender.unwrap().send(Item::Panic).unwrap();
+    let limit = Instant::now() + Duration::from_secs(30);
+    while capture.status().unwrap().is_running && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let status = capture.status().unwrap();
+    let (reason, words) = status.end.expect("it has ended");
+    assert!(reason == "error" && words.contains("failed"), "{reason}: {words}");
+    start("second").unwrap();
+    capture.finish("stopped", Duration::from_secs(30));
+}
+
+#[test]
 fn what_clients_say_is_in_the_files_in_order() {
     let records = captured(&[query(7, "SELECT 1"), query(7, "USE other"), query(7, "SELECT 2")]);
     let Record::Session(session) = &records[0] else {

@@ -1,6 +1,7 @@
 //! The capture's thread: reads answers, decides what may be written, and writes.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
@@ -90,8 +91,19 @@ struct Writing<'a> {
     sessions: HashMap<u32, Session, foldhash::fast::RandomState>,
 }
 
-/// Runs until the capture ends.
+/// Runs until the capture ends. What comes of it is said also where the thread fails: another one may begin.
 pub(super) fn run(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: FolderWriter) {
+    let writing = AssertUnwindSafe(|| write(run, interest, items, writer));
+    if catch_unwind(writing).is_err() {
+        interest.set(false);
+        let words = "the capture's thread has failed; the log says where";
+        run.note_end("error", words);
+        tracing::error!(folder = %run.order.to.display(), "capture: {words}");
+        *lock(&run.sender) = None;
+    }
+}
+
+fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: FolderWriter) {
     let mut writing = Writing {
         run,
         writer,
@@ -183,6 +195,8 @@ impl Writing<'_> {
                 }
                 Ok(())
             }
+            #[cfg(test)]
+            Item::Panic => panic!("as a test wants it"),
             Item::Command(ended) => {
                 self.run.queued.fetch_sub(ended.size(), Relaxed);
                 self.command(&ended)
