@@ -21,7 +21,7 @@ use crate::error::SessionError;
 use crate::record::{Noted, Record};
 use crate::relay::{Streams, Traffic};
 
-pub use crate::record::{Copied, CopyLimits, End};
+pub use crate::record::{Copied, CopyLimits, End, Room};
 
 /// Who hears of each command that has ended on one worker. What it does is part of the time of the next
 /// command: it must not wait, and it cannot fail a command.
@@ -187,6 +187,7 @@ fn begin_record(
                 .reduce(|one, other| CopyLimits {
                     command: one.command.max(other.command),
                     answer: one.answer.max(other.answer),
+                    room: one.room.or(other.room),
                 })?;
             let command_len = PacketHeader::LEN + head.payload_len;
             Some(Copied::new(

@@ -1,6 +1,8 @@
 //! What is noted of the command under way for those who observe commands: see [`finished`](crate::finished).
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::flow::Flow;
@@ -55,12 +57,38 @@ pub(crate) struct Noted {
 }
 
 /// How much is copied of a command and of its answer, in bytes with packet headers. What is longer is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CopyLimits {
     /// Of the command.
     pub command: usize,
     /// Of the answer.
     pub answer: usize,
+    /// What all copies have together.
+    pub room: Option<Room>,
+}
+
+/// Room that all copies share, so that many sessions with long answers at a time do not take all memory. A
+/// copy gives back what it has taken when it is dropped.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Bytes that are taken; others may be counted there as well.
+    pub taken: Arc<AtomicUsize>,
+    /// A copy takes no more from so many on.
+    pub max: usize,
+}
+
+impl Room {
+    fn take(&self, bytes: usize) -> bool {
+        let is_there = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.max;
+        if !is_there {
+            self.give_back(bytes);
+        }
+        is_there
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// A command and its answer as the client sent and got them: whole packets with their headers, unless they
@@ -76,22 +104,46 @@ pub struct Copied {
     /// What comes of the command later goes to the server as it comes, so that it can be copied then.
     is_forwarded: bool,
     is_answer_cut: bool,
+    /// Bytes of the common room.
+    taken: usize,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if let Some(room) = &self.limits.room {
+            room.give_back(self.taken);
+        }
+    }
 }
 
 impl Copied {
     pub(crate) fn new(limits: CopyLimits, command_len: usize, there: &[u8], is_forwarded: bool) -> Self {
         let len = there.len().min(command_len).min(limits.command);
-        // Most answers fit behind it.
-        let mut bytes = Vec::with_capacity(len + 256);
-        bytes.extend_from_slice(&there[..len]);
-        Self {
-            bytes,
-            command_end: len,
+        let mut copied = Self {
+            // Most answers fit behind it.
+            bytes: Vec::with_capacity(len + 256),
+            command_end: 0,
             command_len,
             limits,
             is_forwarded,
             is_answer_cut: false,
-        }
+            taken: 0,
+        };
+        copied.add_command(&there[..len]);
+        copied
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn take(&mut self, bytes: usize) -> bool {
+        let is_there = self.limits.room.as_ref().is_none_or(|room| room.take(bytes));
+        self.taken += if is_there { bytes } else { 0 };
+        is_there
+    }
+
+    /// Its bytes are counted in the common room.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.limits.room.is_some()
     }
 
     /// A command of one packet and its answer, both with packet headers and both whole: for tests of
@@ -101,6 +153,7 @@ impl Copied {
         let limits = CopyLimits {
             command: command.len(),
             answer: answer.len(),
+            room: None,
         };
         let mut copied = Self::new(limits, command.len(), command, false);
         copied.add_answer(answer);
@@ -132,16 +185,19 @@ impl Copied {
         self.is_answer_cut
     }
 
-    /// The command and its answer in one piece, and where the answer begins.
-    #[must_use]
-    pub fn into_parts(self) -> (Vec<u8>, usize) {
-        (self.bytes, self.command_end)
-    }
-
     /// Another server is asked.
     fn forget_answer(&mut self) {
-        self.bytes.truncate(self.command_end);
+        self.drop_answer();
         self.is_answer_cut = false;
+    }
+
+    fn drop_answer(&mut self) {
+        let len = self.bytes.len() - self.command_end;
+        self.bytes.truncate(self.command_end);
+        if let Some(room) = &self.limits.room {
+            room.give_back(len);
+            self.taken -= len;
+        }
     }
 
     /// More of a command that had not come whole.
@@ -149,15 +205,30 @@ impl Copied {
         let wanted = self.command_len.min(self.limits.command) - self.command_end;
         let bytes = &bytes[..bytes.len().min(wanted)];
         // Whatever has been said before the command had come is no answer to it.
-        self.bytes.truncate(self.command_end);
-        self.bytes.extend_from_slice(bytes);
-        self.command_end += bytes.len();
+        self.drop_answer();
+        if self.take(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+            self.command_end += bytes.len();
+        }
     }
 
     fn add_answer(&mut self, bytes: &[u8]) {
-        let room = self.limits.answer - (self.bytes.len() - self.command_end);
-        self.is_answer_cut |= bytes.len() > room;
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if self.is_answer_cut && self.limits.room.is_some() {
+            return;
+        }
+        let left = self.limits.answer - (self.bytes.len() - self.command_end);
+        let wanted = &bytes[..bytes.len().min(left)];
+        self.is_answer_cut |= bytes.len() > left;
+        if self.limits.room.is_none() {
+            self.bytes.extend_from_slice(wanted);
+        } else if !self.is_answer_cut && self.take(wanted.len()) {
+            self.bytes.extend_from_slice(wanted);
+        } else {
+            // A part of it is of no use.
+            self.is_answer_cut = true;
+            self.drop_answer();
+            self.bytes.shrink_to_fit();
+        }
     }
 }
 
@@ -305,6 +376,7 @@ mod tests {
     const LIMITS: CopyLimits = CopyLimits {
         command: 8,
         answer: 4,
+        room: None,
     };
 
     /// A record of a command of so many bytes, of which these have come.
@@ -355,6 +427,36 @@ mod tests {
             (&b"01234567"[..], &b"abcd"[..])
         );
         assert!(!copied.is_command_whole() && copied.is_answer_cut());
+    }
+
+    #[test]
+    fn copies_of_all_sessions_have_one_room() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let limits = CopyLimits {
+            command: 100,
+            answer: 100,
+            room: Some(Room {
+                taken: Arc::clone(&taken),
+                max: 100,
+            }),
+        };
+        let copy = || {
+            let record = Record::default();
+            record.begin((0, 0), || Some(Copied::new(limits.clone(), 10, &[1; 10], false)));
+            record
+        };
+        let (one, other) = (copy(), copy());
+        one.note_said(&[2; 70]);
+        assert_eq!(taken.load(Ordering::Relaxed), 90);
+        other.note_said(&[3; 5]);
+        other.note_said(&[3; 30]);
+        let copied = copied(&other);
+        assert!(copied.is_answer_cut() && copied.is_command_whole() && copied.answer().is_empty());
+        drop(copied);
+        assert_eq!(taken.load(Ordering::Relaxed), 80);
+        // A session that ends in the middle gives back what it had.
+        drop(one);
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -229,6 +229,9 @@ pub struct End {
     pub thinned_sessions: u64,
     /// Commands whose text or parameters were not written.
     pub withheld: u64,
+    /// Commands whose result has no checks: it was too long, or there was no room for its copy.
+    #[serde(default)]
+    pub unchecked: u64,
 }
 
 const HEAD: u8 = 1;

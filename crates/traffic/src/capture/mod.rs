@@ -30,8 +30,11 @@ use self::observer::{Item, WorkerObserver};
 
 pub use self::servers::servers;
 
-/// Bytes of copies that may wait for the thread.
+/// Bytes of copies that there may be: of commands under way, and of those that wait for the thread.
 pub const QUEUE_MAX: usize = 64 << 20;
+/// From so many of them on copies get no longer: answers under way then have no checks, and what waits still
+/// finds room.
+const COPIES_MAX: usize = QUEUE_MAX / 4 * 3;
 /// Bytes that are copied of a command; of a longer one only the digest is known, if that.
 pub const COMMAND_MAX: usize = 1 << 20;
 /// Bytes that are copied of an answer; a longer one has no checks.
@@ -88,8 +91,8 @@ struct Run {
     sender: Mutex<Option<Sender<Item>>>,
     /// Sessions of which a share is captured, in 2^32ths.
     share: u64,
-    /// Bytes that wait for the thread.
-    queued: AtomicUsize,
+    /// Bytes of copies, of commands under way and of those that wait for the thread.
+    queued: Arc<AtomicUsize>,
     /// It is to end, and the thread says so.
     is_to_stop: AtomicBool,
     /// The queue was full, and it is to end for that.
@@ -105,6 +108,7 @@ struct Counts {
     sessions: AtomicU64,
     thinned: AtomicU64,
     withheld: AtomicU64,
+    unchecked: AtomicU64,
     bytes: AtomicU64,
 }
 
@@ -219,7 +223,7 @@ impl Capture {
             order,
             began: Instant::now(),
             sender: Mutex::new(Some(sender)),
-            queued: AtomicUsize::new(0),
+            queued: Arc::default(),
             is_to_stop: AtomicBool::new(false),
             is_overrun: AtomicBool::new(false),
             counts: Counts::default(),

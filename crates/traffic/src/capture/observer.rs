@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use dataplane::finished::{Copied, CopyLimits, End, Finished, Interest, Observer};
+use dataplane::finished::{Copied, CopyLimits, End, Finished, Interest, Observer, Room};
 use foldhash::fast::RandomState;
 use mysql_wire::{Capabilities, Command};
 
-use super::{ANSWER_MAX, COMMAND_MAX, QUEUE_MAX, Run, Shared, WhenFull, lock};
+use super::{ANSWER_MAX, COMMAND_MAX, COPIES_MAX, QUEUE_MAX, Run, Shared, WhenFull, lock};
 use crate::hash;
 
 /// What goes to the thread.
@@ -54,9 +54,13 @@ pub(super) struct Who {
 }
 
 impl Ended {
-    /// About so many bytes of memory.
+    /// About so many bytes of memory, without those that are counted already.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + 128 + self.copied.command().len() + self.copied.answer().len()
+        let copied = match self.copied.is_counted() {
+            true => 0,
+            false => self.copied.command().len() + self.copied.answer().len(),
+        };
+        size_of::<Self>() + 128 + copied
     }
 }
 
@@ -119,6 +123,10 @@ impl Observer for WorkerObserver {
         is_wanted.then_some(CopyLimits {
             command: COMMAND_MAX,
             answer: ANSWER_MAX,
+            room: Some(Room {
+                taken: Arc::clone(&run.queued),
+                max: COPIES_MAX,
+            }),
         })
     }
 

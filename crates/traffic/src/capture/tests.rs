@@ -75,7 +75,7 @@ fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>, Receiver
         began: Instant::now(),
         sender: Mutex::new(Some(sender)),
         share: (sample * (1_u64 << 32) as f64) as u64,
-        queued: AtomicUsize::new(0),
+        queued: Arc::default(),
         is_to_stop: AtomicBool::new(false),
         is_overrun: AtomicBool::new(false),
         counts: Counts::default(),

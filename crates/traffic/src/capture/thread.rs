@@ -120,7 +120,7 @@ fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: Fo
     let status = run.status();
     tracing::info!(
         folder = %run.order.to.display(), reason, words,
-        commands = status.commands, sessions = status.sessions, thinned = status.thinned_sessions, bytes = status.bytes,
+        commands = status.commands, unchecked = run.counts.unchecked.load(Relaxed), sessions = status.sessions, thinned = status.thinned_sessions, bytes = status.bytes,
         "capture of traffic has ended"
     );
     if let Err(error) = ended {
@@ -247,6 +247,9 @@ impl Writing<'_> {
         {
             return Ok(());
         }
+        if record.flags.has(Flags::UNCHECKED) {
+            self.run.counts.unchecked.fetch_add(1, Relaxed);
+        }
         if record.flags.has(Flags::WITHHELD) {
             self.run.counts.withheld.fetch_add(1, Relaxed);
         }
@@ -268,6 +271,7 @@ impl Writing<'_> {
             sessions: run.counts.sessions.load(Relaxed),
             thinned_sessions: run.counts.thinned.load(Relaxed),
             withheld: run.counts.withheld.load(Relaxed),
+            unchecked: run.counts.unchecked.load(Relaxed),
         })))?;
         let written = writer.finish()?;
         run.counts.bytes.store(written, Relaxed);

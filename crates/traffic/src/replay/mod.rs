@@ -353,6 +353,7 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
         sessions: outcome.sessions,
         thinned_sessions: 0,
         withheld: outcome.left_out.values().sum(),
+        unchecked: 0,
     })));
     // All sessions have ended, so that nobody else has it.
     match Rc::try_unwrap(shared) {
