@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -83,6 +84,12 @@ impl Etcd {
         &self.certificates
     }
 
+    /// The folder of its files, which have all that it was ever told.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Ends it at once. What it was told stays.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
@@ -108,10 +115,7 @@ impl Etcd {
         );
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
         let process = Command::new(&program)
-            .arg(format!(
-                "--data-dir={}",
-                self.folder.path().join("data").display()
-            ))
+            .arg(format!("--data-dir={}", self.data().display()))
             .arg(format!("--listen-client-urls={plain},{tls}"))
             .arg(format!("--advertise-client-urls={plain},{tls}"))
             .arg(format!("--listen-peer-urls={peer}"))

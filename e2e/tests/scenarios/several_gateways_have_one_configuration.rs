@@ -2,7 +2,7 @@
 //! happens to the etcd or to a gateway is noticed by a client.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -131,6 +131,17 @@ fn serve(folder: &TempDir) -> Child {
         .unwrap()
 }
 
+/// Whether a file of the folder, or below, has this text.
+fn is_in(folder: &Path, text: &str) -> bool {
+    let mut grep = Command::new("grep");
+    let found = grep.args(["-r", "-a", "-q", "-F", text]).arg(folder).status();
+    match found.unwrap().code() {
+        Some(0) => true,
+        Some(1) => false,
+        code => panic!("grep: {code:?}"),
+    }
+}
+
 fn is(result: (i32, String), code: i32, words: &str) {
     assert_eq!(result.0, code, "{}", result.1);
     assert!(result.1.contains(words), "{words:?} is not in: {}", result.1);
@@ -204,6 +215,12 @@ async fn whatever_happens_to_the_store() {
         code == 3 && words.contains("in clear") && !words.contains("hunter2"),
         "{words}"
     );
+    let was_told = |what: &str| is_in(&etcd.data(), what);
+    assert!(
+        was_told("password_file"),
+        "the files of the etcd have what it was told"
+    );
+    assert!(!was_told("hunter2"), "nor did the etcd ever hear of it");
     is(
         all[0].apply(&text("").replace("\"check\"", "\"../x\""), &[]),
         3,
