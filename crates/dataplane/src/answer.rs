@@ -250,7 +250,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
             session.status = status;
             let shown = shown_user(&request.user);
             session.control.name_user(&shown);
-            session.control.name_schema(Some(&request.database));
+            let collation = request.charset.and_then(|charset| u8::try_from(charset).ok());
+            session.control.name_login(Some(&request.database), collation);
             session.changed_user = Some(shown);
             let registry = &session.worker.shared.registry;
             registry.rename(session.control.id, request.user.into());

@@ -618,7 +618,7 @@ pub(crate) async fn introduce(
     let (login, greeting) = handshake::greet(client, listener, &profile, control.id).await?;
     summary.user = shown_user(&login.user);
     control.name_user(&summary.user);
-    control.name_schema(login.database.as_deref());
+    control.name_login(login.database.as_deref(), Some(login.charset));
     Ok(Introduced {
         login,
         greeting,

@@ -180,6 +180,8 @@ struct About {
     client: Box<str>,
     /// That the client named when it logged in.
     schema: Option<Rc<[u8]>>,
+    /// The low byte of the client's collation as it said it then; 0 where that is not known.
+    collation: u8,
 }
 
 /// One session as its worker sees it.
@@ -347,6 +349,7 @@ impl Control {
             user: "".into(),
             client: client.to_string().into(),
             schema: None,
+            collation: 0,
         }));
     }
 
@@ -372,11 +375,17 @@ impl Control {
         }
     }
 
-    /// Says which schema the client has named at its login.
-    pub(crate) fn name_schema(&self, schema: Option<&[u8]>) {
+    /// Says which schema the client has named at its login, and which collation, if it has.
+    pub(crate) fn name_login(&self, schema: Option<&[u8]>, collation: Option<u8>) {
         if let Some(about) = self.about.borrow_mut().as_mut() {
             about.schema = schema.filter(|name| !name.is_empty()).map(Rc::from);
+            about.collation = collation.unwrap_or(about.collation);
         }
+    }
+
+    /// The low byte of the collation that the client has named at its login; 0 where that is not known.
+    pub(crate) fn login_collation(&self) -> u8 {
+        self.about.borrow().as_ref().map_or(0, |about| about.collation)
     }
 
     /// The schema that the client has named at its login.

@@ -114,6 +114,9 @@ pub struct Finished<'a> {
     pub schema: Option<&'a [u8]>,
     /// The schema that the client named when it logged in, or changed its user.
     pub login_schema: Option<&'a [u8]>,
+    /// The low byte of the collation that the client named then; 0 where that is not known: of a session that
+    /// another process has handed over.
+    pub login_collation: u8,
     /// In which form the client speaks: how the copies are to be read.
     pub capabilities: Capabilities,
     /// The command and its answer, where an observer has asked for [copies](Observer::copies). The last
@@ -209,6 +212,7 @@ pub(crate) struct Ways<'a> {
     pub(crate) traffic: &'a Traffic,
     pub(crate) schema: Option<&'a [u8]>,
     pub(crate) login_schema: Option<Rc<[u8]>>,
+    pub(crate) login_collation: u8,
     /// The client's.
     pub(crate) capabilities: Capabilities,
 }
@@ -270,6 +274,7 @@ fn tell_all(
         last_insert_id: outcome.map_or(0, |outcome| outcome.last_insert_id),
         schema: ways.schema,
         login_schema: ways.login_schema.as_deref(),
+        login_collation: ways.login_collation,
         capabilities: ways.capabilities,
         copied: RefCell::new(noted.copied.take()),
     };

@@ -94,6 +94,7 @@ fn finish(session: &Session, head: CommandHead, served: Result<(), &SessionError
             traffic: &session.streams.traffic,
             schema: None,
             login_schema: control.login_schema(),
+            login_collation: control.login_collation(),
             capabilities: session.capabilities,
         }
     });

@@ -116,6 +116,9 @@ pub struct SessionRecord {
     /// It was there before the capture began, so that more than user and schema may have been set: variables,
     /// prepared statements, temporary tables, locks.
     pub was_open: bool,
+    /// The low byte of the id of the collation that its client had named at its login; 0 where that is not
+    /// known. Records of before have none.
+    pub collation: u8,
 }
 
 /// What is so of a command.
@@ -292,6 +295,7 @@ impl SessionRecord {
         put_bytes(out, &self.schema);
         put_number(out, self.capabilities);
         put_number(out, u64::from(self.was_open));
+        put_number(out, u64::from(self.collation));
     }
 
     fn decode(mut reader: Reader<'_>) -> Result<Self, Senseless> {
@@ -303,6 +307,10 @@ impl SessionRecord {
             schema: reader.bytes("schema")?.to_vec(),
             capabilities: reader.number("capabilities")?,
             was_open: reader.number("whether the session was open")? != 0,
+            collation: match reader.0.is_empty() {
+                true => 0,
+                false => reader.small("collation")?,
+            },
         };
         reader.end().map(|()| session)
     }
@@ -405,4 +413,26 @@ pub fn plain(text: &[u8], letters: usize) -> String {
         line.push('…');
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_before_there_were_collations_is_read() {
+        let mut session = SessionRecord {
+            id: 7,
+            user: "app".to_owned(),
+            was_open: true,
+            collation: 8,
+            ..SessionRecord::default()
+        };
+        let mut bytes = Vec::new();
+        Record::Session(session.clone()).encode(&mut bytes);
+        assert_eq!(Record::decode(&bytes), Ok(Some(Record::Session(session.clone()))));
+        bytes.pop();
+        session.collation = 0;
+        assert_eq!(Record::decode(&bytes), Ok(Some(Record::Session(session))));
+    }
 }

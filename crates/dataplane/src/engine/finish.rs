@@ -38,6 +38,7 @@ pub(crate) fn tell(session: &ClientSession, command: Command, served: Result<(),
         traffic: &session.streams.traffic,
         schema: session.state.carried().schema(),
         login_schema: control.login_schema(),
+        login_collation: control.login_collation(),
         capabilities: session.client.capabilities,
     });
 }

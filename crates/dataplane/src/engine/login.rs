@@ -394,7 +394,7 @@ async fn become_user(
             session.control.name_user(&user);
             session
                 .control
-                .name_schema(session.client.login.database.as_deref());
+                .name_login(session.client.login.database.as_deref(), Some(charset));
             session
                 .context
                 .worker

@@ -262,7 +262,8 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             session.rules = SessionRules::new(&session.context.worker);
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
-            session.control.name_schema(Some(&request.database));
+            let collation = request.charset.and_then(|charset| u8::try_from(charset).ok());
+            session.control.name_login(Some(&request.database), collation);
             let registry = &session.context.worker.shared.registry;
             registry.rename(session.control.id, request.user.into());
             session.client.login.database = Some(request.database);

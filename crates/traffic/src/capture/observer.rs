@@ -51,6 +51,7 @@ pub(super) struct Who {
     pub(super) user: Box<str>,
     pub(super) listener: Box<str>,
     pub(super) login_schema: Option<Box<[u8]>>,
+    pub(super) login_collation: u8,
 }
 
 impl Ended {
@@ -204,6 +205,7 @@ fn news(
             user: finished.user.into(),
             listener: finished.listener.into(),
             login_schema: finished.login_schema.map(Into::into),
+            login_collation: finished.login_collation,
         })
     });
     let schema = finished.schema.filter(|_| !has_same(|(_, schema)| schema));

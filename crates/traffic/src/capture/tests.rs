@@ -44,6 +44,7 @@ fn finished(session: u32, payload: &[u8], answer: &[u8]) -> Finished<'static> {
         last_insert_id: 0,
         schema: None,
         login_schema: Some(b"shop"),
+        login_collation: 8,
         capabilities: Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0),
         copied: RefCell::new(Some(Copied::whole(&packet(payload), &packet(answer)))),
     }
@@ -197,7 +198,7 @@ fn what_clients_say_is_in_the_files_in_order() {
         panic!("{records:?}");
     };
     assert!(
-        session.user == "app" && session.schema == b"shop" && session.was_open,
+        session.user == "app" && session.schema == b"shop" && session.was_open && session.collation == 8,
         "{session:?}"
     );
     let commands = commands(&records);

@@ -236,6 +236,7 @@ impl Writing<'_> {
                 schema: session.schema.clone(),
                 capabilities: ended.capabilities.0,
                 was_open: is_new && !ended.is_first,
+                collation: who.login_collation,
             };
             self.writer.put(&Record::Session(record))?;
             self.run.counts.sessions.fetch_add(u64::from(is_new), Relaxed);

@@ -12,7 +12,7 @@ use upstream::login::{Secret, Terms, log_in};
 
 use super::Login;
 use crate::capture::ANSWER_MAX;
-use crate::record::ServerAtStart;
+use crate::record::{ServerAtStart, SessionRecord};
 
 /// For a connection and a login.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -64,13 +64,13 @@ fn lost(error: impl ToString) -> ClientError {
 }
 
 impl Client {
-    /// `capabilities`: those of the captured session.
+    /// `session`: the captured one.
     pub(super) async fn connect(
         target: SocketAddr,
         login: &Login,
-        capabilities: u64,
+        session: &SessionRecord,
     ) -> Result<Self, ClientError> {
-        match timeout(CONNECT_LIMIT, Self::begin(target, login, capabilities)).await {
+        match timeout(CONNECT_LIMIT, Self::begin(target, login, session)).await {
             Ok(begun) => begun,
             Err(_) => Err(ClientError::Connect(format!(
                 "{target} has not answered within {} s",
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    async fn begin(target: SocketAddr, login: &Login, capabilities: u64) -> Result<Self, ClientError> {
+    async fn begin(target: SocketAddr, login: &Login, session: &SessionRecord) -> Result<Self, ClientError> {
         let failed = |error: &dyn ToString| ClientError::Connect(error.to_string());
         let mut stream = Stream::connect_tcp(target, CONNECT_LIMIT)
             .await
@@ -88,7 +88,11 @@ impl Client {
             .await
             .map_err(|error| failed(&error))?;
         let terms = Terms {
-            capabilities: Capabilities(capabilities) & KEPT,
+            capabilities: Capabilities(session.capabilities) & KEPT,
+            collation: match session.collation {
+                0 => Terms::PLAIN.collation,
+                known => known,
+            },
             ..Terms::PLAIN
         };
         let secret = Secret::Password(login.password.as_bytes());

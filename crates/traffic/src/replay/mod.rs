@@ -21,7 +21,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::capture::unix_us;
 use crate::file::{FileError, Folder, FolderWriter};
-use crate::record::{End, Head, Record, ReplayOf, ServerAtStart};
+use crate::record::{End, Head, Record, ReplayOf, ServerAtStart, SessionRecord};
 
 pub use self::client::ClientError;
 pub use self::plan::{LeftOut, Permitted};
@@ -377,7 +377,7 @@ async fn target(order: &Order) -> Result<(ServerAtStart, bool), ReplayError> {
         .as_ref()
         .or(order.logins.by_user.values().next());
     let login = login.ok_or_else(|| ReplayError::NoLogin(String::new()))?;
-    let mut client = client::Client::connect(order.target, login, 0)
+    let mut client = client::Client::connect(order.target, login, &SessionRecord::default())
         .await
         .map_err(failed)?;
     let mut server = client.who_are_you().await.map_err(failed)?;

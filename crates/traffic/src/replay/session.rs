@@ -170,7 +170,7 @@ impl Session {
         let Some(login) = order.logins.of(&self.who.user) else {
             return Err(LeftOut::NoLogin);
         };
-        match Client::connect(order.target, login, self.who.capabilities).await {
+        match Client::connect(order.target, login, &self.who).await {
             Ok(mut client) => {
                 if !self.who.schema.is_empty() {
                     let mut payload = vec![Command::INIT_DB.0];
