@@ -110,12 +110,16 @@ async fn replayed_and_compared(mode: &str) {
     let mut session = client::connect(&gateway).await;
     session.query_drop("SELECT id FROM test.item").await.unwrap();
     session.disconnect().await.unwrap();
+    // What a literal is turns on the collation with which the client has logged in.
+    let of_latin1 = ["--default-character-set=latin1"];
+    let said = client::command_line(gateway.port(), &of_latin1, "SELECT COLLATION('x')").unwrap();
+    assert!(said.contains("latin1"), "{said}");
     stop(&gateway);
     assert_eq!(gateway.metric("forebay_capture_running", &[]), 0.0);
     let (code, said) = forebay(&["traffic", "capture", "verify", &captured]);
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("of 2 sessions") && said.contains("ended: stopped"),
+        said.contains("of 3 sessions") && said.contains("ended: stopped"),
         "{said}"
     );
     assert!(!said.contains("not asked"), "{said}");
