@@ -4,9 +4,9 @@ use std::{net::SocketAddr, process::Command, time::Duration};
 
 use anyhow::{Context, ensure};
 
-use crate::usage::CpuTime;
+use crate::usage::{CpuTime, MachineTime};
 
-/// One run of one script against one address, with the account and the table that a sandbox has.
+/// One run of one script against one address, with the account and the tables that a sandbox has.
 pub(crate) struct Sysbench<'a> {
     /// The script's name: `oltp_point_select`.
     pub script: &'a str,
@@ -14,11 +14,15 @@ pub(crate) struct Sysbench<'a> {
     pub database: &'a str,
     /// Statements are sent as text; otherwise they are prepared.
     pub is_text: bool,
-    /// Rows of its `sbtest1`.
+    /// `sbtest1` and so on.
+    pub tables: usize,
+    /// Rows of each.
     pub rows: u64,
     pub threads: usize,
     /// sysbench takes whole seconds.
     pub seconds: f64,
+    /// Options of the script: `--range-size=100`.
+    pub options: &'a [String],
 }
 
 /// What a run has done.
@@ -34,7 +38,45 @@ pub(crate) struct Done {
     pub cpu: Duration,
 }
 
+/// What a run has done, and what it has cost.
+pub(crate) struct Measured {
+    pub done: Done,
+    /// CPU for a query, in microseconds, of what stands before the servers.
+    pub own_us: Option<f64>,
+    /// The same of the servers.
+    pub server_us: f64,
+    /// Part of the machine's CPU that nobody used meanwhile.
+    pub idle: f64,
+}
+
 impl Sysbench<'_> {
+    /// Runs it to its end. `own`: the processes that it goes through, none where it goes to the servers.
+    pub(crate) fn measure(&self, own: &[u32], servers: &[u32]) -> anyhow::Result<Measured> {
+        let of = |pids: &[u32]| {
+            pids.iter()
+                .map(|&pid| CpuTime::of(pid))
+                .collect::<anyhow::Result<Vec<_>>>()
+        };
+        let since = |pids: &[u32], before: Vec<CpuTime>| {
+            let pairs = pids.iter().zip(before);
+            pairs
+                .map(|(&pid, before)| Ok(CpuTime::of(pid)? - before))
+                .collect::<anyhow::Result<Vec<_>>>()
+        };
+        let (of_own, of_servers, machine) = (of(own)?, of(servers)?, MachineTime::now()?);
+        let done = self.run()?;
+        let idle = MachineTime::now()?.idle_since(machine);
+        let (of_own, of_servers) = (since(own, of_own)?, since(servers, of_servers)?);
+        let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / done.queries.max(1.0);
+        Ok(Measured {
+            own_us: (!own.is_empty()).then(|| each(of_own.iter().map(|cpu| cpu.total).sum())),
+            // A server has a thread for each connection, which has ended meanwhile.
+            server_us: each(of_servers.iter().map(CpuTime::in_ticks).sum()),
+            idle,
+            done,
+        })
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(&self) -> anyhow::Result<Done> {
         let seconds = self.seconds.ceil().max(1.0);
@@ -46,8 +88,10 @@ impl Sysbench<'_> {
             .arg(format!("--mysql-user={}", sandbox::USER))
             .arg(format!("--mysql-password={}", sandbox::PASSWORD))
             .arg(format!("--mysql-db={}", self.database))
-            .args(["--tables=1", "--percentile=99", "--report-interval=1"])
+            .args(["--percentile=99", "--report-interval=1"])
             .args(self.is_text.then_some("--db-ps-mode=disable"))
+            .args(self.options)
+            .arg(format!("--tables={}", self.tables))
             .arg(format!("--table-size={}", self.rows))
             .arg(format!("--threads={}", self.threads))
             .arg(format!("--time={seconds}"))

@@ -285,9 +285,11 @@ impl<'a> Bench<'a> {
                     address,
                     database: "sbtest",
                     is_text: false,
+                    tables: 1,
                     rows: self.args.rows,
                     threads: self.args.threads,
                     seconds: self.args.seconds,
+                    options: &[],
                 }
                 .run()?;
                 let (used, of_server) = (CpuTime::of(pid)? - before, CpuTime::of(server)? - of_server);

@@ -46,6 +46,8 @@ pub struct Figure {
     pub unit: &'static str,
     /// Median, lowest and highest of the rounds.
     pub spread: Spread,
+    /// In their order.
+    pub rounds: Vec<f64>,
     /// What is aimed at.
     pub wanted: Option<Wanted>,
     /// What whoever reads it has to know.
@@ -91,12 +93,14 @@ impl Report {
         values: impl IntoIterator<Item = f64>,
         wanted: Option<Wanted>,
     ) {
-        if let Some(spread) = Spread::of(values) {
+        let rounds: Vec<f64> = values.into_iter().collect();
+        if let Some(spread) = Spread::of(rounds.iter().copied()) {
             self.figures.push(Figure {
                 part: part.to_owned(),
                 name: name.into(),
                 unit,
                 spread,
+                rounds,
                 wanted,
                 note: None,
             });

@@ -298,7 +298,7 @@ fn pinned(core: Option<usize>, program: OsString, words: &[OsString]) -> Command
 }
 
 /// The first of these programs that is on the PATH.
-pub(super) fn find_program(names: &[&str]) -> Option<PathBuf> {
+pub(crate) fn find_program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     names
         .iter()

@@ -76,22 +76,26 @@ fn published(threads: usize) -> Option<(f64, f64)> {
 /// It could not be run to its end, or a copy was told apart where it was faithful, or was not where it had
 /// another row.
 pub fn capture(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<String> {
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(Duration::from_millis(200));
-    net::limits::raise_nofile()?;
+    let progress = spinner();
     let bench = Bench::start(args, &progress)?;
-    report.programs.push(bench.server.version().to_owned());
-    let threads = match (&args.threads[..], args.quick) {
-        ([], true) => vec![20],
-        ([], false) => vec![20, 50, 100],
-        (given, _) => given.to_vec(),
-    };
-    for threads in threads {
-        bench.measure(threads, report)?;
-    }
+    bench.measure_all(report)?;
     let sum = bench.tell_apart(report)?;
     progress.finish_and_clear();
     Ok(sum)
+}
+
+/// Only what it costs.
+pub(crate) fn cost(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<()> {
+    let progress = spinner();
+    let measured = Bench::start(args, &progress)?.measure_all(report);
+    progress.finish_and_clear();
+    measured
+}
+
+fn spinner() -> ProgressBar {
+    let progress = ProgressBar::new_spinner();
+    progress.enable_steady_tick(Duration::from_millis(200));
+    progress
 }
 
 struct Bench<'a> {
@@ -131,6 +135,7 @@ impl<'a> Bench<'a> {
     fn start(args: &'a CaptureArgs, progress: &'a ProgressBar) -> anyhow::Result<Self> {
         let kind = args.servers.of_sandbox();
         progress.set_message(format!("{kind}: two servers of {ROWS} rows"));
+        net::limits::raise_nofile()?;
         let spec = |id: u32| {
             Spec::new(kind)
                 .option("--innodb-buffer-pool-size=512M")
@@ -172,6 +177,18 @@ impl<'a> Bench<'a> {
             address,
             folder,
         })
+    }
+
+    fn measure_all(&self, report: &mut Report) -> anyhow::Result<()> {
+        report.programs.push(self.server.version().to_owned());
+        let threads = match (&self.args.threads[..], self.args.quick) {
+            ([], true) => vec![20],
+            ([], false) => vec![20, 50, 100],
+            (given, _) => given.to_vec(),
+        };
+        threads
+            .into_iter()
+            .try_for_each(|threads| self.measure(threads, report))
     }
 
     /// Capture off and on in turns.
@@ -276,9 +293,11 @@ impl<'a> Bench<'a> {
             address: self.address,
             database: "sbtest",
             is_text: false,
+            tables: 1,
             rows: ROWS,
             threads,
             seconds,
+            options: &[],
         };
         load.run()
     }
@@ -455,9 +474,11 @@ fn client_load(address: SocketAddr, client: usize, seconds: f64) -> anyhow::Resu
         address,
         database: &database,
         is_text: client < TEXT_CLIENTS,
+        tables: 1,
         rows: ROWS,
         threads: 1,
         seconds,
+        options: &[],
     };
     load.run()
 }

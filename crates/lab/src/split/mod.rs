@@ -8,6 +8,7 @@
 //!
 //! With `--servers` it is another measurement, in front of real servers: see [`servers`].
 
+pub(crate) mod gateway;
 mod servers;
 
 use std::{env, path::PathBuf};

@@ -6,35 +6,32 @@
 //! contenders take turns round by round, and ratios are formed within a round.
 
 use std::{
-    fmt, fs,
+    fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
-use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{Kind, Sandbox, Spec};
 
-use super::{Connections, Script, ServerKind, SplitArgs};
+use super::{
+    Connections, Script, ServerKind, SplitArgs,
+    gateway::{self, Setup},
+};
 use crate::{
     cache::{Report, Wanted, rig},
     child::ListeningChild,
-    demo::gateway::scrape,
-    demo::screen::sum_by_label,
     overhead::Kind as Contender,
-    sysbench::{Done, Sysbench},
-    usage::CpuTime,
+    sysbench::{Measured, Sysbench},
 };
 
 /// Clients that sysbench and HAProxy's configuration are good for.
 const CLIENTS_MAX: usize = 1000;
 /// What a server must allow beyond them.
 const OTHER_CONNECTIONS: usize = 100;
-/// The gateway finds its primary meanwhile.
-const UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// From the beginning of a run on until connections are counted: the pool finds its size first.
 const WARM_UP: f64 = 0.4;
 
@@ -147,9 +144,7 @@ struct Bench<'a> {
 struct Gateway {
     workers: usize,
     connections: Connections,
-    process: ListeningChild,
-    clients: SocketAddr,
-    admin: SocketAddr,
+    running: gateway::Gateway,
 }
 
 /// The rounds of one contender.
@@ -304,21 +299,18 @@ impl<'a> Bench<'a> {
         rounds: &mut Rounds,
     ) -> anyhow::Result<()> {
         let server = self.server.primary().pid().context("the server is gone")?;
-        let own = |pid: Option<u32>| pid.map(CpuTime::of).transpose();
-        let (before, of_server) = (own(pid)?, CpuTime::of(server)?);
-        let done = Sysbench {
+        let load = Sysbench {
             script: script.file(),
             address,
             database: "sbtest",
             is_text: false,
+            tables: 1,
             rows: self.rows,
             threads: clients,
             seconds: self.plan.seconds,
-        }
-        .run()?;
-        let used = own(pid)?.zip(before).map(|(now, before)| now - before);
-        let of_server = CpuTime::of(server)? - of_server;
-        rounds.add(&done, used, of_server);
+            options: &[],
+        };
+        rounds.add(&load.measure(pid.as_slice(), &[server])?);
         Ok(())
     }
 
@@ -335,16 +327,16 @@ impl<'a> Bench<'a> {
         let counting = thread::scope(|scope| {
             let counting = scope.spawn(|| -> anyhow::Result<(f64, f64)> {
                 thread::sleep(Duration::from_secs_f64(begin));
-                let before = gateway.opened_and_size()?.0;
+                let before = gateway.running.opened_and_size()?.0;
                 thread::sleep(Duration::from_secs_f64(end - begin));
-                let (after, size) = gateway.opened_and_size()?;
+                let (after, size) = gateway.running.opened_and_size()?;
                 Ok(((after - before) / (end - begin), size))
             });
             self.round(
                 script,
                 clients,
-                gateway.clients,
-                Some(gateway.process.pid()),
+                gateway.running.clients,
+                Some(gateway.running.pid()),
                 rounds,
             )?;
             counting
@@ -368,58 +360,30 @@ impl Gateway {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let name = format!("forebay-{workers}-{connections}").replace(' ', "-");
-        let (file, log) = (
-            folder.join(format!("{name}.toml")),
-            folder.join(format!("{name}.log")),
-        );
-        let started = ListeningChild::start(&log, |[clients, admin]| {
-            let (limit, size) = match connections {
-                Connections::Most(count) => (
-                    format!(", max_connections = {count}"),
-                    "pool = { adaptive = false }",
-                ),
-                Connections::Auto => Default::default(),
-            };
-            let address = server.primary().address();
-            let [top, listener, cluster] = crate::overhead::options(options);
-            let text = format!(
-                "workers = {workers}\n{top}\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{clients}\"\nmode = \"split\"\n\
-                 cluster = \"main\"\n{listener}\n[cluster.main]\ntopology = \"replication\"\n\
-                 monitor = {{ user = \"{USER}\", password = \"{PASSWORD}\" }}\n\
-                 servers = [{{ address = \"{address}\"{limit} }}]\n{size}\n{cluster}\n\
-                 [[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\n\n[admin]\nbind = \"{admin}\"\n"
-            );
-            fs::write(&file, text)?;
-            let mut command = Command::new(&plan.program);
-            command.args(["serve", "--config"]).arg(&file);
-            Ok(command)
-        });
-        let (process, [clients, admin]) = started.context("starting the gateway")?;
-        let gateway = Self {
+        let (limit, size) = match connections {
+            Connections::Most(count) => (
+                format!(", max_connections = {count}"),
+                "pool = { adaptive = false }\n",
+            ),
+            Connections::Auto => Default::default(),
+        };
+        let [top, listener, cluster] = crate::overhead::options(options);
+        let setup = Setup {
+            program: &plan.program,
+            mode: Contender::Split,
+            topology: "replication",
+            servers: &[format!(
+                "{{ address = \"{}\"{limit} }}",
+                server.primary().address()
+            )],
+            workers,
+            options: [top, listener, format!("{size}{cluster}")],
+        };
+        Ok(Self {
             workers,
             connections,
-            process,
-            clients,
-            admin,
-        };
-        let deadline = Instant::now() + UP_TIMEOUT;
-        while sum_by_label(&scrape(admin)?, "forebay_server_role", "role").get("primary") != Some(&1.0) {
-            ensure!(
-                Instant::now() < deadline,
-                "the gateway does not find its primary: {}",
-                fs::read_to_string(&log).unwrap_or_default()
-            );
-            thread::sleep(Duration::from_millis(50));
-        }
-        Ok(gateway)
-    }
-
-    /// Server connections it has opened since its start, and those it has.
-    fn opened_and_size(&self) -> anyhow::Result<(f64, f64)> {
-        let metrics = scrape(self.admin)?;
-        let sum = |name| sum_by_label(&metrics, name, "server").values().sum::<f64>();
-        let size = sum("forebay_pool_idle") + sum("forebay_pool_busy");
-        Ok((sum("forebay_pool_opened_total"), size))
+            running: gateway::Gateway::start(&name, &setup, folder)?,
+        })
     }
 }
 
@@ -433,12 +397,11 @@ impl fmt::Display for Gateway {
 }
 
 impl Rounds {
-    fn add(&mut self, done: &Done, used: Option<CpuTime>, of_server: CpuTime) {
-        let each = |cpu: CpuTime| cpu.in_ticks().as_secs_f64() * 1e6 / done.queries;
-        self.rates.push(done.rate);
-        self.p99_ms.push(done.p99_ms);
-        self.own_cpu.extend(used.map(each));
-        self.server_cpu.push(each(of_server));
+    fn add(&mut self, measured: &Measured) {
+        self.rates.push(measured.done.rate);
+        self.p99_ms.push(measured.done.p99_ms);
+        self.own_cpu.extend(measured.own_us);
+        self.server_cpu.push(measured.server_us);
     }
 
     fn median(&self) -> f64 {
