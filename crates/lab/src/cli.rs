@@ -7,6 +7,7 @@ use crate::{
     capture::{self, CaptureArgs},
     disruption::{self, DisruptionArgs},
     overhead::{self, OverheadArgs, Report},
+    report::{self, ReportArgs},
     split::{self, SplitArgs},
 };
 
@@ -33,6 +34,8 @@ enum Scenario {
     /// What clients see of servers that are restarted as planned, or die: real servers under a load at a
     /// fixed rate.
     Disruption(Box<DisruptionArgs>),
+    /// A published report, repeated on this machine, with a page to look at.
+    Report(Box<ReportArgs>),
 }
 
 impl Bench {
@@ -73,6 +76,7 @@ impl Bench {
                 anyhow::ensure!(broken.is_empty(), "promises not kept: {}", broken.join(", "));
                 Ok(())
             }
+            Scenario::Report(args) => report::report(&args),
         }
     }
 }

@@ -3,8 +3,9 @@
 //! [`overhead`] compares this program with HAProxy in front of a server that costs almost nothing, and
 //! [`split`] in front of a primary and replicas, on connections that sessions share. [`cache`] compares rows
 //! from memory with Redis. [`capture`] measures what capturing traffic costs, and whether a replay tells a
-//! changed row. [`disruption`] restarts servers under load and tells what clients saw. [`demo`] runs the
-//! gateway in front of three real servers. [`cli`] is how the binary mounts them. Nothing here is on the
+//! changed row. [`disruption`] restarts servers under load and tells what clients saw. [`report`]
+//! repeats published reports with these and makes a page of them. [`demo`] runs the gateway in front of three
+//! real servers. [`cli`] is how the binary mounts them. Nothing here is on the
 //! path of a query.
 
 pub mod cache;
@@ -16,6 +17,7 @@ pub mod demo;
 pub mod disruption;
 pub mod machine;
 pub mod overhead;
+pub mod report;
 pub mod split;
 mod sysbench;
 pub mod usage;

@@ -234,7 +234,8 @@ fn settled_memory(pid: u32) -> anyhow::Result<Memory> {
     }
 }
 
-fn progress_bar(steps: u64) -> ProgressBar {
+/// How far a run has come, and how long it will take.
+pub(crate) fn progress_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta:>5}  {msg}") {
         bar.set_style(style);

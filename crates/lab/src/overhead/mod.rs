@@ -30,7 +30,11 @@ pub use self::{
     report::{Cell, Figures, IdleFigures, Report, Sample, Spread},
     workload::Protocol,
 };
-pub(crate) use self::{configuration::options, measure::pin_this_thread, plan::Scenario};
+pub(crate) use self::{
+    configuration::options,
+    measure::{pin_this_thread, progress_bar},
+    plan::Scenario,
+};
 use self::{contender::Start, measure::Bench};
 use crate::machine::Machine;
 

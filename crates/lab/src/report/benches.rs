@@ -1,0 +1,290 @@
+//! Tables whose figures other benches take: they are run as the command line would run them.
+
+use std::thread;
+
+use anyhow::{Context, bail};
+use clap::{Args, Command};
+
+use super::{Plan, Stop, results::Section};
+use crate::{
+    cache::{self, CacheArgs, Part, Report},
+    capture::{self, CaptureArgs},
+    disruption::{self, DisruptionArgs},
+    overhead::{self, Kind, OverheadArgs},
+};
+
+/// The arguments of a bench, with its defaults.
+fn arguments<A: Args>(words: &[String]) -> anyhow::Result<A> {
+    let command = A::augment_args(Command::new("bench"));
+    let words = ["bench".to_owned()].into_iter().chain(words.iter().cloned());
+    Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A bench may keep its thread on one core: it has one of its own.
+fn apart<T: Send>(bench: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    thread::scope(|scope| match scope.spawn(bench).join() {
+        Ok(done) => done,
+        Err(_) => bail!("a bench has panicked"),
+    })
+}
+
+fn of_overhead(plan: &Plan, text: &str) -> anyhow::Result<OverheadArgs> {
+    let mut words = words(text);
+    words.extend(["--haproxy".to_owned(), plan.haproxy.display().to_string()]);
+    words.extend(["--forebay".to_owned(), plan.program.display().to_string()]);
+    for option in &plan.forebay_options {
+        words.extend(["--forebay-option".to_owned(), option.clone()]);
+    }
+    arguments(&words)
+}
+
+/// Memory of idle sessions.
+pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
+    let counts: &[usize] = if plan.quick {
+        &[5000]
+    } else {
+        &[5000, 10_000, 15_000]
+    };
+    for round in 0..plan.rounds.min(3) {
+        for sessions in counts {
+            stop.check()?;
+            if round > 0 && stop.time_left().is_zero() {
+                break;
+            }
+            let text = format!(
+                "--contenders haproxy,tcp,session,split --rows 1 --clients 8 --protocol text --rounds 1 --seconds 0.05 \
+                 --idle-sessions {sessions}"
+            );
+            let args = of_overhead(plan, &text)?;
+            let report = apart(|| overhead::overhead(&args))?;
+            for idle in report.idle {
+                let (parameter, who) = (sessions.to_string(), idle.contender.to_string());
+                let at = (&parameter[..], &who[..]);
+                section.record(at, "session", "B", idle.rss_bytes);
+                section.record(at, "opened", "", idle.sessions as f64);
+            }
+        }
+    }
+    for who in [Kind::Tcp, Kind::Session, Kind::Split] {
+        section.compare(&who.to_string(), "haproxy", "session");
+    }
+    Ok(())
+}
+
+/// Queries that a second of CPU pays for, with two workers and with one.
+pub(super) fn workers(plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
+    let seconds = if plan.quick { 1.0 } else { plan.seconds };
+    let text = format!(
+        "--contenders session --rows 1 --clients 100 --protocol text --idle-sessions 0 --workers 1,2 --rounds {} --seconds \
+         {seconds}",
+        plan.rounds
+    );
+    let args = of_overhead(plan, &text)?;
+    let report = apart(|| overhead::overhead(&args))?;
+    for cell in report.cells {
+        let who = format!("{} worker(s)", cell.workers);
+        for round in cell.figures.iter().flat_map(|figures| &figures.rounds) {
+            let at = ("2 to 1", &who[..]);
+            section.record(at, "queries a CPU second", "1/s", 1e6 / round.cpu_us);
+            section.record(at, "qps", "query/s", round.qps);
+        }
+    }
+    section.compare("2 worker(s)", "1 worker(s)", "queries a CPU second");
+    Ok(())
+}
+
+/// The capture off and on.
+pub(super) fn capture(plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
+    let program = plan.program.display();
+    let seconds = if plan.quick { 3.0 } else { plan.seconds.max(3.0) };
+    let rounds = if plan.quick {
+        plan.rounds.min(3)
+    } else {
+        plan.rounds
+    };
+    let text = format!("--threads 20,50,100 --rounds {rounds} --seconds {seconds} --forebay {program}");
+    let args: CaptureArgs = arguments(&words(&text))?;
+    let mut report = Report::new(Vec::new());
+    let cost = capture::cost(&args, &mut report);
+    for figure in &report.figures {
+        // "mariadb, oltp_read_write, 20 clients"
+        let clients = figure
+            .part
+            .rsplit(", ")
+            .next()
+            .and_then(|text| text.split(' ').next());
+        let Some(parameter) = clients else { continue };
+        let (who, metric) = match figure.name.as_str() {
+            "capture off" => ("off", "qps"),
+            "capture on" => ("on", "qps"),
+            "capture off, lowest second" => ("off", "min_qps"),
+            "capture on, lowest second" => ("on", "min_qps"),
+            "capture off, CPU of the gateway a query" => ("off", "cpu"),
+            "capture on, CPU of the gateway a query" => ("on", "cpu"),
+            "a captured command on the disk" => ("on", "a command on the disk"),
+            "sessions that were left out" => ("on", "sessions left out"),
+            _ => continue,
+        };
+        section.take((parameter, who), metric, figure);
+    }
+    for metric in ["qps", "min_qps", "cpu"] {
+        section.compare("on", "off", metric);
+    }
+    cost
+}
+
+/// A part of the bench of rows from memory.
+pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
+    let part_name = match part {
+        Part::Operations => "operations",
+        Part::Hits => "hits",
+        _ => "updates --updates 1000,2000,4000,8000",
+    };
+    let size = match plan.quick {
+        true => "--rows 100000 --rounds 3 --seconds 0.5".to_owned(),
+        false => format!("--rounds {} --seconds {}", plan.rounds, plan.seconds),
+    };
+    let haproxy = plan.haproxy.display();
+    let program = plan.program.display();
+    let clients = if plan.quick { "" } else { "--clients 96" };
+    let text = format!("--parts {part_name} {size} {clients} --haproxy {haproxy} --forebay {program}");
+    let args: CacheArgs = arguments(&words(&text))?;
+    let mut report = Report::new(Vec::new());
+    let whole = apart(|| cache::cache(&args, &mut report));
+    section.notes.extend(report.programs.iter().cloned());
+    for figure in &report.figures {
+        let (name, what) = figure.name.rsplit_once(": ").unwrap_or((&figure.name, ""));
+        match part {
+            Part::Operations => operation(name, what, figure, section),
+            Part::Hits => {
+                // "GET strong, 50 % exist"
+                let share = name
+                    .strip_prefix("GET strong, ")
+                    .and_then(|name| name.strip_suffix(" exist"));
+                if let Some(share) = share {
+                    section.take((share, "strong"), "qps", figure);
+                }
+            }
+            _ => update(name, what, figure, section),
+        }
+    }
+    match part {
+        Part::Operations => {
+            for who in ["strong", "eventual"] {
+                section.compare(who, "redis", "qps");
+                section.compare(who, "redis", "cpu");
+            }
+        }
+        Part::Hits => section.compare_runs("100 %", "at 100 %", "qps"),
+        _ => {
+            section.compare("strong", "eventual", "qps");
+            section.compare("strong", "eventual", "cpu");
+        }
+    }
+    whole
+}
+
+/// "GET, pipeline 1, 50 clients: strong, CPU"
+fn operation(name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
+    let (who, metric) = match what.split_once(", ") {
+        Some((who, "CPU")) => (who, "cpu"),
+        None => (what, "qps"),
+        Some(_) => return,
+    };
+    if who.contains('/') {
+        return;
+    }
+    let kind = if name.starts_with("HGET") {
+        "hash"
+    } else {
+        "string"
+    };
+    let pipeline = if name.contains("pipeline 16") {
+        ", 16 at a time"
+    } else {
+        ""
+    };
+    section.take((&format!("{kind} 119{pipeline}"), who), metric, figure);
+}
+
+/// "1000 updates/s, pipeline 16: strong, CPU"
+fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
+    let (who, metric) = match what {
+        "strong" | "eventual" => (what, "qps"),
+        "strong, CPU" => ("strong", "cpu"),
+        "eventual, CPU" => ("eventual", "cpu"),
+        _ => return,
+    };
+    let rate = name.split(' ').next().unwrap_or_default();
+    let pipeline = if name.contains("pipeline") {
+        ", 16 at a time"
+    } else {
+        ""
+    };
+    section.take((&format!("119 bytes {rate}/s{pipeline}"), who), metric, figure);
+}
+
+/// Restarts and failures.
+pub(super) fn disruption(plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
+    let output = plan.output.join("disruption.json");
+    let mut words = words(if plan.quick { "--quick" } else { "" });
+    words.extend(["--forebay".to_owned(), plan.program.display().to_string()]);
+    words.extend(["--output".to_owned(), output.display().to_string()]);
+    let args: DisruptionArgs = arguments(&words)?;
+    let mut report = Report::new(Vec::new());
+    let sum = disruption::disruption(&args, &mut report);
+    for figure in &report.figures {
+        section.take((&figure.part, ""), &figure.name, figure);
+    }
+    section.notes.push(sum.context("disruption")?);
+    let broken = disruption::broken(&report);
+    anyhow::ensure!(broken.is_empty(), "promises not kept: {}", broken.join(", "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_benches_know_the_words() {
+        let args: CaptureArgs = arguments(&words("--threads 20,50 --seconds 3")).unwrap();
+        assert_eq!((args.threads, args.seconds), (vec![20, 50], Some(3.0)));
+        assert!(arguments::<CaptureArgs>(&words("--no-such-option")).is_err());
+    }
+
+    #[test]
+    fn figures_of_the_cache_find_their_places() {
+        let mut report = Report::new(Vec::new());
+        for name in [
+            "GET, pipeline 1, 50 clients: strong",
+            "GET, pipeline 1, 50 clients: strong, CPU",
+            "GET, pipeline 1, 50 clients: strong/redis, CPU",
+            "HGET, pipeline 16, 50 clients: redis",
+        ] {
+            report.add("operations", name, "", [1.0], None);
+        }
+        let mut section = Section::default();
+        for figure in &report.figures {
+            let (name, what) = figure.name.rsplit_once(": ").unwrap();
+            operation(name, what, figure, &mut section);
+        }
+        let places: Vec<String> = section
+            .figures
+            .iter()
+            .map(|figure| format!("{} {} {}", figure.parameter, figure.who, figure.metric))
+            .collect();
+        assert_eq!(
+            places,
+            [
+                "string 119 strong qps",
+                "string 119 strong cpu",
+                "hash 119, 16 at a time redis qps"
+            ]
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! Tables that are measured here: sysbench through everybody in turns.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use indicatif::ProgressBar;
+use sandbox::{PASSWORD, USER};
+
+use super::{
+    Plan, Stop,
+    catalogue::{Load, Vary},
+    results::Section,
+    stand::{Racer, Stand},
+};
+use crate::{
+    client::{Account, Client},
+    overhead::progress_bar,
+    sysbench::{Measured, Sysbench},
+};
+
+/// Above it the load was not what filled the machine.
+const IDLE_MAX: f64 = 0.2;
+/// Clients beside new connections.
+const BUSY_CLIENTS: usize = 50;
+/// New connections a second.
+const CONNECTS: [u32; 3] = [100, 200, 300];
+/// Threads that make them.
+const CONNECTORS: u32 = 8;
+const WITHOUT: &str = "none";
+
+/// Takes rounds until there are as many as wanted, or time is up, or somebody wants it to end.
+struct Rounds<'a> {
+    plan: &'a Plan,
+    stop: &'a Stop,
+    bar: ProgressBar,
+    began: Instant,
+    done: u32,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(plan: &'a Plan, stop: &'a Stop, steps: usize) -> Self {
+        Self {
+            plan,
+            stop,
+            bar: progress_bar((steps * plan.rounds) as u64),
+            began: Instant::now(),
+            done: 0,
+        }
+    }
+
+    /// Whether there is to be another one. One there is always.
+    fn next(&mut self) -> anyhow::Result<bool> {
+        self.stop.check()?;
+        let spent = self.began.elapsed();
+        let fits = self.done == 0 || self.stop.time_left() > spent / self.done;
+        let goes_on = (self.done as usize) < self.plan.rounds && fits;
+        self.done += u32::from(goes_on);
+        if !goes_on {
+            self.bar.finish_and_clear();
+        }
+        Ok(goes_on)
+    }
+
+    fn tell(&self, parameter: &str, who: &str) -> anyhow::Result<()> {
+        self.bar.set_message(format!("{parameter}: {who}"));
+        self.stop.check()
+    }
+}
+
+/// One load, in all its runs, through everybody in turns.
+pub(super) fn sysbench(
+    stand: &Stand,
+    load: &Load,
+    plan: &Plan,
+    stop: &Stop,
+    section: &mut Section,
+) -> anyhow::Result<()> {
+    let racers = stand.racers(load.racers);
+    let runs = runs(load);
+    warm_up(stand, load, plan, &racers)?;
+    let mut rounds = Rounds::new(plan, stop, runs.len() * racers.len());
+    while rounds.next()? {
+        for run in &runs {
+            for racer in &racers {
+                rounds.tell(&run.parameter, &racer.name)?;
+                let measured = run
+                    .load(load, plan, racer.address)
+                    .measure(&racer.pids, &stand.server_pids())?;
+                record(section, &run.parameter, &racer.name, &measured);
+                rounds.bar.inc(1);
+            }
+        }
+    }
+    for (of, to) in load.ratios {
+        section.compare(of, to, "qps");
+        section.compare(of, to, "cpu");
+    }
+    tell_what_was_not_full(section);
+    Ok(())
+}
+
+/// One run of a table.
+struct Run {
+    parameter: String,
+    threads: usize,
+    options: Vec<String>,
+}
+
+fn runs(load: &Load) -> Vec<Run> {
+    let options = || {
+        load.options
+            .iter()
+            .map(|option| (*option).to_owned())
+            .collect::<Vec<_>>()
+    };
+    match load.vary {
+        Vary::Threads(threads) => threads
+            .iter()
+            .map(|&threads| Run {
+                parameter: threads.to_string(),
+                threads,
+                options: options(),
+            })
+            .collect(),
+        Vary::Range(threads, sizes) => sizes
+            .iter()
+            .map(|size| Run {
+                parameter: size.to_string(),
+                threads,
+                options: [options(), vec![format!("--range-size={size}")]].concat(),
+            })
+            .collect(),
+    }
+}
+
+impl Run {
+    fn load<'a>(&'a self, load: &Load, plan: &Plan, address: SocketAddr) -> Sysbench<'a> {
+        Sysbench {
+            script: load.script,
+            address,
+            database: "sbtest",
+            is_text: false,
+            tables: plan.tables,
+            rows: plan.rows,
+            threads: self.threads,
+            seconds: plan.seconds,
+            options: &self.options,
+        }
+    }
+}
+
+/// What comes first finds cold caches, and pools without connections.
+fn warm_up(stand: &Stand, load: &Load, plan: &Plan, racers: &[&Racer]) -> anyhow::Result<()> {
+    let Some(run) = runs(load).into_iter().next() else {
+        return Ok(());
+    };
+    for racer in racers {
+        let load = Sysbench {
+            seconds: 1.0,
+            ..run.load(load, plan, racer.address)
+        };
+        load.measure(&racer.pids, &stand.server_pids())?;
+    }
+    Ok(())
+}
+
+fn record(section: &mut Section, parameter: &str, who: &str, measured: &Measured) {
+    let at = (parameter, who);
+    section.record(at, "qps", "query/s", measured.done.rate);
+    if let Some(own) = measured.own_us {
+        section.record(at, "cpu", "us", own);
+    }
+    section.record(at, "p99", "ms", measured.done.p99_ms);
+    section.record(at, "server cpu", "us", measured.server_us);
+    let of_load = measured.done.cpu.as_secs_f64() * 1e6 / measured.done.queries.max(1.0);
+    section.record(at, "load cpu", "us", of_load);
+    section.record(at, "idle", "", measured.idle);
+}
+
+fn tell_what_was_not_full(section: &mut Section) {
+    let idle = section.figures.iter().filter(|figure| figure.metric == "idle");
+    let not_full = idle.filter_map(|figure| {
+        let idle = figure.spread()?.median;
+        (idle > IDLE_MAX).then(|| {
+            format!(
+                "{}, {}: {:.0} % of the machine's CPU was idle, so that queries a second tell how long things wait",
+                figure.parameter,
+                figure.who,
+                idle * 100.0
+            )
+        })
+    });
+    let notes: Vec<String> = not_full.collect();
+    section.notes.extend(notes);
+}
+
+/// Point selects with none, and with more and more new connections beside them.
+pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
+    const LOAD: Load = Load {
+        script: "oltp_point_select",
+        options: &[],
+        vary: Vary::Threads(&[BUSY_CLIENTS]),
+        racers: &[],
+        ratios: &[],
+    };
+    let racers = stand.racers(LOAD.racers);
+    warm_up(stand, &LOAD, plan, &racers)?;
+    let rates: Vec<u32> = [0].into_iter().chain(CONNECTS).collect();
+    let mut rounds = Rounds::new(plan, stop, rates.len() * racers.len());
+    while rounds.next()? {
+        for racer in &racers {
+            let mut alone = None;
+            for &rate in &rates {
+                let parameter = match rate {
+                    0 => WITHOUT.to_owned(),
+                    rate => format!("{rate}/s"),
+                };
+                rounds.tell(&parameter, &racer.name)?;
+                let (measured, made) = beside_connects(stand, &LOAD, plan, racer, rate)?;
+                let at = (&parameter[..], &racer.name[..]);
+                section.record(at, "qps", "query/s", measured.done.rate);
+                section.record(at, "p99", "ms", measured.done.p99_ms);
+                let used = measured.own_us.map(|own| own * measured.done.queries);
+                match (rate, used) {
+                    (0, Some(used)) => alone = Some(used / measured.done.queries),
+                    (_, Some(used)) if made > 0 => {
+                        let queries = alone.unwrap_or_default() * measured.done.queries;
+                        section.record(at, "cpu of a connection", "us", (used - queries) / made as f64);
+                    }
+                    _ => {}
+                }
+                section.record(
+                    at,
+                    "connections made",
+                    "1/s",
+                    made as f64 / plan.seconds.ceil().max(1.0),
+                );
+                rounds.bar.inc(1);
+            }
+        }
+    }
+    section.compare_runs(WITHOUT, "without", "qps");
+    Ok(())
+}
+
+/// How many connections were made meanwhile.
+fn beside_connects(
+    stand: &Stand,
+    load: &Load,
+    plan: &Plan,
+    racer: &Racer,
+    rate: u32,
+) -> anyhow::Result<(Measured, usize)> {
+    let (ended, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let measured = thread::scope(|scope| {
+        let connectors: Vec<_> = (0..CONNECTORS.min(rate))
+            .map(|_| scope.spawn(|| connect(racer.address, rate, &ended, &made)))
+            .collect();
+        let run = runs(load).into_iter().next();
+        let measured = run.map(|run| {
+            run.load(load, plan, racer.address)
+                .measure(&racer.pids, &stand.server_pids())
+        });
+        ended.store(true, Ordering::Relaxed);
+        for connector in connectors {
+            match connector.join() {
+                Ok(ended) => ended?,
+                Err(_) => anyhow::bail!("a thread that connects has panicked"),
+            }
+        }
+        measured.unwrap_or_else(|| anyhow::bail!("there is no load"))
+    })?;
+    Ok((measured, made.into_inner()))
+}
+
+/// Connects and leaves, at its share of the rate: each is due at its time, and what is late is made up for.
+fn connect(address: SocketAddr, rate: u32, ended: &AtomicBool, made: &AtomicUsize) -> anyhow::Result<()> {
+    let account = Account {
+        user: USER,
+        password: PASSWORD,
+        database: "sbtest",
+    };
+    let every = Duration::from_secs(1) * CONNECTORS / rate;
+    let mut due = Instant::now();
+    while !ended.load(Ordering::Relaxed) {
+        Client::connect(address, account)?.quit();
+        made.fetch_add(1, Ordering::Relaxed);
+        due += every;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
