@@ -4,13 +4,14 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use clap::{Args, Command};
+use sandbox::Kind;
 
 use super::{Plan, Stop, results::Section};
 use crate::{
     cache::{self, CacheArgs, Part, Report},
     capture::{self, CaptureArgs},
     disruption::{self, DisruptionArgs},
-    overhead::{self, Kind, OverheadArgs},
+    overhead::{self, Kind as Contender, OverheadArgs},
 };
 
 /// The arguments of a bench, with its defaults.
@@ -69,7 +70,7 @@ pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::R
             }
         }
     }
-    for who in [Kind::Tcp, Kind::Session, Kind::Split] {
+    for who in [Contender::Tcp, Contender::Session, Contender::Split] {
         section.compare(&who.to_string(), "haproxy", "session");
     }
     Ok(())
@@ -106,7 +107,10 @@ pub(super) fn capture(plan: &Plan, section: &mut Section) -> anyhow::Result<()> 
     } else {
         plan.rounds
     };
-    let text = format!("--threads 20,50,100 --rounds {rounds} --seconds {seconds} --forebay {program}");
+    let servers = plan.kind;
+    let text = format!(
+        "--threads 20,50,100 --rounds {rounds} --seconds {seconds} --servers {servers} --forebay {program}"
+    );
     let args: CaptureArgs = arguments(&words(&text))?;
     let mut report = Report::new(Vec::new());
     let cost = capture::cost(&args, &mut report);
@@ -140,18 +144,20 @@ pub(super) fn capture(plan: &Plan, section: &mut Section) -> anyhow::Result<()> 
 /// A part of the bench of rows from memory.
 pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
     let part_name = match part {
-        Part::Operations => "operations",
+        Part::Operations => "operations,sql",
         Part::Hits => "hits",
         _ => "updates --updates 1000,2000,4000,8000",
     };
     let size = match plan.quick {
-        true => "--rows 100000 --rounds 3 --seconds 0.5".to_owned(),
+        true => "--rows 100000 --rounds 3 --seconds 0.4".to_owned(),
         false => format!("--rounds {} --seconds {}", plan.rounds, plan.seconds),
     };
     let haproxy = plan.haproxy.display();
     let program = plan.program.display();
+    let mysql = if plan.kind == Kind::Mysql { "--mysql" } else { "" };
     let clients = if plan.quick { "" } else { "--clients 96" };
-    let text = format!("--parts {part_name} {size} {clients} --haproxy {haproxy} --forebay {program}");
+    let text =
+        format!("--parts {part_name} {size} {clients} {mysql} --haproxy {haproxy} --forebay {program}");
     let args: CacheArgs = arguments(&words(&text))?;
     let mut report = Report::new(Vec::new());
     let whole = apart(|| cache::cache(&args, &mut report));
@@ -159,6 +165,7 @@ pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::R
     for figure in &report.figures {
         let (name, what) = figure.name.rsplit_once(": ").unwrap_or((&figure.name, ""));
         match part {
+            Part::Operations if name == "point select" => by_sql(what, figure, section),
             Part::Operations => operation(name, what, figure, section),
             Part::Hits => {
                 // "GET strong, 50 % exist"
@@ -178,6 +185,7 @@ pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::R
                 section.compare(who, "redis", "qps");
                 section.compare(who, "redis", "cpu");
             }
+            section.compare("memory", "the server", "qps");
         }
         Part::Hits => section.compare_runs("100 %", "at 100 %", "qps"),
         _ => {
@@ -211,6 +219,13 @@ fn operation(name: &str, what: &str, figure: &cache::Figure, section: &mut Secti
     section.take((&format!("{kind} 119{pipeline}"), who), metric, figure);
 }
 
+/// "point select: memory", of which CPU is told for other processes than those of `operation`.
+fn by_sql(what: &str, figure: &cache::Figure, section: &mut Section) {
+    if matches!(what, "memory" | "the server" | "HAProxy") {
+        section.take(("point select", what), "qps", figure);
+    }
+}
+
 /// "1000 updates/s, pipeline 16: strong, CPU"
 fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
     let (who, metric) = match what {
@@ -231,7 +246,8 @@ fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section)
 /// Restarts and failures.
 pub(super) fn disruption(plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
     let output = plan.output.join("disruption.json");
-    let mut words = words(if plan.quick { "--quick" } else { "" });
+    let quick = if plan.quick { "--quick" } else { "" };
+    let mut words = words(&format!("{quick} --servers {}", plan.kind));
     words.extend(["--forebay".to_owned(), plan.program.display().to_string()]);
     words.extend(["--output".to_owned(), output.display().to_string()]);
     let args: DisruptionArgs = arguments(&words)?;

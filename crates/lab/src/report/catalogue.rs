@@ -38,6 +38,22 @@ impl fmt::Display for Name {
     }
 }
 
+impl Name {
+    /// Of its page.
+    pub(super) fn title(self) -> String {
+        let title = match self {
+            Self::Tiproxy => "TiProxy beside HAProxy (2024)",
+            Self::Kubernetes => "TiDB in Kubernetes (2019)",
+            Self::Proxysql => "ProxySQL before Group Replication (2021)",
+            Self::TidbLy => "TiDB beside MySQL (2024)",
+            Self::Tair => "Rows from memory, beside Redis and SQL",
+            Self::Disruption => "Restarts and failures",
+            Self::All => "All reports",
+        };
+        format!("{title}, repeated with Forebay")
+    }
+}
+
 /// One table of a report.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -507,7 +523,7 @@ static TABLES: &[Table] = &[
         report: Name::Tair,
         title: "Rows from memory",
         text: "bench cache, part operations: GET and HGET of rows from memory, at strong and at eventual, beside Redis with the same \
-               rows; each contender has a core of its own.",
+               rows; each contender has a core of its own. Part sql: point selects by sysbench, answered from memory and by the server.",
         conclusion: "CPU for an operation is what travels. Values have 119 bytes here, as sysbench's rows do; those of the published \
                      ratios 16.",
         published: &[("cache-read", None)],

@@ -12,11 +12,9 @@ use crate::overhead::Spread;
 const LINE: f64 = 20.0;
 const GAP: f64 = 10.0;
 /// Percents of the width.
-const LEFT: f64 = 26.0;
-const BARS: f64 = 56.0;
-const RATIOS: f64 = 68.0;
-/// Ratios beyond it are drawn at the edge.
-const RATIO_MAX: f64 = 3.0;
+const LEFT: f64 = 34.0;
+const BARS: f64 = 50.0;
+const RATIOS: f64 = 62.0;
 
 /// A bar for each: the median, with a line from the lowest to the highest round.
 pub(super) fn bars(figures: &[&Figure]) -> String {
@@ -72,16 +70,21 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
         .filter(|row| row.metric == metric)
         .collect();
     let band = |ratio: &super::results::Ratio| ratio.band.unwrap_or((ratio.spread.min, ratio.spread.max));
-    let ends = ours.iter().flat_map(|ratio| [band(ratio).0, band(ratio).1]);
+    // A band that says nothing ends at the edge.
+    let ends = ours.iter().flat_map(|ratio| match ratio.is_measured {
+        true => [band(ratio).0, band(ratio).1],
+        false => [ratio.spread.median; 2],
+    });
     let ends: Vec<f64> = ends
         .chain(theirs.iter().map(|row| row.ratio))
         .chain([1.0])
         .collect();
     let low = ends.iter().copied().fold(1.0, f64::min);
-    let high = ends.iter().copied().fold(1.0, f64::max).min(RATIO_MAX);
+    let high = ends.iter().copied().fold(1.0, f64::max);
     let room = ((high - low) * 0.05).max(0.05);
     let (low, high) = ((low - room).max(0.0), high + room);
     let x = |value: f64| LEFT + (value.clamp(low, high) - low) / (high - low) * RATIOS;
+    let common = common(section, metric);
     let mut out = String::new();
     let mut y = 0.0;
     let parameters = ours.iter().map(|ratio| ratio.parameter.as_str());
@@ -90,7 +93,10 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
         for ratio in ours.iter().filter(|ratio| ratio.parameter == parameter) {
             let (from, to) = band(ratio);
             let faint = if ratio.is_measured { "" } else { " faint" };
-            let who = format!("{} ÷ {}", ratio.of, ratio.to);
+            let who = match common {
+                Some(_) => ratio.of.clone(),
+                None => format!("{} ÷ {}", ratio.of, ratio.to),
+            };
             let middle = label(&mut out, y, &who, "");
             // Writing to a String cannot fail.
             let _ = write!(
@@ -106,8 +112,7 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
             y += LINE;
         }
         for row in theirs.iter().filter(|row| row.parameter == parameter) {
-            let who = format!("{} ÷ {}", row.system, row.reference);
-            let middle = label(&mut out, y, &who, " their");
+            let middle = label(&mut out, y, row.system, " their");
             let _ = write!(
                 out,
                 "<svg x=\"{:.2}%\" y=\"{middle}\" overflow=\"visible\"><path d=\"M0-6 6 0 0 6-6 0z\" class=\"their\"/></svg>",
@@ -136,6 +141,15 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
         }
     }
     svg(&(axis + &out), y + LINE)
+}
+
+/// By whose figures all ratios of a metric divide, where it is one.
+pub(super) fn common<'a>(section: &'a Section, metric: &str) -> Option<&'a str> {
+    let ratios = section.ratios.iter().filter(|ratio| ratio.metric == metric);
+    match distinct(ratios.map(|ratio| ratio.to.as_str()))[..] {
+        [to] => Some(to),
+        _ => None,
+    }
 }
 
 /// What the lines below have in common.

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::ensure;
 use indicatif::ProgressBar;
 use sandbox::{PASSWORD, USER};
 
@@ -80,6 +81,11 @@ pub(super) fn sysbench(
     section: &mut Section,
 ) -> anyhow::Result<()> {
     let racers = stand.racers(load.racers);
+    ensure!(
+        racers.len() >= load.racers.len(),
+        "it needs {}: see --contenders",
+        load.racers.join(", ")
+    );
     let runs = runs(load);
     warm_up(stand, load, plan, &racers)?;
     let mut rounds = Rounds::new(plan, stop, runs.len() * racers.len());

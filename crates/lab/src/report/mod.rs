@@ -109,6 +109,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let mut results = Results {
         report: args.name.to_string(),
+        title: args.name.title(),
         date: now(),
         machine: Machine::describe(),
         programs: plan.programs(),
@@ -300,7 +301,10 @@ impl Plan {
         let said = |program: &Path, option: &str| {
             let output = Command::new(program).arg(option).output().ok()?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            text.lines().next().map(|line| line.trim().to_owned())
+            let line = text.lines().next()?;
+            // HAProxy says its address, too.
+            let line = line.split(" - ").next().unwrap_or(line);
+            Some(line.trim().to_owned())
         };
         let programs = [
             (self.program.as_path(), "--version"),
@@ -334,6 +338,9 @@ impl Plan {
                     .join(", ")
             ),
         ];
+        if cfg!(debug_assertions) {
+            words.push("a build without optimization: only whether it works can be seen".to_owned());
+        }
         words.extend(
             self.forebay_options
                 .iter()

@@ -28,10 +28,7 @@ pub(super) fn page(results: &Results) -> String {
 }
 
 fn write_page(out: &mut String, results: &Results) -> fmt::Result {
-    let title = match results.report.as_str() {
-        "all" => "All reports, repeated with Forebay".to_owned(),
-        name => format!("{}, repeated with Forebay", escaped(name)),
-    };
+    let title = escaped(&results.title);
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, \
@@ -148,9 +145,13 @@ fn write_ratios(out: &mut String, section: &Section) -> fmt::Result {
     }
     let metrics = distinct(section.ratios.iter().map(|ratio| ratio.metric.as_str()));
     for metric in metrics {
+        let to = match chart::common(section, metric) {
+            Some(to) => format!("ratio to {}", escaped(to)),
+            None => "ratios".to_owned(),
+        };
         write!(
             out,
-            "<h3>{}: ratios</h3>\n{}",
+            "<h3>{}, {to}</h3>\n{}",
             in_words(metric),
             chart::ratios(section, metric)
         )?;
@@ -377,6 +378,7 @@ mod tests {
         sections[1].failed = Some("it said \"<b>\" & 'no'".to_owned());
         Results {
             report: "all".to_owned(),
+            title: "a <title>".to_owned(),
             date: "2026-11-27 19:30 UTC".to_owned(),
             machine: Machine::describe(),
             programs: vec!["a <program>".to_owned()],

@@ -20,6 +20,8 @@ const REACH: [f64; 8] = [4.6, 1.4, 0.8, 0.65, 0.5, 0.45, 0.4, 0.35];
 pub(super) struct Results {
     /// Its name.
     pub report: String,
+    /// Of the page.
+    pub title: String,
     /// When it was begun.
     pub date: String,
     /// Where.

@@ -80,8 +80,8 @@ impl Stand {
         for (name, workers, cluster) in [
             (ONE, 1, ""),
             (TWO_WORKERS, 2, ""),
-            (KEEP_20, 1, "prepared_max = 20\n"),
-            (KEEP_100, 1, "prepared_max = 100\n"),
+            (KEEP_20, 1, "pool = { prepared_max = 20 }\n"),
+            (KEEP_100, 1, "pool = { prepared_max = 100 }\n"),
         ] {
             let (address, pids) =
                 stand.gateway(plan, name, Contender::Split, &members, (workers, cluster))?;
@@ -119,8 +119,9 @@ impl Stand {
     }
 
     fn servers(plan: &Plan, spec: Spec) -> anyhow::Result<Self> {
+        let memory = if spec.nodes > 1 { "512M" } else { "1G" };
         let spec = spec
-            .option("--innodb-buffer-pool-size=1G")
+            .option(format!("--innodb-buffer-pool-size={memory}"))
             .option("--innodb-flush-log-at-trx-commit=2")
             .option(format!("--max-connections={CONNECTIONS}"))
             .option("--max-prepared-stmt-count=1000000");
