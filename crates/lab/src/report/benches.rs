@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Command};
 use sandbox::Kind;
 
@@ -50,6 +50,9 @@ pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::R
     } else {
         &[5000, 10_000, 15_000]
     };
+    let contenders = plan.contenders.iter().filter(|kind| **kind != Contender::Direct);
+    let contenders: Vec<String> = contenders.map(ToString::to_string).collect();
+    ensure!(!contenders.is_empty(), "nobody among --contenders has memory");
     for round in 0..plan.rounds.min(3) {
         for sessions in counts {
             stop.check()?;
@@ -57,8 +60,8 @@ pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::R
                 break;
             }
             let text = format!(
-                "--contenders haproxy,tcp,session,split --rows 1 --clients 8 --protocol text --rounds 1 --seconds 0.05 \
-                 --idle-sessions {sessions}"
+                "--contenders {} --rows 1 --clients 8 --protocol text --rounds 1 --seconds 0.05 --idle-sessions {sessions}",
+                contenders.join(",")
             );
             let args = of_overhead(plan, &text)?;
             let report = apart(|| overhead::overhead(&args))?;
@@ -70,8 +73,8 @@ pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::R
             }
         }
     }
-    for who in [Contender::Tcp, Contender::Session, Contender::Split] {
-        section.compare(&who.to_string(), "haproxy", "session");
+    for who in contenders.iter().filter(|who| *who != "haproxy") {
+        section.compare(who, "haproxy", "session");
     }
     Ok(())
 }
@@ -258,7 +261,7 @@ pub(super) fn disruption(plan: &Plan, section: &mut Section) -> anyhow::Result<(
     }
     section.notes.push(sum.context("disruption")?);
     let broken = disruption::broken(&report);
-    anyhow::ensure!(broken.is_empty(), "promises not kept: {}", broken.join(", "));
+    ensure!(broken.is_empty(), "promises not kept: {}", broken.join(", "));
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    page::{distinct, escaped, number},
     results::{Figure, Section},
+    text::{distinct, escaped, number},
 };
 use crate::overhead::Spread;
 

@@ -33,6 +33,13 @@ const CONNECTS: [u32; 3] = [100, 200, 300];
 const CONNECTORS: u32 = 8;
 const WITHOUT: &str = "none";
 
+/// What rounds are taken by, and where their figures go.
+struct Turns<'a> {
+    plan: &'a Plan,
+    stop: &'a Stop,
+    section: &'a mut Section,
+}
+
 /// Takes rounds until there are as many as wanted, or time is up, or somebody wants it to end.
 struct Rounds<'a> {
     plan: &'a Plan,
@@ -72,7 +79,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// One load, in all its runs, through everybody in turns.
+/// One load, in all its runs, through everybody in turns. What was measured before it broke off is compared
+/// all the same.
 pub(super) fn sysbench(
     stand: &Stand,
     load: &Load,
@@ -86,12 +94,27 @@ pub(super) fn sysbench(
         "it needs {}: see --contenders",
         load.racers.join(", ")
     );
+    let whole = take_turns(stand, load, &racers, &mut Turns { plan, stop, section });
+    for (of, to) in load.ratios {
+        section.compare(of, to, "qps");
+        section.compare(of, to, "cpu");
+    }
+    tell_what_was_not_full(section);
+    whole
+}
+
+fn take_turns(
+    stand: &Stand,
+    load: &Load,
+    racers: &[&Racer],
+    Turns { plan, stop, section }: &mut Turns<'_>,
+) -> anyhow::Result<()> {
     let runs = runs(load);
-    warm_up(stand, load, plan, &racers)?;
+    warm_up(stand, load, plan, racers)?;
     let mut rounds = Rounds::new(plan, stop, runs.len() * racers.len());
     while rounds.next()? {
         for run in &runs {
-            for racer in &racers {
+            for racer in racers {
                 rounds.tell(&run.parameter, &racer.name)?;
                 let measured = run
                     .load(load, plan, racer.address)
@@ -101,11 +124,6 @@ pub(super) fn sysbench(
             }
         }
     }
-    for (of, to) in load.ratios {
-        section.compare(of, to, "qps");
-        section.compare(of, to, "cpu");
-    }
-    tell_what_was_not_full(section);
     Ok(())
 }
 
@@ -213,8 +231,18 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
         racers: &[],
         ratios: &[],
     };
-    let racers = stand.racers(LOAD.racers);
-    warm_up(stand, &LOAD, plan, &racers)?;
+    let whole = connect_beside(stand, &LOAD, &mut Turns { plan, stop, section });
+    section.compare_runs(WITHOUT, "without", "qps");
+    whole
+}
+
+fn connect_beside(
+    stand: &Stand,
+    load: &Load,
+    Turns { plan, stop, section }: &mut Turns<'_>,
+) -> anyhow::Result<()> {
+    let racers = stand.racers(load.racers);
+    warm_up(stand, load, plan, &racers)?;
     let rates: Vec<u32> = [0].into_iter().chain(CONNECTS).collect();
     let mut rounds = Rounds::new(plan, stop, rates.len() * racers.len());
     while rounds.next()? {
@@ -226,7 +254,7 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
                     rate => format!("{rate}/s"),
                 };
                 rounds.tell(&parameter, &racer.name)?;
-                let (measured, made) = beside_connects(stand, &LOAD, plan, racer, rate)?;
+                let (measured, made) = beside_connects(stand, load, plan, racer, rate)?;
                 let at = (&parameter[..], &racer.name[..]);
                 section.record(at, "qps", "query/s", measured.done.rate);
                 section.record(at, "p99", "ms", measured.done.p99_ms);
@@ -249,7 +277,6 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
             }
         }
     }
-    section.compare_runs(WITHOUT, "without", "qps");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ mod page;
 mod published;
 mod results;
 mod stand;
+mod text;
 
 use std::{
     fs,
@@ -50,7 +51,7 @@ pub struct ReportArgs {
     /// Tables of it, by name or number, such as `point-select` or `T1` [default: all of them].
     #[arg(long, value_delimiter = ',')]
     pub tables: Vec<String>,
-    /// At most 90 seconds a table: one table of 100 000 rows, rounds of a second, as many as there is time for.
+    /// At most 90 seconds a table: rounds of a second, as many as there is time for.
     #[arg(long)]
     pub quick: bool,
     /// The folder for the page `index.html`, and for `results.json` [default: forebay-report-NAME].
@@ -132,7 +133,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
         }
         results.sections.push(section);
         results.is_whole = at + 1 == tables.len() && !stop.is_wanted();
-        results.write(&plan.output)?;
+        write(&results, &plan.output)?;
         if stop.is_wanted() {
             break;
         }
@@ -146,6 +147,16 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
         "tables that were not made: {}",
         failed.join(", ")
     );
+    Ok(())
+}
+
+/// Both files.
+fn write(results: &Results, folder: &Path) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(results)? + "\n";
+    for (name, text) in [("results.json", json), ("index.html", page::page(results))] {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use super::{
     chart,
     results::{Figure, Ratio, Results, Section},
+    text::{distinct, escaped, number},
 };
 
 /// A load average above which other programs are likely to disturb the figures, for each core.
@@ -319,41 +320,6 @@ fn in_words(metric: &str) -> String {
         "queries a CPU second" => "Queries for a second of CPU".to_owned(),
         other => escaped(other),
     }
-}
-
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        0.0 => "0".to_owned(),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// Each once, in the order in which they come.
-pub(super) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut once = Vec::new();
-    for one in all {
-        if !once.contains(&one) {
-            once.push(one);
-        }
-    }
-    once
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

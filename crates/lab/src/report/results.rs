@@ -1,8 +1,5 @@
 //! What a report has found, for programs; the page is made of the same.
 
-use std::{fs, path::Path};
-
-use anyhow::Context;
 use serde::Serialize;
 
 use super::{catalogue::Table, published::Published};
@@ -261,18 +258,6 @@ impl Ratio {
             Some((low, high)) if self.is_measured => format!("{median:.3} ({low:.3} to {high:.3})"),
             Some((low, high)) => format!("not measured ({low:.2} to {high:.2})"),
         }
-    }
-}
-
-impl Results {
-    /// Writes both files.
-    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let json = serde_json::to_string_pretty(self)? + "\n";
-        for (name, text) in [("results.json", json), ("index.html", super::page::page(self))] {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        }
-        Ok(())
     }
 }
 
