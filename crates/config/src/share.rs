@@ -3,9 +3,9 @@
 use crate::schema::Config;
 
 impl Config {
-    /// Leaves this gateway one of `parts` equal parts of each limit that all gateways have together, and never
-    /// less than one: of `max_connections` of servers and users, and of `max_concurrency`, `rate` and `burst`
-    /// of rules.
+    /// Leaves this gateway one of `parts` equal parts of each limit that all gateways have together, and
+    /// never less than one: of `max_connections` of servers and users, and of `max_concurrency`, `rate` and
+    /// `burst` of rules.
     pub fn share(&mut self, parts: u32) {
         let part = |limit: &mut u32| {
             if *limit > 0 {

@@ -219,9 +219,7 @@ impl Copied {
         let left = self.limits.answer - (self.bytes.len() - self.command_end);
         let wanted = &bytes[..bytes.len().min(left)];
         self.is_answer_cut |= bytes.len() > left;
-        if self.limits.room.is_none() {
-            self.bytes.extend_from_slice(wanted);
-        } else if !self.is_answer_cut && self.take(wanted.len()) {
+        if self.limits.room.is_none() || !self.is_answer_cut && self.take(wanted.len()) {
             self.bytes.extend_from_slice(wanted);
         } else {
             // A part of it is of no use.

@@ -25,8 +25,8 @@ use crate::share::{NONE, Others, Share};
 /// A text that could not be applied is tried again after this time: what it lacked may have come.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
-/// What all do and this gateway could not do is tried again after this time; each time after twice as long, up
-/// to [`TRY_AGAIN`].
+/// What all do and this gateway could not do is tried again after this time; each time after twice as long,
+/// up to [`TRY_AGAIN`].
 const DO_AGAIN: Duration = Duration::from_secs(1);
 
 /// What does not change about a gateway while it runs.

@@ -187,11 +187,11 @@ fn is_harmless(facts: &Facts, text: &[u8]) -> bool {
         Class::Administration => is_plain_administration(text),
         Class::Unknown => is_call(text),
     };
-    is_known
-        && !facts.effects.intersects(Effects::CHANGES_ACCOUNT)
-        && !facts.effects.contains(Effects::INCOMPLETE)
-        && !(gives_variables(facts, text) && has(&LETTERS, text))
-        && !(facts.effects.contains(Effects::SETS_GLOBAL) && has(&OF_SETTINGS, text))
+    let is_of_account = facts.effects.intersects(Effects::CHANGES_ACCOUNT);
+    let gives_text = gives_variables(facts, text) && has(&LETTERS, text);
+    let sets_secret = facts.effects.contains(Effects::SETS_GLOBAL) && has(&OF_SETTINGS, text);
+    let is_whole = !facts.effects.contains(Effects::INCOMPLETE);
+    is_known && is_whole && !is_of_account && !gives_text && !sets_secret
 }
 
 /// Texts of settings, and names of those that are secrets.

@@ -307,11 +307,15 @@ fn members(text: &str) -> Result<()> {
             word("zone"),
             addresses.join(","),
             member["revision"].to_string(),
-            member["parts"].as_u64().map_or_else(|| "-".to_owned(), |parts| format!("1/{parts}")),
+            member["parts"]
+                .as_u64()
+                .map_or_else(|| "-".to_owned(), |parts| format!("1/{parts}")),
             problem,
         ]
     };
-    let columns = ["NAME", "VERSION", "ZONE", "ADDRESS", "REVISION", "LIMITS", "PROBLEM"];
+    let columns = [
+        "NAME", "VERSION", "ZONE", "ADDRESS", "REVISION", "LIMITS", "PROBLEM",
+    ];
     let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
     print!("{}", table(columns, rows));
     Ok(())

@@ -64,7 +64,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Whether these bytes of parameters may be written. Once they may not, those behind them may not, either.
+    /// Whether these bytes of parameters may be written. Once they may not, nor may those behind them.
     fn takes(&mut self, command: Command, values: &[u8]) -> bool {
         let is_part = command == Command::STMT_SEND_LONG_DATA;
         self.may_be_written &= values_may_be_written(values);
