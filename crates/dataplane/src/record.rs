@@ -73,7 +73,7 @@ pub struct CopyLimits {
 pub struct Room {
     /// Bytes that are taken; others may be counted there as well.
     pub taken: Arc<AtomicUsize>,
-    /// A copy takes no more from so many on.
+    /// A copy of an answer takes no more from so many on.
     pub max: usize,
 }
 
@@ -131,6 +131,14 @@ impl Copied {
         };
         copied.add_command(&there[..len]);
         copied
+    }
+
+    /// Counts bytes for which there has to be room: a command is whole, or its session is captured no more.
+    fn count(&mut self, bytes: usize) {
+        if let Some(room) = &self.limits.room {
+            room.taken.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.taken += bytes;
     }
 
     /// Whether there is room for so many bytes more.
@@ -206,10 +214,9 @@ impl Copied {
         let bytes = &bytes[..bytes.len().min(wanted)];
         // Whatever has been said before the command had come is no answer to it.
         self.drop_answer();
-        if self.take(bytes.len()) {
-            self.bytes.extend_from_slice(bytes);
-            self.command_end += bytes.len();
-        }
+        self.count(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        self.command_end += bytes.len();
     }
 
     fn add_answer(&mut self, bytes: &[u8]) {
