@@ -250,7 +250,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
             session.status = status;
             let shown = shown_user(&request.user);
             session.control.name_user(&shown);
-            let collation = request.charset.and_then(|charset| u8::try_from(charset).ok());
+            // Of one above 255 the low byte, as at the login.
+            let collation = request.charset.map(|charset| charset as u8);
             session.control.name_login(Some(&request.database), collation);
             session.changed_user = Some(shown);
             let registry = &session.worker.shared.registry;

@@ -262,7 +262,8 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             session.rules = SessionRules::new(&session.context.worker);
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
-            let collation = request.charset.and_then(|charset| u8::try_from(charset).ok());
+            // Of one above 255 the low byte, as at the login.
+            let collation = request.charset.map(|charset| charset as u8);
             session.control.name_login(Some(&request.database), collation);
             let registry = &session.context.worker.shared.registry;
             registry.rename(session.control.id, request.user.into());
