@@ -218,13 +218,15 @@ fn may_give(session: &mut ClientSession, packet: &[u8], id: u64) -> bool {
 }
 
 /// The leased connection has failed before the client's command was sent. A transaction that can be executed
-/// again goes on elsewhere, and the loop takes the command up as if the client had just sent it. Any other
+/// again goes on elsewhere, once for a command: what it needs may be what its server is lost by. The loop
+/// takes the command up as if the client had just sent it. Any other
 /// session that held something there ends with it: its client must not go on as if that were still so.
 pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Result<Next, SessionError> {
     let mut error = refused.0;
-    if is_lost(&error) && replay::without::may_go_on(session) {
-        match Box::pin(replay::go_on(session)).await {
+    if is_lost(&error) && replay::without::may_go_on(session) && !session.statement.attempts.lost_before {
+        match Box::pin(replay::go_on_or(session, error)).await {
             Ok(()) => {
+                session.statement.attempts.lost_before = true;
                 again::leave_in_place(session);
                 return Ok(Next::Done);
             }

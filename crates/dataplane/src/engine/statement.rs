@@ -57,6 +57,8 @@ pub(crate) struct Attempts {
     pub(crate) lost_on: Option<ServerId>,
     /// How many servers have refused it because they take no writes.
     pub(crate) refusals: u8,
+    /// A server was lost on the way to it, and its transaction was executed again on another.
+    pub(crate) lost_before: bool,
 }
 
 impl Statement {

@@ -26,6 +26,7 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease::{self, LeaseAttempt};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
+use crate::engine::replay::why::Why;
 use crate::engine::series::OnReplica;
 use crate::engine::target::{PRIMARY_ONLY, Target};
 use crate::engine::{command, consistency, keep, rebuild, rules};
@@ -204,6 +205,10 @@ pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
 pub(crate) async fn commit(
     session: &mut ClientSession,
 ) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
+    if let Some(replay) = &mut session.replay {
+        // Where the answer is lost nobody knows what it has committed.
+        replay.leave(Why::Commits);
+    }
     let capabilities = session.client.key.capabilities;
     let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
     let replies = lease::ask_on_lease(session, &[commit]).await?;

@@ -192,6 +192,7 @@ impl Replay {
     /// One begins with the next command.
     pub(crate) fn begin(&mut self, carried: &Rc<PortableState>, insert_id: u64) {
         self.forget();
+        self.lost = None;
         self.state = State::Kept;
         self.carried = Rc::clone(carried);
         self.insert_id = insert_id;

@@ -83,6 +83,14 @@ pub(crate) async fn go_on(session: &mut ClientSession) -> Result<(), SessionErro
         server: session.server_name().to_owned(),
         during: During::IdleInTransaction,
     };
+    go_on_or(session, error).await
+}
+
+/// The same where something else is to be told than that it was lost in silence.
+///
+/// # Errors
+/// That, or why it ends otherwise.
+pub(crate) async fn go_on_or(session: &mut ClientSession, error: SessionError) -> Result<(), SessionError> {
     let waited = session.control.wait_so_far();
     let gone_on = execute_anew(session).await;
     session.control.goes_on_waiting(waited);

@@ -99,6 +99,29 @@ async fn before_a_statement_was_sent() {
     assert_eq!(stage.sent("'SILENT TWICE'").len(), 1);
 }
 
+/// What is asked on the way to a statement may be what servers are lost by.
+#[tokio::test]
+async fn before_a_statement_was_sent_but_once() {
+    let mut stage = Stage::set(REPLAYS).await;
+    let (mut session, mut other) = (stage.connect().await, stage.connect().await);
+    let id = session.prepare("SELECT 1, 'SILENT THEN'").await;
+    assert_eq!(other.query("BEGIN").await, Ok(0));
+    assert_eq!(session.query("BEGIN").await, Ok(0));
+    assert_eq!(other.query("COMMIT").await, Ok(0));
+    assert!(session.query(INSERT).await.is_ok());
+    let execution = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
+    session.send(Command::STMT_EXECUTE, &execution).await;
+    stage.has_come(0, "'SILENT THEN'", 2).await;
+    stage.remove(0);
+    stage.bring_back(0).await;
+    stage.has_come(0, "'SILENT THEN'", 1).await;
+    assert_eq!(texts(&stage), ["BEGIN", INSERT]);
+    stage.remove(0);
+    stage.bring_back(0).await;
+    assert_eq!(session.answer().await, Err(1429), "and it hears of it");
+    assert_eq!(texts(&stage), [""; 0]);
+}
+
 #[tokio::test]
 async fn without_the_option_it_is_not() {
     let setup = Setup {

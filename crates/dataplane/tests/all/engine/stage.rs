@@ -522,6 +522,10 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
         return is_first
             .then(|| Script::new(CAPABILITIES).reply(&[&[Command::QUERY.0], &b"CUT"[..]].concat()));
     }
+    if command == Command::STMT_PREPARE.0 && text.ends_with(b"'SILENT THEN'") {
+        let is_first = seen.lock().unwrap().insert(text.to_vec());
+        return (!is_first).then_some(Reply::Silence);
+    }
     if command == Command::STMT_PREPARE.0 && text.ends_with(b"'SILENT TWICE'") {
         let mut seen = seen.lock().unwrap();
         let is_second = !seen.insert(text.to_vec()) && seen.insert([text, b"twice"].concat());
