@@ -212,6 +212,8 @@ impl Writing<'_> {
         }
         let is_new = !self.sessions.contains_key(&ended.session);
         let session = self.sessions.entry(ended.session).or_default();
+        // It was forgotten, or its beginning was not heard.
+        session.may_be_in_mysql |= is_new && !ended.is_first;
         if let Some(who) = ended
             .who
             .as_ref()
