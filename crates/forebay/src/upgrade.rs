@@ -2,6 +2,7 @@
 //! can go there, and this one serves the others until they end.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,6 +16,8 @@ use tracing::{error, info};
 
 /// Set for a process that is to take over.
 const TAKES_OVER: &str = "FOREBAY_TAKES_OVER";
+/// For so long one that has ended its start may say why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long the new process may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -48,7 +51,9 @@ impl Program {
         match taken {
             Ok(channel) => Ok((child, channel)),
             Err(error) => {
-                let ended = end(&mut child);
+                // One that is late may be about to serve.
+                let is_late = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                let ended = end(&mut child, if is_late { Duration::ZERO } else { LAST_WORDS });
                 let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 let why = format!("the new process does not serve ({ended}): its last words are in the log");
                 Err(anyhow::Error::new(error).context(why))
@@ -58,11 +63,10 @@ impl Program {
 }
 
 /// Ends a process that does not serve. One that has closed its end of the way is about to end by itself, and
-/// says why.
-fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
-    const LAST_WORDS: Duration = Duration::from_secs(1);
+/// says why within `patience`.
+fn end(child: &mut Child, patience: Duration) -> std::io::Result<ExitStatus> {
     let began = Instant::now();
-    while began.elapsed() < LAST_WORDS {
+    while began.elapsed() < patience {
         if let Some(ended) = child.try_wait()? {
             return Ok(ended);
         }
