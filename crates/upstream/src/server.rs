@@ -554,6 +554,11 @@ impl Server {
         debug_assert_ne!(before, 0, "a permit freed twice");
     }
 
+    /// Takes over a limit that it has from others: no line of the configuration is its own.
+    pub(crate) fn limit(&self, max_connections: u32) {
+        self.max_connections.store(max_connections, Ordering::SeqCst);
+    }
+
     /// Takes over what may change in place.
     pub(crate) fn reconfigure(&self, config: &config::Server) {
         debug_assert_eq!((&self.name, &self.address), (&config.name, &config.address));

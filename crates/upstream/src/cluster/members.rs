@@ -355,3 +355,50 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, max_connections: u32) -> config::Server {
+        let address = ServerAddress::Host {
+            host: host.to_owned(),
+            port: 3306,
+        };
+        config::Server {
+            max_connections,
+            ..config::Server::new(address)
+        }
+    }
+
+    fn with_limit(max_connections: u32) -> config::Cluster {
+        let mut config = config::Cluster::new("main", vec![at("db1", max_connections)]);
+        config.topology = config::Topology::Replication;
+        config.monitor = Some(config::Monitor::new("watch"));
+        config
+    }
+
+    #[tokio::test]
+    async fn a_new_limit_counts_at_once_for_servers_that_others_have_named() {
+        let cluster = Cluster::new(with_limit(100)).unwrap();
+        assert!(cluster.add_discovered(at("db2", 0).address, "db1"));
+        let limits = || -> Vec<u32> {
+            let servers = cluster.servers();
+            servers.iter().map(|server| server.max_connections()).collect()
+        };
+        assert_eq!(limits(), [100, 100]);
+        cluster.reload(with_limit(50)).unwrap();
+        assert_eq!(limits(), [50, 50]);
+        let mut by_dns = config::Cluster::new("main", Vec::new());
+        let srv = |max_connections| config::Srv {
+            max_connections,
+            ..config::Srv::new("_mysql._tcp.example.com")
+        };
+        by_dns.srv = Some(srv(100));
+        let cluster = Cluster::new(by_dns.clone()).unwrap();
+        cluster.take_named(&[at("db1", 100)], "DNS");
+        by_dns.srv = Some(srv(30));
+        cluster.reload(by_dns).unwrap();
+        assert_eq!(cluster.servers()[0].max_connections(), 30);
+    }
+}

@@ -305,6 +305,7 @@ impl Cluster {
                 .collect();
             servers.extend(named.into_iter().cloned());
         }
+        limit_those_found(&config, &servers);
         self.tls.store(tls);
         self.pd_tls.store(pd_tls);
         self.config.store(Arc::new(config));
@@ -639,5 +640,19 @@ pub(crate) fn reason(server: &Server) -> ServerReason {
     ServerReason {
         server: server.name().to_owned(),
         reason,
+    }
+}
+
+/// Servers that others have named have their limit from there: at once, and not with the next answer.
+fn limit_those_found(config: &config::Cluster, servers: &[Arc<Server>]) {
+    let first = config.servers.first().map_or(0, |first| first.max_connections);
+    let of_srv = config.srv.as_ref().map(|srv| srv.max_connections);
+    let named = of_srv.or(config.pd.as_ref().map(|pd| pd.max_connections));
+    for server in servers {
+        if server.is_looked_up() {
+            server.limit(named.unwrap_or(0));
+        } else if server.is_discovered() {
+            server.limit(first);
+        }
     }
 }
