@@ -251,8 +251,11 @@ impl<'f, S: Store> Driver<'f, S> {
             }
             Some(problem) => error!(
                 parts,
-                problem, "cannot take its part of the limits of all gateways"
+                problem, "cannot take its part of the limits of all gateways; it is tried again"
             ),
+        }
+        if let Some(problem) = &problem {
+            self.fleet.note_no_part(problem.clone());
         }
         self.member.took(parts, problem.is_none(), self.began.elapsed());
     }

@@ -114,6 +114,8 @@ struct State {
     connected: Option<bool>,
     since: Option<Instant>,
     why: String,
+    /// Why another part of the limits could not be taken.
+    no_part: Option<String>,
     waiting: Option<Order>,
     wishes: VecDeque<Wish>,
     fulfilled: VecDeque<(String, Fate)>,
@@ -296,8 +298,22 @@ impl Fleet {
 
     /// The part of the limits that it has: kept for a start without the store.
     pub(crate) fn keep_parts(&self, parts: u32) -> io::Result<()> {
-        self.state().now.parts = Some(parts);
+        let mut state = self.state();
+        state.now.parts = Some(parts);
+        state.no_part = None;
+        drop(state);
         self.disk.keep_parts(parts)
+    }
+
+    /// Why it has not the part that it should have.
+    pub(crate) fn note_no_part(&self, why: String) {
+        self.state().no_part = Some(why);
+    }
+
+    /// Whether it is one of those who share limits, and has no part yet.
+    pub fn waits_for_part(&self) -> bool {
+        let state = self.state();
+        self.settings.share_limits && state.connected == Some(true) && state.now.parts.is_none()
     }
 
     /// Is none of the fleet any more: changes do not wait for this gateway.
@@ -527,6 +543,12 @@ impl Fleet {
             });
         }
         problems.extend(now.stranger.clone());
+        problems.extend(
+            state
+                .no_part
+                .as_ref()
+                .map(|why| format!("no other part of the limits is taken: {why}")),
+        );
         if now.running == 0 {
             problems.push("there is no configuration of the fleet: `forebay ctl apply FILE`".to_owned());
         }

@@ -85,6 +85,10 @@ impl Share {
 
     /// The part to take now, if another one.
     pub(crate) fn next(&mut self, others: &Others, now: Duration) -> Option<u32> {
+        if others.told.is_some() {
+            // The store was reached: what counts is what there is now.
+            self.before = None;
+        }
         let live = others.live.max(1);
         if live >= self.has {
             self.fewer = None;

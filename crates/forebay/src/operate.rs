@@ -571,6 +571,16 @@ impl admin::Gateway for Operator {
                     .to_owned(),
             );
         }
+        if self
+            .common
+            .as_ref()
+            .is_some_and(|common| common.fleet.waits_for_part())
+        {
+            reasons.push(
+                "it has one of each limit until the other gateways have made room (share_limits): forebay ctl members"
+                    .to_owned(),
+            );
+        }
         let listeners = self.gateway.listeners();
         let has_clients = |cluster: &str| listeners.iter().any(|listener| listener.cluster == cluster);
         // One that gets copies of statements only may be down without anybody's noticing.
