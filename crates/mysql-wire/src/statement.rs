@@ -82,6 +82,9 @@ pub struct PrepareOk {
 }
 
 impl PrepareOk {
+    /// Bytes of its payload, at least.
+    pub const LEN: usize = 12;
+
     pub fn decode(payload: &[u8]) -> Result<PrepareOk, WireError> {
         let mut reader = Reader::new(payload);
         reader.tag(0, "the OK packet of a prepare")?;

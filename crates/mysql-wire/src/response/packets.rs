@@ -2,6 +2,7 @@
 
 use super::ResponseTracker;
 use crate::codec::Reader;
+use crate::statement::PrepareOk;
 use crate::{Capabilities, Command, EofPacket, PacketHeader, StatusFlags, WireError};
 
 /// Payload bytes that must be visible to understand a packet that begins or ends a result: header byte, two
@@ -148,6 +149,10 @@ impl ResponseTracker {
     }
 
     fn prepared(&mut self, head: &Head<'_>) -> Result<Expect, WireError> {
+        // MySQL says a plain OK where it has prepared nothing: `SET GLOBAL` without the right to it (9.7).
+        if head.first == OK && head.header.payload_len < PrepareOk::LEN {
+            return self.verdict(head);
+        }
         let mut reader = Reader::new(head.start);
         reader.tag(OK, "the OK packet of a prepare")?;
         reader.u32("statement id")?;

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use foldhash::fast::RandomState;
+use mysql_wire::statement::PrepareOk;
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use net::buffer;
 use serde::{Deserialize, Serialize};
@@ -345,7 +346,7 @@ enum Renamed {
 
 /// The head of the answer: `00`, id, columns, parameters, filler, warnings.
 /// <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_stmt_prepare.html>.
-const PREPARE_OK_LEN: usize = 12;
+const PREPARE_OK_LEN: usize = PrepareOk::LEN;
 
 impl Renaming {
     pub(crate) fn new(to: u32) -> Self {
@@ -360,10 +361,13 @@ impl Renaming {
         if !matches!(self.state, Renamed::NotYet) {
             return true;
         }
-        let Some(payload) = bytes.get_mut(PacketHeader::LEN..) else {
+        let Some(header) = PacketHeader::parse(bytes) else {
             return false;
         };
-        if payload.first() == Some(&ErrPacket::HEADER) {
+        let payload = &mut bytes[PacketHeader::LEN..];
+        // MySQL says a plain OK where it has prepared nothing: `SET GLOBAL` without the right to it.
+        let is_plain_ok = header.payload_len < PREPARE_OK_LEN;
+        if payload.first() == Some(&ErrPacket::HEADER) || is_plain_ok {
             self.state = Renamed::Refused;
             return true;
         }
@@ -432,6 +436,13 @@ mod tests {
         let mut refused = Renaming::new(1);
         assert!(refused.rename(&mut b"\x09\0\0\x01\xff\x28\x04#42000".to_vec()));
         assert_eq!(refused.prepared(), None);
+        let mut plain_ok = b"\x07\0\0\x01\0\0\0\x02\0\0\0".to_vec();
+        let mut nothing = Renaming::new(1);
+        assert!(nothing.rename(&mut plain_ok));
+        assert_eq!(
+            (&plain_ok[4..], nothing.prepared()),
+            (&b"\0\0\0\x02\0\0\0"[..], None)
+        );
     }
 
     #[test]
