@@ -108,7 +108,7 @@ async fn replayed_and_compared(mode: &str) {
     assert!(code == Some(1) && said.contains("runs already"), "{said}");
     use_it(&mut before).await;
     let mut session = client::connect(&gateway).await;
-    session.query_drop("SELECT id FROM test.item").await.unwrap();
+    session.query_drop("SELECT 'of another session'").await.unwrap();
     session.disconnect().await.unwrap();
     // What a literal is turns on the collation with which the client has logged in.
     let of_latin1 = ["--default-character-set=latin1"];
@@ -243,19 +243,31 @@ async fn no_secret_is_in_the_files() {
         .pass(Some(secret))
         .db_name(None::<&str>)
         .into();
-    if kind() == Kind::Mysql {
-        // It asks for the password itself over a secure link once.
-        let first = OptsBuilder::default()
-            .socket(Some(server.socket().display().to_string()))
-            .user(Some("nobody"))
-            .pass(Some(secret));
-        Conn::new(first).await.unwrap().disconnect().await.unwrap();
-    }
-    let mut session = Conn::new(account).await.unwrap();
+    let log_in = async || {
+        // Some of the statements have changed it.
+        server
+            .sql(&format!("ALTER USER nobody@'%' IDENTIFIED BY '{secret}'"))
+            .unwrap();
+        if kind() == Kind::Mysql {
+            // It asks for the password itself over a secure link once.
+            let first = OptsBuilder::default()
+                .socket(Some(server.socket().display().to_string()))
+                .user(Some("nobody"))
+                .pass(Some(secret));
+            Conn::new(first).await.unwrap().disconnect().await.unwrap();
+        }
+        Conn::new(account.clone()).await.unwrap()
+    };
+    let mut session = log_in().await;
     for statement in SECRETS {
         // Most are refused: this account has no rights. They come by text and to be prepared.
         let _ = session.query_drop(*statement).await;
         let _ = session.prep(*statement).await;
+        // MySQL 9.7 says a plain OK to the preparation of a SET GLOBAL without the right to it, at which this
+        // driver ends.
+        if session.ping().await.is_err() {
+            session = log_in().await;
+        }
     }
     let encrypt = "SELECT AES_ENCRYPT(?, ?)";
     session
