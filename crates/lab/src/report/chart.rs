@@ -15,6 +15,8 @@ const GAP: f64 = 10.0;
 const LEFT: f64 = 34.0;
 const BARS: f64 = 50.0;
 const RATIOS: f64 = 62.0;
+/// Letters that there is room for on the left, on a phone.
+const LABEL_MAX: usize = 18;
 
 /// A bar for each: the median, with a line from the lowest to the highest round.
 pub(super) fn bars(figures: &[&Figure]) -> String {
@@ -97,7 +99,7 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
                 Some(_) => ratio.of.clone(),
                 None => format!("{} ÷ {}", ratio.of, ratio.to),
             };
-            let middle = label(&mut out, y, &who, "");
+            let middle = label(&mut out, &mut y, &who, "");
             // Writing to a String cannot fail.
             let _ = write!(
                 out,
@@ -112,7 +114,11 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
             y += LINE;
         }
         for row in theirs.iter().filter(|row| row.parameter == parameter) {
-            let middle = label(&mut out, y, row.system, " their");
+            let who = match common {
+                Some(_) => row.system.to_owned(),
+                None => format!("{} ÷ {}", row.system, row.reference),
+            };
+            let middle = label(&mut out, &mut y, &who, " their");
             let _ = write!(
                 out,
                 "<svg x=\"{:.2}%\" y=\"{middle}\" overflow=\"visible\"><path d=\"M0-6 6 0 0 6-6 0z\" class=\"their\"/></svg>",
@@ -143,13 +149,16 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
     svg(&(axis + &out), y + LINE)
 }
 
-/// By whose figures all ratios of a metric divide, where it is one.
+/// By whose figures all ratios of a metric divide, ours and the published, where it is one.
 pub(super) fn common<'a>(section: &'a Section, metric: &str) -> Option<&'a str> {
     let ratios = section.ratios.iter().filter(|ratio| ratio.metric == metric);
-    match distinct(ratios.map(|ratio| ratio.to.as_str()))[..] {
-        [to] => Some(to),
-        _ => None,
-    }
+    let [to] = distinct(ratios.map(|ratio| ratio.to.as_str()))[..] else {
+        return None;
+    };
+    let mut theirs = section.published.iter().filter(|row| row.metric == metric);
+    theirs
+        .all(|row| row.reference.eq_ignore_ascii_case(to))
+        .then_some(to)
 }
 
 /// What the lines below have in common.
@@ -164,16 +173,25 @@ fn head(out: &mut String, y: &mut f64, parameter: &str) {
     *y += LINE;
 }
 
-fn label(out: &mut String, y: f64, text: &str, class: &str) -> f64 {
-    let middle = y + LINE / 2.0;
+fn label(out: &mut String, y: &mut f64, text: &str, class: &str) -> f64 {
+    // On a phone a long one has no room on the left: it has a line of its own, the full width.
+    let (at, dx, anchor) = match text.chars().count() > LABEL_MAX {
+        true => (0.0, 0, "start"),
+        false => (LEFT, -8, "end"),
+    };
+    let middle = *y + LINE / 2.0;
     // Writing to a String cannot fail.
     let _ = write!(
         out,
-        "<text class=\"label{class}\" x=\"{LEFT}%\" dx=\"-8\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
+        "<text class=\"label{class}\" x=\"{at}%\" dx=\"{dx}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text>",
         middle + 4.0,
         escaped(text)
     );
-    middle
+    if anchor == "end" {
+        return middle;
+    }
+    *y += LINE;
+    middle + LINE
 }
 
 fn colour(who: &str) -> &'static str {
@@ -190,4 +208,43 @@ fn colour(who: &str) -> &'static str {
 
 fn svg(inside: &str, height: f64) -> String {
     format!("<svg class=\"chart\" height=\"{height:.0}\" role=\"img\">{inside}</svg>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::catalogue::{self, Name};
+
+    fn section(number: &str, ours: (&str, &str)) -> Section {
+        let tables = catalogue::of(Name::All);
+        let table = tables.into_iter().find(|table| table.number == number).unwrap();
+        let mut section = Section::new(table);
+        for who in [ours.0, ours.1] {
+            section.record(("20", who), "qps", "", 1.0);
+        }
+        section.compare(ours.0, ours.1, "qps");
+        section
+    }
+
+    #[test]
+    fn a_published_ratio_to_somebody_else_says_to_whom() {
+        for (number, ours, theirs) in [
+            (
+                "P5",
+                ("two behind tcp", "one gateway"),
+                "ProxySQL ÷ direct to readers",
+            ),
+            ("T9", ("on", "off"), "TiProxy on ÷ TiProxy off"),
+            ("C1", ("strong", "redis"), "Tair node strong ÷ SQL node"),
+        ] {
+            let section = section(number, ours);
+            assert_eq!(common(&section, "qps"), None, "{number}");
+            let chart = ratios(&section, "qps");
+            assert!(chart.contains(&format!(">{theirs}<")), "{chart}");
+            assert!(chart.contains(&format!(">{} ÷ {}<", ours.0, ours.1)), "{chart}");
+        }
+        let section = section("T1", ("session", "haproxy"));
+        assert_eq!(common(&section, "qps"), Some("haproxy"));
+        assert!(ratios(&section, "qps").contains(">TiProxy<"));
+    }
 }
