@@ -114,7 +114,8 @@ struct Bench<'a> {
 #[derive(Default)]
 struct Rounds {
     rates: Vec<f64>,
-    lowest: Vec<f64>,
+    /// A load of less than three seconds has none.
+    lowest: Vec<Option<f64>>,
     /// Microseconds of the gateway for a query.
     cpu: Vec<f64>,
     /// Bytes of a captured command.
@@ -125,7 +126,7 @@ struct Rounds {
 impl Rounds {
     fn add(&mut self, done: &Done, cpu: CpuTime) {
         self.rates.push(done.rate);
-        self.lowest.extend(done.lowest);
+        self.lowest.push(done.lowest);
         self.cpu
             .push(cpu.total.as_secs_f64() * 1e6 / done.queries.max(1.0));
     }
@@ -220,7 +221,8 @@ impl<'a> Bench<'a> {
             fs::remove_dir_all(&folder)?;
         }
         let part = format!("{}, oltp_read_write, {threads} clients", self.server.kind());
-        for (name, rounds) in [("off", &off), ("on", &on)] {
+        let (off_lowest, on_lowest) = both(&off.lowest, &on.lowest);
+        for (name, rounds, lowest) in [("off", &off, &off_lowest), ("on", &on, &on_lowest)] {
             report.add(
                 &part,
                 format!("capture {name}"),
@@ -232,7 +234,7 @@ impl<'a> Bench<'a> {
                 &part,
                 format!("capture {name}, lowest second"),
                 "q/s",
-                rounds.lowest.clone(),
+                lowest.clone(),
                 None,
             );
             report.add(
@@ -253,7 +255,7 @@ impl<'a> Bench<'a> {
             Some(Wanted::AtLeast(0.99)),
         );
         note(report, theirs.map(|(average, _)| average));
-        let lowest = ratios(&on.lowest, &off.lowest);
+        let lowest = ratios(&on_lowest, &off_lowest);
         report.add(
             &part,
             "on / off, lowest second",
@@ -488,6 +490,12 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
+/// The rounds in which both have a value: a ratio is formed within a round.
+fn both(one: &[Option<f64>], other: &[Option<f64>]) -> (Vec<f64>, Vec<f64>) {
+    let pairs = one.iter().zip(other);
+    pairs.filter_map(|(one, other)| one.zip(*other)).unzip()
+}
+
 fn note(report: &mut Report, theirs: Option<f64>) {
     if let Some(theirs) = theirs {
         report.note(format!("TiProxy, as published: {theirs}"));
@@ -523,4 +531,18 @@ bind = "{admin}"
 socket = "admin.sock"
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_in_which_one_has_no_value_is_left_out_of_both() {
+        let (off, on) = both(
+            &[Some(1.0), None, Some(3.0), Some(4.0)],
+            &[Some(2.0), Some(9.0), None, Some(8.0)],
+        );
+        assert_eq!((off, on), (vec![1.0, 4.0], vec![2.0, 8.0]));
+    }
 }
