@@ -6,13 +6,16 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, Command};
 use sandbox::Kind;
 
-use super::{Plan, Stop, results::Section};
+use super::{Plan, Stop, measure, results::Section};
 use crate::{
     cache::{self, CacheArgs, Part, Report},
     capture::{self, CaptureArgs},
     disruption::{self, DisruptionArgs},
     overhead::{self, Kind as Contender, OverheadArgs},
 };
+
+/// What was done of the updates that reads are beside.
+const UPDATES: &str = "updates done";
 
 /// The arguments of a bench, with its defaults.
 fn arguments<A: Args>(words: &[String]) -> anyhow::Result<A> {
@@ -194,6 +197,8 @@ pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::R
         _ => {
             section.compare("strong", "eventual", "qps");
             section.compare("strong", "eventual", "cpu");
+            measure::tell_what_was_not_reached(section, UPDATES);
+            measure::tell_what_was_not_full(section);
         }
     }
     whole
@@ -231,10 +236,14 @@ fn by_sql(what: &str, figure: &cache::Figure, section: &mut Section) {
 
 /// "1000 updates/s, pipeline 16: strong, CPU"
 fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
-    let (who, metric) = match what {
-        "strong" | "eventual" => (what, "qps"),
-        "strong, CPU" => ("strong", "cpu"),
-        "eventual, CPU" => ("eventual", "cpu"),
+    let (who, metric) = what.split_once(", ").unwrap_or((what, ""));
+    let metric = match metric {
+        // A ratio of the bench's own.
+        _ if who.contains('/') => return,
+        "" => "qps",
+        "CPU" => "cpu",
+        "updates done" => UPDATES,
+        "idle CPU of the machine" => "idle",
         _ => return,
     };
     let rate = name.split(' ').next().unwrap_or_default();
@@ -243,7 +252,15 @@ fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section)
     } else {
         ""
     };
-    section.take((&format!("119 bytes {rate}/s{pipeline}"), who), metric, figure);
+    let parameter = format!("119 bytes {rate}/s{pipeline}");
+    if metric == "idle" {
+        // There in percent.
+        for value in &figure.rounds {
+            section.record((&parameter, who), metric, "", value / 100.0);
+        }
+        return;
+    }
+    section.take((&parameter, who), metric, figure);
 }
 
 /// Restarts and failures.
@@ -292,18 +309,56 @@ mod tests {
             let (name, what) = figure.name.rsplit_once(": ").unwrap();
             operation(name, what, figure, &mut section);
         }
-        let places: Vec<String> = section
-            .figures
-            .iter()
-            .map(|figure| format!("{} {} {}", figure.parameter, figure.who, figure.metric))
-            .collect();
         assert_eq!(
-            places,
+            places(&section),
             [
                 "string 119 strong qps",
                 "string 119 strong cpu",
                 "hash 119, 16 at a time redis qps"
             ]
         );
+    }
+
+    fn places(section: &Section) -> Vec<String> {
+        let figures = section.figures.iter();
+        figures
+            .map(|figure| format!("{} {} {}", figure.parameter, figure.who, figure.metric))
+            .collect()
+    }
+
+    #[test]
+    fn reads_beside_updates_have_what_else_went_on() {
+        let mut report = Report::new(Vec::new());
+        for (name, value) in [
+            ("1000 updates/s: strong", 5.0),
+            ("1000 updates/s: strong, CPU", 5.0),
+            ("1000 updates/s: strong, updates done", 700.0),
+            (
+                "1000 updates/s, pipeline 16: eventual, idle CPU of the machine",
+                50.0,
+            ),
+            ("1000 updates/s: strong, paced, updates done", 9.0),
+            ("1000 updates/s: strong/eventual, CPU", 9.0),
+        ] {
+            report.add("updates", name, "", [value], None);
+        }
+        let mut section = Section::default();
+        for figure in &report.figures {
+            let (name, what) = figure.name.rsplit_once(": ").unwrap();
+            update(name, what, figure, &mut section);
+        }
+        assert_eq!(
+            places(&section),
+            [
+                "119 bytes 1000/s strong qps",
+                "119 bytes 1000/s strong cpu",
+                "119 bytes 1000/s strong updates done",
+                "119 bytes 1000/s, 16 at a time eventual idle"
+            ]
+        );
+        assert_eq!(section.figures[3].rounds, [0.5]);
+        measure::tell_what_was_not_reached(&mut section, UPDATES);
+        measure::tell_what_was_not_full(&mut section);
+        assert_eq!(section.notes.len(), 2, "{:?}", section.notes);
     }
 }

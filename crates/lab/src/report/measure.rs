@@ -25,6 +25,8 @@ use crate::{
 
 /// Above it the load was not what filled the machine.
 const IDLE_MAX: f64 = 0.2;
+/// Less of a rate has not been reached.
+const REACHED: f64 = 0.95;
 /// Clients beside new connections.
 const BUSY_CLIENTS: usize = 50;
 /// New connections a second.
@@ -32,6 +34,8 @@ const CONNECTS: [u32; 3] = [100, 200, 300];
 /// Threads that make them.
 const CONNECTORS: u32 = 8;
 const WITHOUT: &str = "none";
+/// The figure of them.
+const MADE: &str = "connections made";
 
 /// What rounds are taken by, and where their figures go.
 struct Turns<'a> {
@@ -205,7 +209,7 @@ fn record(section: &mut Section, parameter: &str, who: &str, measured: &Measured
     section.record(at, "idle", "", measured.idle);
 }
 
-fn tell_what_was_not_full(section: &mut Section) {
+pub(super) fn tell_what_was_not_full(section: &mut Section) {
     let idle = section.figures.iter().filter(|figure| figure.metric == "idle");
     let not_full = idle.filter_map(|figure| {
         let idle = figure.spread()?.median;
@@ -222,6 +226,24 @@ fn tell_what_was_not_full(section: &mut Section) {
     section.notes.extend(notes);
 }
 
+/// `metric`: what was done of the rate that is part of the parameter, such as `100/s`.
+pub(super) fn tell_what_was_not_reached(section: &mut Section, metric: &str) {
+    let figures = section.figures.iter().filter(|figure| figure.metric == metric);
+    let missed = figures.filter_map(|figure| {
+        let mut words = figure.parameter.split([' ', ',']);
+        let rate: f64 = words.find_map(|word| word.strip_suffix("/s")?.parse().ok())?;
+        let done = figure.spread()?.median;
+        (done < REACHED * rate).then(|| {
+            format!(
+                "{}, {}: the rate was not reached: {metric} {done:.0}/s",
+                figure.parameter, figure.who
+            )
+        })
+    });
+    let notes: Vec<String> = missed.collect();
+    section.notes.extend(notes);
+}
+
 /// Point selects with none, and with more and more new connections beside them.
 pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
     const LOAD: Load = Load {
@@ -233,6 +255,7 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
     };
     let whole = connect_beside(stand, &LOAD, &mut Turns { plan, stop, section });
     section.compare_runs(WITHOUT, "without", "qps");
+    tell_what_was_not_reached(section, MADE);
     whole
 }
 
@@ -254,7 +277,7 @@ fn connect_beside(
                     rate => format!("{rate}/s"),
                 };
                 rounds.tell(&parameter, &racer.name)?;
-                let (measured, made) = beside_connects(stand, load, plan, racer, rate)?;
+                let (measured, made, elapsed) = beside_connects(stand, load, plan, racer, rate)?;
                 let at = (&parameter[..], &racer.name[..]);
                 section.record(at, "qps", "query/s", measured.done.rate);
                 section.record(at, "p99", "ms", measured.done.p99_ms);
@@ -267,12 +290,7 @@ fn connect_beside(
                     }
                     _ => {}
                 }
-                section.record(
-                    at,
-                    "connections made",
-                    "1/s",
-                    made as f64 / plan.seconds.ceil().max(1.0),
-                );
+                section.record(at, MADE, "1/s", made as f64 / elapsed.as_secs_f64());
                 rounds.bar.inc(1);
             }
         }
@@ -280,16 +298,17 @@ fn connect_beside(
     Ok(())
 }
 
-/// How many connections were made meanwhile.
+/// How many connections were made meanwhile, and in what time: that of sysbench's whole process.
 fn beside_connects(
     stand: &Stand,
     load: &Load,
     plan: &Plan,
     racer: &Racer,
     rate: u32,
-) -> anyhow::Result<(Measured, usize)> {
+) -> anyhow::Result<(Measured, usize, Duration)> {
     let (ended, made) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let measured = thread::scope(|scope| {
+    let began = Instant::now();
+    thread::scope(|scope| {
         let connectors: Vec<_> = (0..CONNECTORS.min(rate))
             .map(|_| scope.spawn(|| connect(racer.address, rate, &ended, &made)))
             .collect();
@@ -298,6 +317,7 @@ fn beside_connects(
             run.load(load, plan, racer.address)
                 .measure(&racer.pids, &stand.server_pids())
         });
+        let (made, elapsed) = (made.load(Ordering::Relaxed), began.elapsed());
         ended.store(true, Ordering::Relaxed);
         for connector in connectors {
             match connector.join() {
@@ -305,9 +325,9 @@ fn beside_connects(
                 Err(_) => anyhow::bail!("a thread that connects has panicked"),
             }
         }
-        measured.unwrap_or_else(|| anyhow::bail!("there is no load"))
-    })?;
-    Ok((measured, made.into_inner()))
+        let measured = measured.unwrap_or_else(|| anyhow::bail!("there is no load"))?;
+        Ok((measured, made, elapsed))
+    })
 }
 
 /// Connects and leaves, at its share of the rate: each is due at its time, and what is late is made up for.
@@ -326,4 +346,31 @@ fn connect(address: SocketAddr, rate: u32, ended: &AtomicBool, made: &AtomicUsiz
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_was_not_reached_is_told() {
+        let mut section = Section::default();
+        for (parameter, done) in [
+            (WITHOUT, 0.0),
+            ("100/s", 95.0),
+            ("200/s", 150.0),
+            ("119 bytes 8000/s, 16 at a time", 7000.0),
+            ("119 bytes 1000/s", 999.0),
+        ] {
+            section.record((parameter, "session"), MADE, "1/s", done);
+        }
+        tell_what_was_not_reached(&mut section, MADE);
+        assert_eq!(
+            section.notes,
+            [
+                "200/s, session: the rate was not reached: connections made 150/s",
+                "119 bytes 8000/s, 16 at a time, session: the rate was not reached: connections made 7000/s"
+            ]
+        );
+    }
 }
