@@ -165,21 +165,26 @@ pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Re
     Ok(Report::new(scenario.name, plan, machine, cells, idle))
 }
 
-/// How many idle sessions there can be whose server connections end here, too: such a session takes two
-/// descriptors of ours, for the client's and the fake server's end, and two of the contender's.
+/// How many idle sessions there can be whose server connections end here, too.
 fn sessions_without_pool(plan: &Plan) -> anyhow::Result<usize> {
     let files = net::limits::raise_nofile().context("raising the limit of open files")?;
     let files = usize::try_from(files).unwrap_or(usize::MAX);
-    let pooled = plan.contenders.iter().all(|kind| kind.shares_connections());
-    let needed = plan.idle_sessions * if pooled { 1 } else { 2 } + OTHER_FILES;
-    let possible = files.saturating_sub(OTHER_FILES) / 2;
-    let some_pooled = plan.contenders.iter().any(|kind| kind.shares_connections());
+    let needed = files_for(plan.idle_sessions, &plan.contenders);
     ensure!(
-        files >= needed || some_pooled && files >= plan.idle_sessions + OTHER_FILES,
+        files >= needed,
         "{} idle sessions need {needed} open files and the limit is {files}: use fewer with --idle-sessions",
         plan.idle_sessions
     );
+    let possible = files.saturating_sub(OTHER_FILES) / 2;
     Ok(possible.min(SESSIONS_MAX))
+}
+
+/// Open files that so many idle sessions need. One takes two descriptors of ours where its server connection
+/// ends here, too, for the client's and the fake server's end, and two of the contender's. Where some of the
+/// contenders share connections, the others are measured with fewer sessions.
+pub(crate) fn files_for(sessions: usize, contenders: &[Kind]) -> usize {
+    let some_pooled = contenders.iter().any(|kind| kind.shares_connections());
+    sessions * if some_pooled { 1 } else { 2 } + OTHER_FILES
 }
 
 #[cfg(test)]

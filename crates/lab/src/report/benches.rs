@@ -46,18 +46,17 @@ fn of_overhead(plan: &Plan, text: &str) -> anyhow::Result<OverheadArgs> {
     arguments(&words)
 }
 
+/// How many there are, run by run.
+pub(super) fn idle_sessions(quick: bool) -> &'static [usize] {
+    if quick { &[5000] } else { &[5000, 10_000, 15_000] }
+}
+
 /// Memory of idle sessions.
 pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
-    let counts: &[usize] = if plan.quick {
-        &[5000]
-    } else {
-        &[5000, 10_000, 15_000]
-    };
     let contenders = plan.contenders.iter().filter(|kind| **kind != Contender::Direct);
     let contenders: Vec<String> = contenders.map(ToString::to_string).collect();
-    ensure!(!contenders.is_empty(), "nobody among --contenders has memory");
     for round in 0..plan.rounds.min(3) {
-        for sessions in counts {
+        for sessions in idle_sessions(plan.quick) {
             stop.check()?;
             if round > 0 && stop.time_left().is_zero() {
                 break;

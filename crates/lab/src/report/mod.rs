@@ -8,6 +8,7 @@ mod benches;
 mod catalogue;
 mod chart;
 mod measure;
+mod needs;
 mod page;
 mod published;
 mod results;
@@ -36,7 +37,7 @@ use self::{
     results::{Results, Section},
     stand::Stand,
 };
-use crate::{machine::Machine, overhead::Kind as Contender, split::ServerKind};
+use crate::{cache::Part, machine::Machine, overhead::Kind as Contender, split::ServerKind};
 
 /// Of a table with `--quick`, with what it takes to start its servers.
 const QUICK: Duration = Duration::from_secs(80);
@@ -247,28 +248,37 @@ impl Plan {
         let uses = |what: fn(How) -> bool| tables.iter().any(|table| what(table.how));
         let contenders = match &args.contenders[..] {
             [] => catalogue::CONTENDERS.to_vec(),
-            given => given.to_vec(),
+            given => text::distinct(given.iter().copied()),
         };
         ensure!(
             !contenders.contains(&Contender::Proxysql),
             "--contenders: ProxySQL is not one of those that run before real servers"
         );
+        needs::contenders(tables, &contenders)?;
+        needs::files(tables, args.quick, &contenders)?;
         let by_sysbench = |how| {
             matches!(
                 how,
-                How::Sysbench(_) | How::Group(_) | How::Connects | How::Capture
+                How::Sysbench(_)
+                    | How::Group(_)
+                    | How::Connects
+                    | How::Capture
+                    | How::Cache(Part::Operations)
             )
         };
         if uses(by_sysbench) {
             stand::find("sysbench", None, "apt-get install sysbench")?;
         }
-        let haproxy = match contenders.contains(&Contender::Haproxy) && uses(How::is_here) {
-            true => stand::find(
-                "haproxy",
-                args.haproxy.as_deref(),
-                "apt-get install haproxy, name it with --haproxy, or leave it out with --contenders",
-            )?,
-            false => "haproxy".into(),
+        let of_contenders = |how| matches!(how, How::Sysbench(_) | How::Connects | How::Idle);
+        let haproxy = if uses(|how| matches!(how, How::Cache(Part::Operations))) {
+            let how_to_get = "apt-get install haproxy, name it with --haproxy, or leave out C1 with --tables";
+            stand::find("haproxy", args.haproxy.as_deref(), how_to_get)?
+        } else if contenders.contains(&Contender::Haproxy) && uses(of_contenders) {
+            let how_to_get =
+                "apt-get install haproxy, name it with --haproxy, or leave it out with --contenders";
+            stand::find("haproxy", args.haproxy.as_deref(), how_to_get)?
+        } else {
+            "haproxy".into()
         };
         if uses(|how| matches!(how, How::Cache(_))) {
             let found = ["valkey-server", "redis-server"].map(|name| stand::find(name, None, ""));
@@ -284,9 +294,7 @@ impl Plan {
         let seconds = args.seconds.unwrap_or(if args.quick { 1.0 } else { 10.0 });
         ensure!(rounds > 0 && seconds > 0.0 && args.rows > 0, "nothing to measure");
         let folder = || PathBuf::from(format!("forebay-report-{}", args.name));
-        let output = args.output.clone().unwrap_or_else(folder);
-        writable(&output)?;
-        Ok(Self {
+        let plan = Self {
             quick: args.quick,
             rounds,
             seconds,
@@ -300,12 +308,15 @@ impl Plan {
             contenders,
             haproxy,
             program: match &args.forebay {
-                Some(path) => path.clone(),
+                Some(path) => stand::find("forebay", Some(path), "name it with --forebay")?,
                 None => std::env::current_exe()?,
             },
             forebay_options: args.forebay_option.clone(),
-            output,
-        })
+            output: args.output.clone().unwrap_or_else(folder),
+        };
+        needs::options(tables, &plan)?;
+        writable(&plan.output)?;
+        Ok(plan)
     }
 
     fn programs(&self) -> Vec<String> {

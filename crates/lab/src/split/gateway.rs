@@ -94,7 +94,7 @@ impl Gateway {
 }
 
 impl Setup<'_> {
-    fn configuration(&self, clients: SocketAddr, admin: SocketAddr) -> String {
+    pub(crate) fn configuration(&self, clients: SocketAddr, admin: SocketAddr) -> String {
         let [top, listener, cluster] = &self.options;
         let (mode, moves) = match self.mode {
             Kind::Moves => (Kind::Session, "moves = true\n"),
