@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Rows of each table.
-const ROWS: u64 = 20_000;
+pub(crate) const ROWS: u64 = 20_000;
 /// Clients of the load that is replayed, each with its schema.
 const CLIENTS: usize = 4;
 /// Half of them send text, the others prepared statements.

@@ -55,12 +55,14 @@ pub(super) fn idle_sessions(quick: bool) -> &'static [usize] {
 pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
     let contenders = plan.contenders.iter().filter(|kind| **kind != Contender::Direct);
     let contenders: Vec<String> = contenders.map(ToString::to_string).collect();
+    let mut rounds = 0;
     for round in 0..plan.rounds.min(3) {
         for sessions in idle_sessions(plan.quick) {
             stop.check()?;
             if round > 0 && stop.time_left().is_zero() {
                 break;
             }
+            rounds = round + 1;
             let text = format!(
                 "--contenders {} --rows 1 --clients 8 --protocol text --rounds 1 --seconds 0.05 --idle-sessions {sessions}",
                 contenders.join(",")
@@ -78,6 +80,9 @@ pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::R
     for who in contenders.iter().filter(|who| *who != "haproxy") {
         section.compare(who, "haproxy", "session");
     }
+    section
+        .notes
+        .push(format!("rounds: {rounds}; contenders: {}", contenders.join(", ")));
     Ok(())
 }
 
@@ -99,6 +104,10 @@ pub(super) fn workers(plan: &Plan, section: &mut Section) -> anyhow::Result<()> 
             section.record(at, "qps", "query/s", round.qps);
         }
     }
+    section.notes.push(format!(
+        "rounds: {} of {seconds} s; 100 clients, mode session",
+        plan.rounds
+    ));
     section.compare("2 worker(s)", "1 worker(s)", "queries a CPU second");
     Ok(())
 }
@@ -140,6 +149,11 @@ pub(super) fn capture(plan: &Plan, section: &mut Section) -> anyhow::Result<()> 
         };
         section.take((parameter, who), metric, figure);
     }
+    section.notes.push(format!(
+        "a table of {} rows; rounds: {rounds} of {} s",
+        capture::ROWS,
+        seconds.ceil()
+    ));
     for metric in ["qps", "min_qps", "cpu"] {
         section.compare("on", "off", metric);
     }
@@ -167,6 +181,16 @@ pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::R
     let mut report = Report::new(Vec::new());
     let whole = apart(|| cache::cache(&args, &mut report));
     section.notes.extend(report.programs.iter().cloned());
+    section.notes.push(format!(
+        "a table of {} rows; rounds: {} of {} s, {} clients",
+        args.rows, args.rounds, args.seconds, args.clients
+    ));
+    if part == Part::Operations {
+        section.notes.push(format!(
+            "point selects: sysbench with {} threads, in whole seconds; the gateway has a worker for each core",
+            args.threads
+        ));
+    }
     for figure in &report.figures {
         let (name, what) = figure.name.rsplit_once(": ").unwrap_or((&figure.name, ""));
         match part {
@@ -271,6 +295,14 @@ pub(super) fn disruption(plan: &Plan, section: &mut Section) -> anyhow::Result<(
     words.extend(["--output".to_owned(), output.display().to_string()]);
     let args: DisruptionArgs = arguments(&words)?;
     let mut report = Report::new(Vec::new());
+    let parts = match args.quick {
+        true => "; two of the parts, --quick",
+        false => "",
+    };
+    section.notes.push(format!(
+        "{} clients, {} statements a second{parts}",
+        args.clients, args.rate
+    ));
     let sum = disruption::disruption(&args, &mut report);
     for figure in &report.figures {
         section.take((&figure.part, ""), &figure.name, figure);

@@ -99,6 +99,11 @@ impl How {
     pub(super) fn is_here(self) -> bool {
         !matches!(self, Self::NotHere)
     }
+
+    /// Its gateways run with the options of the command line.
+    pub(super) fn takes_options(self) -> bool {
+        !matches!(self, Self::Capture | Self::Cache(_) | Self::Disruption)
+    }
 }
 
 /// A load by sysbench.

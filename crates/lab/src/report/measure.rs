@@ -99,6 +99,7 @@ pub(super) fn sysbench(
         load.racers.join(", ")
     );
     let whole = take_turns(stand, load, &racers, &mut Turns { plan, stop, section });
+    tell_sizes(&racers, plan, section);
     for (of, to) in load.ratios {
         section.compare(of, to, "qps");
         section.compare(of, to, "cpu");
@@ -226,6 +227,20 @@ pub(super) fn tell_what_was_not_full(section: &mut Section) {
     section.notes.extend(notes);
 }
 
+/// What was really done: there may have been time for fewer rounds than were wanted.
+fn tell_sizes(racers: &[&Racer], plan: &Plan, section: &mut Section) {
+    let rounds = section.figures.iter().map(|figure| figure.rounds.len()).max();
+    let who: Vec<&str> = racers.iter().map(|racer| racer.name.as_str()).collect();
+    section.notes.push(format!(
+        "{} tables of {} rows; rounds: {} of {} s; contenders: {}",
+        plan.tables,
+        plan.rows,
+        rounds.unwrap_or_default(),
+        plan.whole_seconds(),
+        who.join(", ")
+    ));
+}
+
 /// `metric`: what was done of the rate that is part of the parameter, such as `100/s`.
 pub(super) fn tell_what_was_not_reached(section: &mut Section, metric: &str) {
     let figures = section.figures.iter().filter(|figure| figure.metric == metric);
@@ -253,7 +268,9 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
         racers: &[],
         ratios: &[],
     };
-    let whole = connect_beside(stand, &LOAD, &mut Turns { plan, stop, section });
+    let racers = stand.racers(LOAD.racers);
+    let whole = connect_beside(stand, &LOAD, &racers, &mut Turns { plan, stop, section });
+    tell_sizes(&racers, plan, section);
     section.compare_runs(WITHOUT, "without", "qps");
     tell_what_was_not_reached(section, MADE);
     whole
@@ -262,14 +279,14 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
 fn connect_beside(
     stand: &Stand,
     load: &Load,
+    racers: &[&Racer],
     Turns { plan, stop, section }: &mut Turns<'_>,
 ) -> anyhow::Result<()> {
-    let racers = stand.racers(load.racers);
-    warm_up(stand, load, plan, &racers)?;
+    warm_up(stand, load, plan, racers)?;
     let rates: Vec<u32> = [0].into_iter().chain(CONNECTS).collect();
     let mut rounds = Rounds::new(plan, stop, rates.len() * racers.len());
     while rounds.next()? {
-        for racer in &racers {
+        for racer in racers {
             let mut alone = None;
             for &rate in &rates {
                 let parameter = match rate {

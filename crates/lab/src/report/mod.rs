@@ -61,7 +61,8 @@ pub struct ReportArgs {
     /// The servers [default: MySQL where it is installed, else MariaDB].
     #[arg(long, value_enum)]
     pub servers: Option<ServerKind>,
-    /// How often everybody is measured in every run [default: 5].
+    /// How often everybody is measured in every run [default: 5]. The sizes that a table has had are in its
+    /// notes: with `--quick` some have their own.
     #[arg(long)]
     pub rounds: Option<usize>,
     /// Seconds of load a round, in whole seconds where sysbench makes it [default: 10; with `--quick` 1].
@@ -80,7 +81,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub forebay: Option<PathBuf>,
     /// An option for it, such as 'listener.compression = false'; without `listener.` or `cluster.` one of the
-    /// top level. May be repeated.
+    /// top level. May be repeated. Tables by `bench capture`, `cache` and `disruption` take none.
     #[arg(long)]
     pub forebay_option: Vec<String>,
 }
@@ -256,6 +257,7 @@ impl Plan {
         );
         needs::contenders(tables, &contenders)?;
         needs::files(tables, args.quick, &contenders)?;
+        needs::no_options(tables, &args.forebay_option)?;
         let by_sysbench = |how| {
             matches!(
                 how,
@@ -339,27 +341,12 @@ impl Plan {
             .collect()
     }
 
+    /// What holds for all tables; in the notes of each are its sizes.
     fn in_words(&self) -> Vec<String> {
-        let mut words = vec![
-            format!(
-                "{} rounds of {} s{}",
-                self.rounds,
-                self.seconds,
-                match self.quick {
-                    true => ", as many as there is time for (--quick)",
-                    false => "",
-                }
-            ),
-            format!("{} x {} rows", self.tables, self.rows),
-            format!(
-                "contenders: {}",
-                self.contenders
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
-        ];
+        let mut words = Vec::new();
+        if self.quick {
+            words.push("--quick: as many rounds as there is time for".to_owned());
+        }
         if cfg!(debug_assertions) {
             words.push("a build without optimization: only whether it works can be seen".to_owned());
         }
@@ -369,6 +356,11 @@ impl Plan {
                 .map(|option| format!("option: {option}")),
         );
         words
+    }
+
+    /// sysbench takes whole seconds.
+    fn whole_seconds(&self) -> f64 {
+        self.seconds.ceil().max(1.0)
     }
 }
 

@@ -60,6 +60,22 @@ fn enough_files(number: &str, files: u64, quick: bool, contenders: &[Contender])
     Ok(())
 }
 
+/// No options are given where a table would leave them out.
+pub(super) fn no_options(tables: &[&Table], given: &[String]) -> anyhow::Result<()> {
+    let numbers = |takes: bool| {
+        let tables = tables.iter().filter(|table| table.how.takes_options() == takes);
+        let numbers: Vec<&str> = tables.map(|table| table.number).collect();
+        numbers.join(",")
+    };
+    ensure!(
+        given.is_empty() || numbers(false).is_empty(),
+        "--forebay-option: {} take none; choose others with --tables {}",
+        numbers(false),
+        numbers(true)
+    );
+    Ok(())
+}
+
 /// The gateway takes the options that are given: `forebay check` says so, of every mode that will run.
 pub(super) fn options(tables: &[&Table], plan: &Plan) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
@@ -146,6 +162,18 @@ mod tests {
         );
         let session = [Contender::Session];
         assert!(files(10_200, true, &session).is_ok() && files(10_199, true, &session).is_err());
+    }
+
+    #[test]
+    fn options_that_a_table_would_leave_out_are_refused() {
+        let tables = [table("T1"), table("T9"), table("C1")];
+        let given = ["watch = false".to_owned()];
+        let error = no_options(&tables, &given).unwrap_err().to_string();
+        assert!(
+            error.contains("T9,C1 take none; choose others with --tables T1"),
+            "{error}"
+        );
+        assert!(no_options(&tables, &[]).is_ok() && no_options(&tables[..1], &given).is_ok());
     }
 
     #[test]

@@ -67,17 +67,20 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
         );
     }
     let memory = machine.memory as f64 / f64::from(1 << 30);
+    let options = match &results.options[..] {
+        [] => "none".to_owned(),
+        options => escaped(&options.join("; ")),
+    };
     write!(
         out,
         "<dl><dt>date</dt><dd>{}</dd><dt>machine</dt><dd>{}, {} cores, {memory:.0} GiB, {}; load average before {}</dd>\
-         <dt>programs</dt><dd>{}</dd><dt>options</dt><dd>{}</dd></dl>\n<nav>",
+         <dt>programs</dt><dd>{}</dd><dt>options</dt><dd>{options}</dd></dl>\n<nav>",
         escaped(&results.date),
         escaped(&machine.cpu),
         machine.cpus,
         escaped(&machine.kernel),
         machine.load_average,
         escaped(&results.programs.join("; ")),
-        escaped(&results.options.join("; ")),
     )?;
     for section in &results.sections {
         let class = match (section.is_here, &section.failed) {
