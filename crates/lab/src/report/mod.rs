@@ -142,13 +142,15 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
     }
     println!("\nthe page: {}", plan.output.join("index.html").display());
     ensure!(!stop.is_wanted(), "{INTERRUPTED}: the page has what was done");
-    let failed = results.sections.iter().filter(|section| section.failed.is_some());
-    let failed: Vec<&str> = failed.map(|section| &section.number[..]).collect();
-    ensure!(
-        failed.is_empty(),
-        "tables that were not made: {}",
-        failed.join(", ")
-    );
+    let numbers = |is_meant: fn(&Section) -> bool| {
+        let sections = results.sections.iter().filter(|section| is_meant(section));
+        let numbers: Vec<&str> = sections.map(|section| &section.number[..]).collect();
+        numbers.join(", ")
+    };
+    let failed = numbers(|section| section.failed.is_some());
+    ensure!(failed.is_empty(), "tables that were not made: {failed}");
+    let broken = numbers(|section| !section.broken.is_empty());
+    ensure!(broken.is_empty(), "promises were not kept: {broken}");
     Ok(())
 }
 

@@ -83,10 +83,11 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
         escaped(&results.programs.join("; ")),
     )?;
     for section in &results.sections {
-        let class = match (section.is_here, &section.failed) {
+        let is_bad = section.failed.is_some() || !section.broken.is_empty();
+        let class = match (section.is_here, is_bad) {
             (false, _) => " class=not",
-            (true, Some(_)) => " class=bad",
-            (true, None) => "",
+            (true, true) => " class=bad",
+            (true, false) => "",
         };
         let (number, title) = (escaped(&section.number), escaped(&section.title));
         write!(out, "<a{class} href=\"#{number}\">{number} {title}</a>")?;
@@ -116,6 +117,13 @@ fn write_section(out: &mut String, section: &Section) -> fmt::Result {
             out,
             "<p class=failed>This table did not come to its end: {}</p>",
             escaped(failed)
+        )?;
+    }
+    for broken in &section.broken {
+        writeln!(
+            out,
+            "<p class=failed>A promise was not kept: {}</p>",
+            escaped(broken)
         )?;
     }
     write_ratios(out, section)?;
@@ -344,6 +352,7 @@ mod tests {
         first.compare("session", "haproxy", "cpu");
         first.compare("split", "haproxy", "cpu");
         first.notes.push("<script>alert(1)</script>".to_owned());
+        sections[2].broken = vec!["replicas (errors: 3)".to_owned()];
         sections[1].failed = Some("it said \"<b>\" & 'no'".to_owned());
         Results {
             report: "all".to_owned(),
@@ -397,6 +406,8 @@ mod tests {
         assert!(page.contains("<td>0.909<small>"), "session to HAProxy");
         assert!(page.contains("less at 20") && page.contains("not measured at 20"));
         assert!(page.contains("<td class=open>not measured<small>"));
+        assert!(page.contains("A promise was not kept: replicas (errors: 3)"));
+        assert_eq!(page.matches("did not come to its end").count(), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{catalogue::Table, published::Published};
+use super::{catalogue::Table, published::Published, text::number};
 use crate::{cache, machine::Machine, overhead::Spread};
 
 /// A band that is wider, in parts of its median, says nothing.
@@ -52,6 +52,8 @@ pub(super) struct Section {
     pub is_here: bool,
     /// Why it has not come to its end.
     pub failed: Option<String>,
+    /// Promises that were not kept. It has come to its end all the same.
+    pub broken: Vec<String>,
     /// How long it took.
     pub seconds: f64,
     /// What was measured.
@@ -176,7 +178,9 @@ impl Section {
         for value in &figure.rounds {
             self.record(at, metric, figure.unit, *value);
         }
-        self.notes.extend(figure.note.clone());
+        let note = figure.note.iter();
+        self.notes
+            .extend(note.map(|note| format!("{}, {}: {note}", figure.part, figure.name)));
     }
 
     /// Divides one's figures by another's, wherever both have some.
@@ -241,6 +245,22 @@ impl Section {
                 ratio.in_words(),
                 theirs.join(", ")
             );
+        }
+        // Where nothing is divided, and where the bytes themselves tell more.
+        let shown = |figure: &&Figure| self.ratios.is_empty() || figure.metric == "session";
+        for figure in self.figures.iter().filter(shown) {
+            let Some(spread) = figure.spread() else { continue };
+            out += &format!(
+                "  {:<22} {:<36} {:<10} {} {}\n",
+                figure.parameter,
+                figure.metric,
+                figure.who,
+                number(spread.median),
+                figure.unit
+            );
+        }
+        for broken in &self.broken {
+            out += &format!("  PROMISE NOT KEPT: {broken}\n");
         }
         if let Some(failed) = &self.failed {
             out += &format!("  FAILED: {failed}\n");
@@ -312,6 +332,35 @@ mod tests {
         assert_eq!(
             (&ratio.parameter[..], &ratio.to[..], ratio.spread.median),
             ("100/s", "without", 0.9)
+        );
+    }
+
+    #[test]
+    fn a_table_without_ratios_has_a_summary_of_its_figures_and_of_what_was_not_kept() {
+        let mut report = cache::Report::new(Vec::new());
+        report.add("replicas, mariadb, split", "errors", "", [3.0], None);
+        report.note("1105 x 3".to_owned());
+        let mut section = Section {
+            is_here: true,
+            broken: vec!["replicas, mariadb, split (errors: 3)".to_owned()],
+            ..Section::default()
+        };
+        let figure = &report.figures[0];
+        section.take((&figure.part, ""), &figure.name, figure);
+        assert_eq!(section.notes, ["replicas, mariadb, split, errors: 1105 x 3"]);
+        let summary = section.summary();
+        assert!(
+            summary.contains("errors") && summary.contains("3.000"),
+            "{summary}"
+        );
+        assert!(summary.contains("PROMISE NOT KEPT: replicas"), "{summary}");
+        section.record(("5000", "session"), "session", "B", 1234.0);
+        section.record(("5000", "haproxy"), "session", "B", 2468.0);
+        section.compare("session", "haproxy", "session");
+        let summary = section.summary();
+        assert!(
+            summary.contains("1234 B") && !summary.contains("3.000"),
+            "{summary}"
         );
     }
 }
