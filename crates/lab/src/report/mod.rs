@@ -117,7 +117,9 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
         machine: Machine::describe(),
         programs: plan.programs(),
         options: plan.in_words(),
+        is_done: false,
         is_whole: false,
+        left_out: left_out(args.name, &tables),
         sections: Vec::new(),
     };
     let mut stand = None;
@@ -134,7 +136,8 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
             }
         }
         results.sections.push(section);
-        results.is_whole = at + 1 == tables.len() && !stop.is_wanted();
+        results.is_done = at + 1 == tables.len() && !stop.is_wanted();
+        results.is_whole = results.is_done && results.left_out.is_empty();
         write(&results, &plan.output)?;
         if stop.is_wanted() {
             break;
@@ -243,6 +246,13 @@ fn chosen(args: &ReportArgs) -> anyhow::Result<Vec<&'static Table>> {
     let wanted =
         |table: &&Table| args.tables.is_empty() || args.tables.iter().any(|name| table.is_called(name));
     Ok(all.into_iter().filter(wanted).collect())
+}
+
+fn left_out(report: Name, tables: &[&Table]) -> Vec<String> {
+    let all = catalogue::of(report).into_iter();
+    all.filter(|table| !tables.iter().any(|chosen| chosen.number == table.number))
+        .map(|table| table.number.to_owned())
+        .collect()
 }
 
 impl Plan {
@@ -501,6 +511,8 @@ mod tests {
         let args = parse("all --tables read-write,t1").unwrap();
         let numbers: Vec<&str> = chosen(&args).unwrap().iter().map(|table| table.number).collect();
         assert_eq!(numbers, ["T1", "T4", "K7"]);
+        let args = parse("tidb-ly-2024 --tables L1,L3").unwrap();
+        assert_eq!(left_out(args.name, &chosen(&args).unwrap()), ["L2", "L4"]);
     }
 
     #[test]

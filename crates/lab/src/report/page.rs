@@ -45,8 +45,17 @@ fn write_page(out: &mut String, results: &Results) -> fmt::Result {
 }
 
 fn write_head(out: &mut String, results: &Results) -> fmt::Result {
+    out.push_str("<p>");
+    match &results.left_out[..] {
+        [] => out.push_str("Every table of the report has its place here: "),
+        left_out => write!(
+            out,
+            "These are the tables of the report that were asked for; {} were not. Each has its place: ",
+            escaped(&left_out.join(", "))
+        )?,
+    }
     out.push_str(
-        "<p>Every table of the report has its place here: with what was measured on this machine, or with the reason why it was not. \
+        "with what was measured on this machine, or with the reason why it was not. \
          Contenders took turns round by round, and ratios are formed within a round. Beside them stand only ratios that the report \
          forms of its own figures: figures of different machines do not compare.</p>\n<p>A ratio stands with the band in which the \
          median of another run on this machine is to be expected, in nine of ten. Where the band is wider than 30 % of the median \
@@ -61,7 +70,7 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
             machine.load_average
         )?;
     }
-    if !results.is_whole {
+    if !results.is_done {
         out.push_str(
             "<p class=busy>This run was broken off, or is still under way: tables are missing.</p>\n",
         );
@@ -361,7 +370,9 @@ mod tests {
             machine: Machine::describe(),
             programs: vec!["a <program>".to_owned()],
             options: Vec::new(),
+            is_done: true,
             is_whole: true,
+            left_out: Vec::new(),
             sections,
         }
     }
@@ -408,6 +419,18 @@ mod tests {
         assert!(page.contains("<td class=open>not measured<small>"));
         assert!(page.contains("A promise was not kept: replicas (errors: 3)"));
         assert_eq!(page.matches("did not come to its end").count(), 1);
+    }
+
+    #[test]
+    fn a_page_of_some_tables_claims_no_others() {
+        let mut results = results();
+        assert!(page(&results).contains("Every table of the report has its place"));
+        assert!(!page(&results).contains("tables are missing"));
+        results.left_out = vec!["T2".to_owned(), "T9".to_owned()];
+        (results.is_done, results.is_whole) = (false, false);
+        let page = page(&results);
+        assert!(page.contains("T2, T9 were not") && !page.contains("Every table of the report"));
+        assert!(page.contains("tables are missing"));
     }
 
     #[test]

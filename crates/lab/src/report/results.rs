@@ -27,8 +27,12 @@ pub(super) struct Results {
     pub programs: Vec<String>,
     /// How it was called.
     pub options: Vec<String>,
-    /// Whether it was broken off.
+    /// Whether all tables that were asked for have had their turn; otherwise it was broken off, or goes on.
+    pub is_done: bool,
+    /// Whether these are all tables of the report.
     pub is_whole: bool,
+    /// The numbers of those that were not asked for.
+    pub left_out: Vec<String>,
     /// The tables, in the order of the report.
     pub sections: Vec<Section>,
 }
