@@ -1,10 +1,11 @@
 //! A child process that listens on a port, and ends with its owner.
 
 use std::{
-    fs,
+    fs, io,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +15,46 @@ use anyhow::{Context, bail};
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Free ports are picked before the child binds them; another process may be faster.
 const START_ATTEMPTS: usize = 3;
+
+/// The children that run, and that nobody has waited for: their ids are nobody else's.
+static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+fn running() -> MutexGuard<'static, Vec<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder for the files of a bench; dropping it removes it.
+pub(crate) fn folder() -> io::Result<tempfile::TempDir> {
+    tempfile::Builder::new().prefix(&folder_prefix()).tempdir()
+}
+
+fn folder_prefix() -> String {
+    format!("forebay-bench-{}-", std::process::id())
+}
+
+/// Ends this process at once, and with it what dropping would have ended: children and folders. Servers end
+/// by themselves.
+pub(crate) fn exit(code: i32) -> ! {
+    // Nothing can be started any more.
+    let running = running();
+    kill(&running);
+    let prefix = folder_prefix();
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    std::process::exit(code);
+}
+
+fn kill(ids: &[u32]) {
+    if !ids.is_empty() {
+        let _ = Command::new("kill")
+            .arg("-KILL")
+            .args(ids.iter().map(u32::to_string))
+            .status();
+    }
+}
 
 /// A running child. Dropping it kills it.
 pub(crate) struct ListeningChild {
@@ -35,8 +76,7 @@ impl ListeningChild {
                 .stdin(Stdio::null())
                 .stdout(output.try_clone()?)
                 .stderr(output);
-            let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
-            let mut child = Self { process };
+            let mut child = Self::spawn(command)?;
             if child.accepts_connections(&addresses) {
                 return Ok((child, addresses));
             }
@@ -45,13 +85,25 @@ impl ListeningChild {
         bail!("it does not accept connections; it said:\n{output}");
     }
 
+    fn spawn(mut command: Command) -> anyhow::Result<Self> {
+        let mut running = running();
+        let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
+        running.push(process.id());
+        Ok(Self { process })
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
-        matches!(self.process.try_wait(), Ok(Some(_)) | Err(_))
+        let mut running = running();
+        let has_ended = matches!(self.process.try_wait(), Ok(Some(_)) | Err(_));
+        if has_ended {
+            running.retain(|id| *id != self.process.id());
+        }
+        has_ended
     }
 
     fn accepts_connections(&mut self, addresses: &[SocketAddr]) -> bool {
@@ -76,6 +128,7 @@ impl ListeningChild {
 impl Drop for ListeningChild {
     fn drop(&mut self) {
         let _ = self.process.kill();
+        running().retain(|id| *id != self.process.id());
         let _ = self.process.wait();
     }
 }
@@ -106,6 +159,26 @@ mod tests {
         });
         let error = started.err().unwrap().to_string();
         assert!(error.contains("no such luck"), "{error}");
+    }
+
+    #[test]
+    fn those_that_run_are_known_and_can_be_killed() {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        let mut child = ListeningChild::spawn(command).unwrap();
+        let id = child.pid();
+        assert!(running().contains(&id) && !child.has_ended());
+        kill(&[id]);
+        child.process.wait().unwrap();
+        assert!(child.has_ended() && !running().contains(&id));
+    }
+
+    #[test]
+    fn folders_are_told_by_their_names() {
+        let folder = folder().unwrap();
+        assert_eq!(folder.path().parent(), Some(&*std::env::temp_dir()));
+        let name = folder.path().file_name().unwrap().to_string_lossy();
+        assert!(name.starts_with(&folder_prefix()), "{name}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use indicatif::ProgressBar;
 
 use self::parts::Bench;
 pub use self::report::{Figure, Report, Wanted};
-use crate::overhead::pin_this_thread;
+use crate::{child, overhead::pin_this_thread};
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
@@ -133,7 +133,7 @@ pub fn cache(args: &CacheArgs, report: &mut Report) -> anyhow::Result<()> {
         (args.load_core, args.contender_core) = (None, None);
     }
     args.redis()?;
-    let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
+    let folder = child::folder()?;
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(std::time::Duration::from_millis(200));
     // Before the pinning, which the server inherits.

@@ -21,7 +21,7 @@ use sandbox::{PASSWORD, Sandbox, Spec, USER};
 
 use crate::{
     cache::{Report, Wanted, rig},
-    child::ListeningChild,
+    child::{self, ListeningChild},
     split::ServerKind,
     sysbench::{Done, Sysbench},
     usage::CpuTime,
@@ -156,7 +156,7 @@ impl<'a> Bench<'a> {
             Some(path) => path.clone(),
             None => std::env::current_exe()?,
         };
-        let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
+        let folder = child::folder()?;
         let file = folder.path().join("forebay.toml");
         let started = ListeningChild::start(
             &folder.path().join("forebay.log"),

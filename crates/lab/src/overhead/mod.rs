@@ -36,7 +36,7 @@ pub(crate) use self::{
     plan::Scenario,
 };
 use self::{contender::Start, measure::Bench};
-use crate::machine::Machine;
+use crate::{child, machine::Machine};
 
 /// Sessions that contenders without pools are asked to hold at the same time at the most: what their
 /// configuration allows.
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Re
     }
     let most = sessions_without_pool(&plan)?;
     measure::pin_this_thread(args.load_core)?;
-    let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
+    let folder = child::folder()?;
     let (mut idle, mut cells) = (Vec::new(), Vec::new());
     for (at, &workers) in plan.workers.iter().enumerate() {
         let mut bench = Bench::new(&Start {

@@ -37,7 +37,7 @@ use self::{
     results::{Results, Section},
     stand::Stand,
 };
-use crate::{cache::Part, machine::Machine, overhead::Kind as Contender, split::ServerKind};
+use crate::{cache::Part, child, machine::Machine, overhead::Kind as Contender, split::ServerKind};
 
 /// Of a table with `--quick`, with what it takes to start its servers.
 const QUICK: Duration = Duration::from_secs(80);
@@ -414,7 +414,7 @@ impl Stop {
                         _ = terminate.recv() => {}
                     }
                     if told.swap(true, Ordering::Relaxed) {
-                        std::process::exit(130);
+                        child::exit(130);
                     }
                 }
             });

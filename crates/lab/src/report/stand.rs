@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     cache::rig,
-    child::ListeningChild,
+    child::{self, ListeningChild},
     overhead::{self, Kind as Contender},
     split::gateway::{Gateway, Setup},
 };
@@ -140,7 +140,7 @@ impl Stand {
             _gateways: Vec::new(),
             _haproxy: None,
             servers,
-            _folder: tempfile::Builder::new().prefix("forebay-bench-").tempdir()?,
+            _folder: child::folder()?,
         })
     }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cache::{Report, Wanted, rig},
-    child::ListeningChild,
+    child::{self, ListeningChild},
     overhead::Kind as Contender,
     sysbench::{Measured, Sysbench},
 };
@@ -178,7 +178,7 @@ impl<'a> Bench<'a> {
         let server = Sandbox::start(spec).context("starting the server")?;
         server.primary().sql("CREATE DATABASE sbtest")?;
         rig::fill_table(&server, "sbtest1", args.table_size, rig::VALUE)?;
-        let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
+        let folder = child::folder()?;
         let haproxy = match plan.has_haproxy {
             true => Some(rig::start_haproxy(
                 &args.load.haproxy,
