@@ -232,7 +232,7 @@ fn tell_sizes(racers: &[&Racer], plan: &Plan, section: &mut Section) {
     let rounds = section.figures.iter().map(|figure| figure.rounds.len()).max();
     let who: Vec<&str> = racers.iter().map(|racer| racer.name.as_str()).collect();
     section.notes.push(format!(
-        "{} tables of {} rows; rounds: {} of {} s; contenders: {}",
+        "{} x {} rows; rounds: {} of {} s; contenders: {}",
         plan.tables,
         plan.rows,
         rounds.unwrap_or_default(),

@@ -69,7 +69,7 @@ pub(super) fn no_options(tables: &[&Table], given: &[String]) -> anyhow::Result<
     };
     ensure!(
         given.is_empty() || numbers(false).is_empty(),
-        "--forebay-option: {} take none; choose others with --tables {}",
+        "--forebay-option does not reach {}; choose others with --tables {}",
         numbers(false),
         numbers(true)
     );
@@ -170,7 +170,7 @@ mod tests {
         let given = ["watch = false".to_owned()];
         let error = no_options(&tables, &given).unwrap_err().to_string();
         assert!(
-            error.contains("T9,C1 take none; choose others with --tables T1"),
+            error.contains("does not reach T9,C1; choose others with --tables T1"),
             "{error}"
         );
         assert!(no_options(&tables, &[]).is_ok() && no_options(&tables[..1], &given).is_ok());

@@ -255,7 +255,7 @@ impl Section {
         for figure in self.figures.iter().filter(shown) {
             let Some(spread) = figure.spread() else { continue };
             out += &format!(
-                "  {:<22} {:<36} {:<10} {} {}\n",
+                "  {:<28} {:<36} {:<10} {} {}\n",
                 figure.parameter,
                 figure.metric,
                 figure.who,
