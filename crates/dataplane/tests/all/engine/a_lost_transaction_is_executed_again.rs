@@ -78,43 +78,39 @@ async fn between_two_statements() {
     assert_eq!(texts(&stage), ["BEGIN", INSERT, "COMMIT"]);
 }
 
-/// The gateway itself has asked the server for something, on the way to a statement.
-#[tokio::test]
-async fn before_a_statement_was_sent() {
+/// A session in a transaction whose server goes and comes back while the gateway prepares the session's
+/// statement there: the connection is another one, which does not know it.
+async fn lost_while_it_prepares(text: &str) -> (Stage, Session) {
     let mut stage = Stage::set(REPLAYS).await;
     let (mut session, mut other) = (stage.connect().await, stage.connect().await);
-    let id = session.prepare("SELECT 1, 'SILENT TWICE'").await;
+    let id = session.prepare(text).await;
     assert_eq!(other.query("BEGIN").await, Ok(0));
     assert_eq!(session.query("BEGIN").await, Ok(0));
     assert_eq!(other.query("COMMIT").await, Ok(0));
     assert!(session.query(INSERT).await.is_ok());
-    // That connection is another one, which does not know the statement.
     let execution = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
     session.send(Command::STMT_EXECUTE, &execution).await;
-    stage.has_come(0, "'SILENT TWICE'", 2).await;
+    stage.has_come(0, text, 2).await;
     stage.remove(0);
     stage.bring_back(0).await;
+    (stage, session)
+}
+
+#[tokio::test]
+async fn before_a_statement_was_sent() {
+    let text = "SELECT 1, 'SILENT TWICE'";
+    let (stage, mut session) = lost_while_it_prepares(text).await;
     assert!(session.answer().await.is_ok());
     assert_eq!(texts(&stage), ["BEGIN", INSERT]);
-    assert_eq!(stage.sent("'SILENT TWICE'").len(), 1);
+    assert_eq!(stage.sent(text).len(), 1);
 }
 
 /// What is asked on the way to a statement may be what servers are lost by.
 #[tokio::test]
 async fn before_a_statement_was_sent_but_once() {
-    let mut stage = Stage::set(REPLAYS).await;
-    let (mut session, mut other) = (stage.connect().await, stage.connect().await);
-    let id = session.prepare("SELECT 1, 'SILENT THEN'").await;
-    assert_eq!(other.query("BEGIN").await, Ok(0));
-    assert_eq!(session.query("BEGIN").await, Ok(0));
-    assert_eq!(other.query("COMMIT").await, Ok(0));
-    assert!(session.query(INSERT).await.is_ok());
-    let execution = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
-    session.send(Command::STMT_EXECUTE, &execution).await;
-    stage.has_come(0, "'SILENT THEN'", 2).await;
-    stage.remove(0);
-    stage.bring_back(0).await;
-    stage.has_come(0, "'SILENT THEN'", 1).await;
+    let text = "SELECT 1, 'SILENT THEN'";
+    let (mut stage, mut session) = lost_while_it_prepares(text).await;
+    stage.has_come(0, text, 1).await;
     assert_eq!(texts(&stage), ["BEGIN", INSERT]);
     stage.remove(0);
     stage.bring_back(0).await;
