@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use config::ReadConsistency;
 use dataplane::extension::{
-    Departure, Extension, Gate, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
+    Extension, Gate, Lookups, ProtocolConnection, ProtocolEnd, WorkerExtension, WorkerHandle,
 };
 use mysql_wire::gtid::GtidSet;
 use telemetry::Telemetry;
@@ -18,7 +18,7 @@ use upstream::Cluster;
 use crate::feed::{Feed, FeedError, FeedStatus};
 use crate::lookup::{Memory, PointLookups};
 use crate::mapping::{Mapping, MappingSet};
-use crate::metrics::Series;
+use crate::metrics::Metrics;
 use crate::reader::{Reader, Want};
 use crate::redis;
 use crate::store::{Found, Store};
@@ -45,7 +45,7 @@ impl Cache {
     ) -> Result<Arc<Self>, FeedError> {
         let (store, writer) = Store::new(config.memory_max.0);
         let feed = Feed::start(config, Arc::clone(&cluster), writer)?;
-        telemetry.register(Arc::new(Series::new(feed.status(), &store)));
+        telemetry.register(Arc::new(Metrics::new(feed.status(), &store)));
         telemetry.register(Arc::clone(feed.status().tracking()) as _);
         let redis = redis::Shared::new(config);
         telemetry.register(Arc::clone(&redis) as _);
@@ -108,7 +108,7 @@ struct Part {
 }
 
 impl WorkerExtension for Part {
-    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         Box::pin(self.redis.serve(visit))
     }
 

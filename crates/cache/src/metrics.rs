@@ -9,12 +9,12 @@ use crate::feed::{FeedStatus, Phase};
 use crate::store::Store;
 
 /// The feed's and the store's values.
-pub(crate) struct Series {
+pub(crate) struct Metrics {
     feed_status: Arc<FeedStatus>,
     store: Arc<Store>,
 }
 
-impl Series {
+impl Metrics {
     pub(crate) fn new(feed_status: &Arc<FeedStatus>, store: &Arc<Store>) -> Self {
         Self {
             feed_status: Arc::clone(feed_status),
@@ -23,7 +23,7 @@ impl Series {
     }
 }
 
-impl Source for Series {
+impl Source for Metrics {
     fn collect(&self, out: &mut Samples) {
         let mappings = self.feed_status.mappings();
         for state in self.feed_status.states().iter() {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
-use telemetry::{EndReason, ListenerSeries};
+use telemetry::{EndReason, ListenerMetrics};
 use tokio::task::spawn_local;
 use tracing::info;
 use upstream::{ConnectFailure, Lease, LeaseError, Member, Server, ServerProfile, Status};
@@ -68,7 +68,7 @@ async fn run(
         &Rc<Control>,
         Accepted,
         &Arc<ListenerState>,
-        &Arc<ListenerSeries>,
+        &Arc<ListenerMetrics>,
         &mut SessionSummary,
     ) -> SessionError,
 ) {
@@ -81,10 +81,10 @@ async fn run(
     })
     .await;
     let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
-    let series = &counted.series;
-    series.accepted.inc();
+    let metrics = &counted.metrics;
+    metrics.accepted.inc();
     let mut summary = SessionSummary::new(accepted.peer());
-    let error = serve(&worker, &control, accepted, &listener, series, &mut summary).await;
+    let error = serve(&worker, &control, accepted, &listener, metrics, &mut summary).await;
     counted.end(&control, &summary, &error);
 }
 
@@ -92,31 +92,31 @@ async fn run(
 pub(crate) struct Counted {
     worker: Rc<Worker>,
     listener: Arc<ListenerState>,
-    pub(crate) series: Arc<ListenerSeries>,
+    pub(crate) metrics: Arc<ListenerMetrics>,
     id: u32,
 }
 
 impl Counted {
     pub(crate) fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
-        let series = worker.metrics.listener(&listener.config.name);
+        let metrics = worker.metrics.listener(&listener.config.name);
         worker.sessions.insert(control);
         if let Some(signal) = worker.told_all.get() {
             control.raise(signal);
         }
         worker.metrics.sessions.inc();
-        series.active.inc();
+        metrics.active.inc();
         Self {
             worker,
             listener,
-            series,
+            metrics,
             id: control.id,
         }
     }
 
     /// The session has come to its end, for this reason.
     pub(crate) fn end(&self, control: &Control, summary: &SessionSummary, error: &SessionError) {
-        self.series.session_ended(error.reason());
-        self.series.session_seconds.record(control.began.elapsed());
+        self.metrics.session_ended(error.reason());
+        self.metrics.session_seconds.record(control.began.elapsed());
         log_end(&self.listener, control.id, summary, error, control.began);
         if matches!(error, SessionError::HandedOver) && control.is_killed() {
             self.worker.kill_elsewhere(self.id);
@@ -129,9 +129,9 @@ impl Drop for Counted {
         self.worker.shared.registry.remove(self.id);
         self.worker.sessions.remove(self.id);
         self.worker.metrics.sessions.dec();
-        self.series.active.dec();
+        self.metrics.active.dec();
         if std::thread::panicking() {
-            self.series.session_ended(EndReason::Panic);
+            self.metrics.session_ended(EndReason::Panic);
             tracing::error!(id = self.id, "session ended by a fault of the gateway");
         }
         self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
@@ -143,10 +143,10 @@ impl Drop for Counted {
 /// anything.
 pub(crate) async fn turn_away(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
     let error = SessionError::TooManySessions;
-    let series = worker.metrics.listener(&listener.config.name);
-    series.accepted.inc();
-    series.rejected.inc();
-    series.session_ended(error.reason());
+    let metrics = worker.metrics.listener(&listener.config.name);
+    metrics.accepted.inc();
+    metrics.rejected.inc();
+    metrics.session_ended(error.reason());
     if let Ok(mut client) = Stream::from_accepted(accepted) {
         if listener.config.protocol == config::Protocol::Redis {
             // As Redis itself does it, over `maxclients`.
@@ -186,10 +186,10 @@ async fn forward_bytes(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> SessionError {
-    let pairing = Box::pin(pair_up(worker, control, accepted, listener, series, summary));
+    let pairing = Box::pin(pair_up(worker, control, accepted, listener, metrics, summary));
     let paired = unless_told(control, listener, pairing).await;
     let mut pair = match paired.and_then(|paired| paired) {
         Ok(pair) => pair,
@@ -228,7 +228,7 @@ async fn pair_up(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> Result<Box<Pair>, SessionError> {
     let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
@@ -251,8 +251,8 @@ async fn pair_up(
     } = lease;
     attach(control, listener, &server);
     control.set_limits(listener.idle_limits());
-    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
-    let traffic = Traffic::new(Arc::clone(series), server_series);
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
+    let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
     let (mut up, down) = (Flow::default(), Flow::default());
     up.fill(&unread);
     summary.server = Some(server);
@@ -280,12 +280,12 @@ async fn lease(
     let counted = tried.len();
     let label = listener.config.label.as_deref();
     let leased = listener.cluster.lease_beside(peer, local, label, tried).await;
-    let series = |server: &str| worker.metrics.server(listener.cluster.name(), server);
+    let metrics = |server: &str| worker.metrics.server(listener.cluster.name(), server);
     let failures = match &leased {
         Ok(lease) => {
-            let series = series(lease.server.name());
-            series.connects.inc();
-            series.connect_seconds.record(began.elapsed());
+            let metrics = metrics(lease.server.name());
+            metrics.connects.inc();
+            metrics.connect_seconds.record(began.elapsed());
             lease.failures.as_slice()
         }
         Err(LeaseError::ConnectFailed { failures, .. }) => failures.as_slice(),
@@ -294,7 +294,7 @@ async fn lease(
     failures
         .iter()
         .skip(counted)
-        .for_each(|failure| series(&failure.server).connect_failures.inc());
+        .for_each(|failure| metrics(&failure.server).connect_failures.inc());
     leased.map_err(SessionError::NoServer)
 }
 
@@ -304,14 +304,14 @@ async fn serve_session(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> SessionError {
     // What the login needs is boxed, so that a session that has got through it does not carry that room on.
-    let logged_in = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
+    let logged_in = match Box::pin(log_in(worker, control, accepted, listener, metrics, summary)).await {
         Ok(logged_in) => logged_in,
         Err(error) => {
-            series.login_failures.inc();
+            metrics.login_failures.inc();
             return error;
         }
     };
@@ -325,7 +325,7 @@ async fn serve_session(
 
 /// A session of mode `session` that is forwarded, from its first command, or its next one, to its end.
 pub(crate) async fn serve_forwarded(session: &mut Session, summary: &mut SessionSummary) -> SessionError {
-    let _on_server = OnServer::new(&session.series);
+    let _on_server = OnServer::new(&session.metrics);
     let Err(error) = crate::serve::serve(session).await;
     Box::pin(session.farewell(&error)).await;
     if let Some(user) = session.changed_user.take() {
@@ -360,7 +360,7 @@ async fn log_in(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> Result<LogIn, SessionError> {
     let limit = listener.config.login_timeout;
@@ -420,7 +420,7 @@ async fn log_in(
                 summary.client,
                 introduction.filter(|_| logged_in.is_understood() || listener.config.shares_never()),
             );
-            let streams = connect(worker, control, client, &mut logged_in, listener, series)?;
+            let streams = connect(worker, control, client, &mut logged_in, listener, metrics)?;
             match introduction {
                 Some(introduction) => {
                     let arrived = own_connection::Arrived {
@@ -512,8 +512,8 @@ async fn find_server(
             ) => {
                 // What was said of this server is nothing to the next.
                 control.detach();
-                let series = worker.metrics.server(listener.cluster.name(), server.name());
-                series.connect_failures.inc();
+                let metrics = worker.metrics.server(listener.cluster.name(), server.name());
+                metrics.connect_failures.inc();
                 patience.waited(began.elapsed());
                 tried = lease.failures;
                 tried.push(ConnectFailure {
@@ -643,12 +643,12 @@ fn connect(
     client: Client,
     logged_in: &mut LoggedIn,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
 ) -> Result<Streams, SessionError> {
     let server = Arc::clone(&logged_in.lease.server);
     let stream = std::mem::replace(&mut logged_in.lease.stream, Stream::Detached);
-    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
-    let traffic = Traffic::new(Arc::clone(series), server_series);
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
+    let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
     let mut streams = Streams {
         client: handshake::compressed(client.stream, logged_in.client_compression, Toward::Client)
             .map_err(SessionError::ClientFailed)?,
@@ -685,13 +685,13 @@ fn forwarded(
     (listener, peer): (&Arc<ListenerState>, Peer),
 ) -> Session {
     let Lease { server, permit, .. } = logged_in.lease;
-    let series = Arc::clone(&streams.traffic.server);
+    let metrics = Arc::clone(&streams.traffic.server);
     Session {
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
         server,
-        series,
+        metrics,
         streams,
         response: ResponseTracker::new(logged_in.agreed.client),
         capabilities: logged_in.agreed.client,

@@ -17,7 +17,7 @@ use upstream::ServerId;
 
 use crate::clock::Clock;
 use crate::engine::answered::Answered;
-use crate::engine::series::AtPrimary;
+use crate::engine::metrics::AtPrimary;
 use crate::hand_over::Stays;
 use crate::record::Record;
 use crate::shown::Shown;

@@ -10,9 +10,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::accounts::Accounts;
 use crate::control::Signal;
-use crate::engine::series::SeriesOfWorker;
+use crate::engine::metrics::MetricsOfWorker;
 use crate::hand_over::arriving::Taken;
-use crate::lookups::LookupSeries;
+use crate::lookups::LookupMetrics;
 use crate::message::Message;
 use crate::registry::Registry;
 
@@ -25,8 +25,8 @@ pub(crate) struct Shared {
     pub(crate) max_connections: AtomicU32,
     pub(crate) buffers: net::buffer::Limits,
     /// What each worker counts in mode `split`.
-    pub(crate) split_series: Box<[SeriesOfWorker]>,
-    pub(crate) lookup_series: Box<[LookupSeries]>,
+    pub(crate) split_series: Box<[MetricsOfWorker]>,
+    pub(crate) lookup_metrics: Box<[LookupMetrics]>,
     /// What has come from the process before this one.
     pub(crate) taken: Taken,
     /// Who may log in, in mode `split`.

@@ -39,10 +39,10 @@ impl Source for Gateway {
         self.shared()
             .split_series
             .iter()
-            .for_each(|series| series.collect(out));
+            .for_each(|metrics| metrics.collect(out));
         self.shared()
-            .lookup_series
+            .lookup_metrics
             .iter()
-            .for_each(|series| series.collect(out));
+            .for_each(|metrics| metrics.collect(out));
     }
 }

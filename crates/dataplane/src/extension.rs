@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use net::{Peer, Stream};
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 use upstream::Cluster;
 
 use crate::control::{Control, Signal, Waiting};
@@ -46,7 +46,7 @@ pub type BuildExtension<'a> = Box<dyn FnOnce(&[Arc<Cluster>]) -> Result<Arc<dyn 
 pub trait WorkerExtension {
     /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal
     /// wakes that task.
-    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
+    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>>;
 
     /// Who hears of each command that has ended, in modes `session` and `split`. Asked once.
     fn observers(&self) -> Vec<Rc<dyn Observer>> {
@@ -79,7 +79,7 @@ pub struct ProtocolConnection {
 
 /// How a visit ended. Whatever the client was to be told it was told.
 #[derive(Debug)]
-pub enum Departure {
+pub enum ProtocolEnd {
     /// The client said goodbye.
     Quit,
     /// The client closed the connection.
@@ -91,7 +91,7 @@ pub enum Departure {
     /// The client did not log in within `login_timeout`.
     LoginTimeout,
     /// The session was told to end.
-    Told(StopSignal),
+    Signalled(StopSignal),
 }
 
 /// What a session is told to do: to end, for some reason.
@@ -129,7 +129,7 @@ pub struct ProtocolSession {
     pub(crate) home: Rc<Home>,
     pub(crate) control: Rc<Control>,
     pub(crate) listener: Arc<ListenerState>,
-    pub(crate) series: Arc<ListenerSeries>,
+    pub(crate) metrics: Arc<ListenerMetrics>,
     pub(crate) peer: Peer,
     pub(crate) local: Peer,
 }
@@ -206,13 +206,13 @@ impl ProtocolSession {
     /// Counts bytes that came from the client.
     #[inline]
     pub fn add_from_client(&self, bytes: usize) {
-        self.series.bytes_from_clients.add(bytes as u64);
+        self.metrics.bytes_from_clients.add(bytes as u64);
     }
 
     /// Counts bytes that went to the client.
     #[inline]
     pub fn add_to_client(&self, bytes: usize) {
-        self.series.bytes_to_clients.add(bytes as u64);
+        self.metrics.bytes_to_clients.add(bytes as u64);
     }
 
     /// Ends another session of this gateway, or this one, as an operator would. False where there is no such

@@ -23,13 +23,13 @@ use crate::accept::{self, AcceptorMessage};
 use crate::accounts::Accounts;
 use crate::control::{ServerKey, Signal};
 use crate::data_plane::Shared;
+use crate::engine::metrics::MetricsOfWorker;
 use crate::engine::rules::rule_set::ConfiguredRules;
-use crate::engine::series::SeriesOfWorker;
 use crate::extension::{BuildExtension, Extension};
 use crate::gateway_error::GatewayError;
 use crate::hand_over::arriving::Taken;
 use crate::listener_state::{ListenerState, NumberedCluster};
-use crate::lookups::LookupSeries;
+use crate::lookups::LookupMetrics;
 use crate::message::Message;
 use crate::registry::Registry;
 use crate::rsa_key::PrivateKey;
@@ -88,8 +88,8 @@ impl Gateway {
             sessions_on: (0..config.workers).map(|_| AtomicUsize::new(0)).collect(),
             max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
             buffers: worker_loop::buffer_limits(config),
-            split_series: (0..config.workers).map(|_| SeriesOfWorker::default()).collect(),
-            lookup_series: (0..config.workers).map(|_| LookupSeries::default()).collect(),
+            split_series: (0..config.workers).map(|_| MetricsOfWorker::default()).collect(),
+            lookup_metrics: (0..config.workers).map(|_| LookupMetrics::default()).collect(),
             taken: Taken::default(),
             accounts: Accounts::new(Users::new(&[], None)),
             started: Instant::now(),

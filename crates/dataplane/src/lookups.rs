@@ -227,12 +227,12 @@ const LEFT: [(Left, &str); 9] = [
 
 /// What one worker counts of lookups.
 #[derive(Debug, Default)]
-pub(crate) struct LookupSeries {
+pub(crate) struct LookupMetrics {
     pub(crate) answered: Counter,
     left: [Counter; LEFT.len()],
 }
 
-impl LookupSeries {
+impl LookupMetrics {
     pub(crate) fn left(&self, reason: Left) {
         self.left[reason as usize].inc();
     }

@@ -93,7 +93,7 @@ impl ProtocolSession {
                 if matches!(error, NotAdmitted::Denied | NotAdmitted::TooManyFailures) {
                     self.control.login_failed();
                 }
-                self.series.login_failures.inc();
+                self.metrics.login_failures.inc();
             }
         }
         judged

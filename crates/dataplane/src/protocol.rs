@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use config::TlsMode;
 use net::{Accepted, Peer, Stream};
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 use tokio::io::AsyncReadExt;
 
 use crate::control::{Control, Waiting};
 use crate::error::SessionError;
-use crate::extension::{Departure, ProtocolConnection, ProtocolSession, StopSignal};
+use crate::extension::{ProtocolConnection, ProtocolEnd, ProtocolSession, StopSignal};
 use crate::listener_state::ListenerState;
 use crate::proxy_header;
 use crate::session_end::signal_as_error;
@@ -23,7 +23,7 @@ pub(crate) async fn serve(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> SessionError {
     let Some(extension) = worker.extension.get() else {
@@ -42,7 +42,7 @@ pub(crate) async fn serve(
         home: Rc::clone(&worker.home),
         control: Rc::clone(control),
         listener: Arc::clone(listener),
-        series: Arc::clone(series),
+        metrics: Arc::clone(metrics),
         peer: summary.client,
         local: stream.local().unwrap_or(Peer::Unix),
     };
@@ -59,12 +59,12 @@ pub(crate) async fn serve(
         summary.user = (&*user).into();
     }
     match departure {
-        Departure::Quit => SessionError::ClientQuit,
-        Departure::Gone => SessionError::ClientGone,
-        Departure::Failed(error) => SessionError::ClientFailed(error),
-        Departure::Protocol(cause) => SessionError::ClientBroke(cause),
-        Departure::LoginTimeout => SessionError::LoginTimeout(listener.config.login_timeout),
-        Departure::Told(StopSignal(signal)) => signal_as_error(signal, "", listener),
+        ProtocolEnd::Quit => SessionError::ClientQuit,
+        ProtocolEnd::Gone => SessionError::ClientGone,
+        ProtocolEnd::Failed(error) => SessionError::ClientFailed(error),
+        ProtocolEnd::Protocol(cause) => SessionError::ClientBroke(cause),
+        ProtocolEnd::LoginTimeout => SessionError::LoginTimeout(listener.config.login_timeout),
+        ProtocolEnd::Signalled(StopSignal(signal)) => signal_as_error(signal, "", listener),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use mysql_wire::{Event, Outcome, RequestTracker, ResponseTracker, WireError};
 use net::Stream;
-use telemetry::{ListenerSeries, ServerSeries};
+use telemetry::{ListenerMetrics, ServerMetrics};
 use upstream::Permit;
 
 use crate::control::{Control, Signal, Waiting};
@@ -51,12 +51,12 @@ pub(crate) struct Traffic {
     pub(crate) to_client: u64,
     /// Commands from the client, in mode `split`.
     pub(crate) commands: u64,
-    pub(crate) listener: Arc<ListenerSeries>,
-    pub(crate) server: Arc<ServerSeries>,
+    pub(crate) listener: Arc<ListenerMetrics>,
+    pub(crate) server: Arc<ServerMetrics>,
 }
 
 impl Traffic {
-    pub(crate) fn new(listener: Arc<ListenerSeries>, server: Arc<ServerSeries>) -> Self {
+    pub(crate) fn new(listener: Arc<ListenerMetrics>, server: Arc<ServerMetrics>) -> Self {
         Self {
             from_client: 0,
             to_client: 0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mysql_wire::statement::asks_for_cursor;
 use mysql_wire::{Capabilities, Command, PacketHeader, ResponseTracker, StatusFlags};
 use net::Peer;
-use telemetry::ServerSeries;
+use telemetry::ServerMetrics;
 use upstream::{Permit, Server};
 
 use crate::command_head::CommandHead;
@@ -23,7 +23,7 @@ pub(crate) struct Session {
     pub(crate) worker: Rc<Worker>,
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) server: Arc<Server>,
-    pub(crate) series: Arc<ServerSeries>,
+    pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) streams: Streams,
     pub(crate) response: ResponseTracker,
     pub(crate) capabilities: Capabilities,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane::extension::{
-    Departure, Extension, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
+    Extension, Lookups, ProtocolConnection, ProtocolEnd, WorkerExtension, WorkerHandle,
 };
 use dataplane::finished::Observer;
 use traffic::capture::Capture;
@@ -45,11 +45,11 @@ struct OnWorker {
 }
 
 impl WorkerExtension for OnWorker {
-    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         match &self.cache {
             Some(cache) => cache.serve(visit),
             // The configuration has no such listener without a cache.
-            None => Box::pin(async { Departure::Protocol("nobody serves this protocol".to_owned()) }),
+            None => Box::pin(async { ProtocolEnd::Protocol("nobody serves this protocol".to_owned()) }),
         }
     }
 

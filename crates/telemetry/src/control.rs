@@ -6,7 +6,7 @@ use crate::{Counter, Gauge, Samples, catalog};
 
 /// Series written by the control thread only.
 #[derive(Debug, Default)]
-pub struct ControlSeries {
+pub struct ControlMetrics {
     /// `max_connections` in force for the whole process.
     pub sessions_limit: Gauge,
     /// 1 once a shutdown has begun.
@@ -51,7 +51,7 @@ impl Refusal {
     }
 }
 
-impl ControlSeries {
+impl ControlMetrics {
     /// Counts a reload of the configuration that ended now, well or not. The first load at start counts as
     /// well.
     pub fn config_reloaded(&self, ok: bool) {

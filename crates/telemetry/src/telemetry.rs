@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{ControlSeries, Format, Samples, Source, Worker, catalog, exposition, process};
+use crate::{ControlMetrics, Format, Samples, Source, Worker, catalog, exposition, process};
 
 /// All telemetry of one process. Made once by the binary and handed down.
 pub struct Telemetry {
     /// Series of the control thread.
-    pub control: ControlSeries,
+    pub control: ControlMetrics,
     workers: Vec<Arc<Worker>>,
     sources: Mutex<Vec<Arc<dyn Source>>>,
     command_name: fn(u8) -> &'static str,
@@ -19,7 +19,7 @@ impl Telemetry {
     #[must_use]
     pub fn new(workers: usize, command_name: fn(u8) -> &'static str) -> Arc<Self> {
         Arc::new(Self {
-            control: ControlSeries::default(),
+            control: ControlMetrics::default(),
             workers: (0..workers).map(|index| Arc::new(Worker::new(index))).collect(),
             sources: Mutex::default(),
             command_name,

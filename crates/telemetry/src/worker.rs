@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error_table::ErrorTable;
 use crate::{
-    CacheSeries, Counter, EndReason, Fault, Gauge, Histogram, ListenerSeries, MirrorSeries, OTHER, Samples,
-    ServerSeries, catalog,
+    CacheMetrics, Counter, EndReason, Fault, Gauge, Histogram, ListenerMetrics, MirrorMetrics, OTHER,
+    Samples, ServerMetrics, catalog,
 };
 
 /// Listeners that a worker tells apart from start to end of the process; sessions of further ones are counted
@@ -47,14 +47,14 @@ pub struct Worker {
     pub read_wait_seconds: Histogram,
     pub move_seconds: Histogram,
     /// Reads of rows in memory.
-    pub cache: CacheSeries,
+    pub cache: CacheMetrics,
     label: String,
     errors: ErrorTable,
     server_errors: ErrorTable,
-    listeners: Mutex<HashMap<String, Arc<ListenerSeries>>>,
-    servers: Mutex<HashMap<(String, String), Arc<ServerSeries>>>,
+    listeners: Mutex<HashMap<String, Arc<ListenerMetrics>>>,
+    servers: Mutex<HashMap<(String, String), Arc<ServerMetrics>>>,
     rules: Mutex<HashMap<String, Arc<Counter>>>,
-    mirrors: Mutex<HashMap<String, Arc<MirrorSeries>>>,
+    mirrors: Mutex<HashMap<String, Arc<MirrorMetrics>>>,
     overflow: Counter,
 }
 
@@ -71,7 +71,7 @@ impl Worker {
             evicted_statements: Counter::new(),
             read_wait_seconds: Histogram::default(),
             move_seconds: Histogram::default(),
-            cache: CacheSeries::default(),
+            cache: CacheMetrics::default(),
             label: index.to_string(),
             errors: ErrorTable::default(),
             server_errors: ErrorTable::default(),
@@ -84,7 +84,7 @@ impl Worker {
     }
 
     /// The series of a listener. Looked up once per session (a lock and a hash), then free.
-    pub fn listener(&self, name: &str) -> Arc<ListenerSeries> {
+    pub fn listener(&self, name: &str) -> Arc<ListenerMetrics> {
         let mut listeners = lock(&self.listeners);
         if let Some(found) = listeners.get(name) {
             return Arc::clone(found);
@@ -94,7 +94,7 @@ impl Worker {
     }
 
     /// The series of a server. Looked up once per connection to it (a lock and a hash), then free.
-    pub fn server(&self, cluster: &str, server: &str) -> Arc<ServerSeries> {
+    pub fn server(&self, cluster: &str, server: &str) -> Arc<ServerMetrics> {
         let mut servers = lock(&self.servers);
         let key = (cluster.to_owned(), server.to_owned());
         if let Some(found) = servers.get(&key) {
@@ -120,7 +120,7 @@ impl Worker {
     }
 
     /// The series of the copies that a cluster gets.
-    pub fn mirror(&self, cluster: &str) -> Arc<MirrorSeries> {
+    pub fn mirror(&self, cluster: &str) -> Arc<MirrorMetrics> {
         let mut mirrors = lock(&self.mirrors);
         if let Some(found) = mirrors.get(cluster) {
             return Arc::clone(found);
@@ -136,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// Counts the end of a session, for those who hold no [`ListenerSeries`].
+    /// Counts the end of a session, for those who hold no [`ListenerMetrics`].
     pub fn session_ended(&self, listener: &str, reason: EndReason) {
         self.listener(listener).session_ended(reason);
     }
@@ -176,17 +176,17 @@ impl Worker {
         self.server_errors.each(|code, _, count| {
             out.counter(&catalog::SERVER_ERRORS, &[&word(code)], count);
         });
-        for (name, series) in lock(&self.listeners).iter() {
-            series.collect(name, out);
+        for (name, metrics) in lock(&self.listeners).iter() {
+            metrics.collect(name, out);
         }
         for (name, hits) in lock(&self.rules).iter() {
             out.counter(&catalog::RULE_HITS, &[name], hits.get());
         }
-        for (cluster, series) in lock(&self.mirrors).iter() {
-            series.collect(cluster, out);
+        for (cluster, metrics) in lock(&self.mirrors).iter() {
+            metrics.collect(cluster, out);
         }
-        for ((cluster, server), series) in lock(&self.servers).iter() {
-            series.collect(cluster, server, out);
+        for ((cluster, server), metrics) in lock(&self.servers).iter() {
+            metrics.collect(cluster, server, out);
         }
     }
 

@@ -148,14 +148,14 @@ impl Watch {
             // Whoever does not answer may be the server no more.
             () = self.server.addresses.moved(names) => probe().await,
         };
-        let series = &self.server.checks;
-        series.total.inc();
-        series.seconds.record(begun.elapsed());
+        let metrics = &self.server.checks;
+        metrics.total.inc();
+        metrics.seconds.record(begun.elapsed());
         self.failing = result.is_err();
         match result {
             Ok(finding) => self.passed(&finding),
             Err(reason) => {
-                series.failed.inc();
+                metrics.failed.inc();
                 self.failed(&reason);
             }
         }

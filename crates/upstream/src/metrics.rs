@@ -12,7 +12,7 @@ use crate::topology::Role;
 
 /// The checks of one server. Written by the task that checks it, and by no one else.
 #[derive(Debug, Default)]
-pub(crate) struct CheckSeries {
+pub(crate) struct CheckMetrics {
     pub(crate) total: telemetry::Counter,
     pub(crate) failed: telemetry::Counter,
     pub(crate) seconds: Histogram,
@@ -20,7 +20,7 @@ pub(crate) struct CheckSeries {
 
 /// The looks of the monitor at one server. Written by the task that looks, and by no one else.
 #[derive(Debug, Default)]
-pub(crate) struct LookSeries {
+pub(crate) struct LookMetrics {
     pub(crate) total: telemetry::Counter,
     pub(crate) failed: telemetry::Counter,
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::address::Addresses;
 use crate::disconnect::Nobody;
 use crate::health::{Change, Health, Phase, Rules};
-use crate::metrics::{CheckSeries, LookSeries};
+use crate::metrics::{CheckMetrics, LookMetrics};
 use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
 use crate::tickets::Tickets;
@@ -81,12 +81,12 @@ pub struct Server {
     /// It has not answered the monitor's last look in time.
     silent: AtomicBool,
     pub(crate) check_now: Notify,
-    pub(crate) checks: CheckSeries,
+    pub(crate) checks: CheckMetrics,
     /// Who checks without an account log in as.
     pub(crate) nobody: Nobody,
     /// The monitor should ask it at once what it is.
     pub(crate) look_now: Notify,
-    pub(crate) looks: LookSeries,
+    pub(crate) looks: LookMetrics,
     /// Those who wait for a connection to it.
     pub(crate) wait_queue: WaitQueue,
     /// Session variables by which connections track their state, as of the version they were read from.
@@ -227,9 +227,9 @@ impl Server {
             last_applied: ArcSwapOption::empty(),
             silent: AtomicBool::new(false),
             check_now: Notify::new(),
-            checks: CheckSeries::default(),
+            checks: CheckMetrics::default(),
             look_now: Notify::new(),
-            looks: LookSeries::default(),
+            looks: LookMetrics::default(),
             wait_queue: WaitQueue::default(),
             nobody: Nobody::default(),
             tracked: ArcSwapOption::empty(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Departure, Gating, ProtocolConnection, ProtocolSession, is_plain};
+use dataplane::extension::{Gating, ProtocolConnection, ProtocolEnd, ProtocolSession, is_plain};
 use net::{Stream, buffer};
 use resp_wire::{Step, Writer};
 use tokio::time::{sleep, sleep_until};
@@ -40,7 +40,7 @@ const TURNS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Serves a connection until it ends.
-pub(super) async fn run(service: &Service, visit: ProtocolConnection) -> Departure {
+pub(super) async fn run(service: &Service, visit: ProtocolConnection) -> ProtocolEnd {
     let ProtocolConnection {
         stream,
         unread,
@@ -60,7 +60,7 @@ pub(super) async fn run(service: &Service, visit: ProtocolConnection) -> Departu
     // Boxed, because it is over soon: a connection has no room for it later.
     match Box::pin(connection.become_known()).await {
         Some(departure) => departure,
-        None => connection.serve(false).await.unwrap_or(Departure::Gone),
+        None => connection.serve(false).await.unwrap_or(ProtocolEnd::Gone),
     }
 }
 
@@ -92,17 +92,17 @@ struct PendingPush {
 
 impl Connection<'_> {
     /// Serves a stranger, who has the time of a login to become known.
-    async fn become_known(&mut self) -> Option<Departure> {
+    async fn become_known(&mut self) -> Option<ProtocolEnd> {
         let deadline = tokio::time::Instant::now() + self.guest.listener().login_timeout;
         tokio::select! {
             biased;
             departure = self.serve(true) => departure,
-            () = sleep_until(deadline) => Some(Departure::LoginTimeout),
+            () = sleep_until(deadline) => Some(ProtocolEnd::LoginTimeout),
         }
     }
 
     /// Serves until the connection ends; `until_login`: or until the client has logged in.
-    async fn serve(&mut self, until_login: bool) -> Option<Departure> {
+    async fn serve(&mut self, until_login: bool) -> Option<ProtocolEnd> {
         let mut was_full = false;
         loop {
             // What has changed before a request is told before it: a client hears of a change before it is
@@ -132,7 +132,7 @@ impl Connection<'_> {
             }
             match self.receive().await {
                 Ok(ReadEvent::Mail) => was_full = false,
-                Ok(ReadEvent::Bytes(0)) => return Some(Departure::Gone),
+                Ok(ReadEvent::Bytes(0)) => return Some(ProtocolEnd::Gone),
                 Ok(ReadEvent::Bytes(n)) => {
                     was_full = n >= buffer::CAPACITY / 2;
                     self.guest.add_from_client(n);
@@ -152,7 +152,7 @@ impl Connection<'_> {
     async fn tell_pending_push(
         &mut self,
         PendingPush { own, letters }: PendingPush,
-    ) -> Result<(), Departure> {
+    ) -> Result<(), ProtocolEnd> {
         if let Some(mail) = own {
             self.tell(mail).await?;
         }
@@ -163,14 +163,14 @@ impl Connection<'_> {
     }
 
     /// Waits for bytes, or for something that the client has to be told.
-    async fn receive(&mut self) -> Result<ReadEvent, Departure> {
+    async fn receive(&mut self) -> Result<ReadEvent, ProtocolEnd> {
         self.guest.waits_for_client();
         poll_fn(|cx| {
             if let Some(order) = self.guest.due(true) {
-                return Poll::Ready(Err(Departure::Told(order)));
+                return Poll::Ready(Err(ProtocolEnd::Signalled(order)));
             }
             if let Poll::Ready(read) = self.poll_read(cx) {
-                return Poll::Ready(read.map(ReadEvent::Bytes).map_err(Departure::Failed));
+                return Poll::Ready(read.map(ReadEvent::Bytes).map_err(ProtocolEnd::Failed));
             }
             let mail = self.session.tracking.as_deref();
             let mail = mail.map_or(Poll::Pending, |tracked| tracked.poll_mail(cx));
@@ -196,7 +196,7 @@ impl Connection<'_> {
 
     /// Tells the client which keys have changed, or the one that is told in its place. Only between two
     /// requests: what changed during one is told behind its reply.
-    async fn tell(&mut self, mut mail: Mail) -> Result<(), Departure> {
+    async fn tell(&mut self, mut mail: Mail) -> Result<(), ProtocolEnd> {
         let Some(tracked) = &self.session.tracking else {
             return Ok(());
         };
@@ -213,7 +213,7 @@ impl Connection<'_> {
     }
 
     /// Writes something that the client has not asked for.
-    async fn say(&mut self, write: impl FnOnce(&Session, &mut Writer<'_>)) -> Result<(), Departure> {
+    async fn say(&mut self, write: impl FnOnce(&Session, &mut Writer<'_>)) -> Result<(), ProtocolEnd> {
         self.guest.works();
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.service.take_scratch());
         write(
@@ -226,7 +226,7 @@ impl Connection<'_> {
     }
 
     /// What of it the client's user may read.
-    async fn readable(&mut self, mail: Mail) -> Result<Mail, Departure> {
+    async fn readable(&mut self, mail: Mail) -> Result<Mail, ProtocolEnd> {
         let Mail::Keys(mut keys) = mail else {
             return Ok(mail);
         };
@@ -252,7 +252,7 @@ impl Connection<'_> {
     }
 
     /// Executes the requests that are there.
-    async fn work(&mut self) -> Result<(), Departure> {
+    async fn work(&mut self) -> Result<(), ProtocolEnd> {
         self.guest.works();
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.service.take_scratch());
         let first_is_fresh = self.has_waited_at_gate();
@@ -260,7 +260,7 @@ impl Connection<'_> {
         let worked = self.requests(&mut scratch, &mut batch).await;
         let written = match &worked {
             // Nobody would read it.
-            Err(Departure::Failed(_) | Departure::Told(_)) => Ok(()),
+            Err(ProtocolEnd::Failed(_) | ProtocolEnd::Signalled(_)) => Ok(()),
             _ => output::write(&mut self.stream, &self.guest, &mut scratch.out).await,
         };
         self.service.counts.commands.add(batch.commands.into());
@@ -311,7 +311,7 @@ impl Connection<'_> {
         }
     }
 
-    async fn requests(&mut self, scratch: &mut Scratch, batch: &mut Batch) -> Result<(), Departure> {
+    async fn requests(&mut self, scratch: &mut Scratch, batch: &mut Batch) -> Result<(), ProtocolEnd> {
         self.age_rights(batch.began);
         loop {
             match scratch.parser.parse(self.input.bytes(), self.session.limits()) {
@@ -324,7 +324,7 @@ impl Connection<'_> {
                     let quits = self.request(scratch, batch, n).await?;
                     self.input.consume(n);
                     if quits {
-                        return Err(Departure::Quit);
+                        return Err(ProtocolEnd::Quit);
                     }
                 }
                 Ok(Step::TooLarge(n)) => {
@@ -337,7 +337,7 @@ impl Connection<'_> {
                 Err(error) => {
                     let mut out = Writer::new(&mut scratch.out, self.session.version);
                     out.error(&format!("ERR {error}"));
-                    return Err(Departure::Protocol(error.to_string()));
+                    return Err(ProtocolEnd::Protocol(error.to_string()));
                 }
             }
             if scratch.out.len() >= PORTION {
@@ -376,7 +376,7 @@ impl Connection<'_> {
         scratch: &mut Scratch,
         batch: &mut Batch,
         size: usize,
-    ) -> Result<bool, Departure> {
+    ) -> Result<bool, ProtocolEnd> {
         let start = scratch.out.len();
         let replies = self.session.replies;
         let mut waited = Waited::default();
@@ -444,7 +444,7 @@ impl Connection<'_> {
     }
 
     /// Waits until the store is as fresh as the client's level wants it for all that has come.
-    async fn fresh(&self) -> Result<Result<(), String>, Departure> {
+    async fn fresh(&self) -> Result<Result<(), String>, ProtocolEnd> {
         let fresh = self
             .service
             .reader
@@ -455,7 +455,7 @@ impl Connection<'_> {
 
     /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer. False:
     /// it has taken too long.
-    async fn pause(&self, waited: &mut Waited) -> Result<bool, Departure> {
+    async fn pause(&self, waited: &mut Waited) -> Result<bool, ProtocolEnd> {
         waited.turns += 1;
         if waited.turns <= TURNS {
             tokio::task::yield_now().await;
@@ -469,7 +469,7 @@ impl Connection<'_> {
     }
 
     /// Finds out whether the user may read a mapping. `Some`: why nobody knows.
-    async fn find_right(&mut self, mapping: &Arc<Mapping>) -> Result<Option<String>, Departure> {
+    async fn find_right(&mut self, mapping: &Arc<Mapping>) -> Result<Option<String>, ProtocolEnd> {
         let (rights, known) = (&self.service.rights, &mut self.session.rights);
         let Some(identity) = &self.session.identity else {
             return Ok(Some("nobody has logged in".into()));
@@ -480,7 +480,7 @@ impl Connection<'_> {
     }
 
     /// The same for a request, which is refused where nobody knows: false.
-    async fn learn_right(&mut self, mapping: &Arc<Mapping>, out: &mut Vec<u8>) -> Result<bool, Departure> {
+    async fn learn_right(&mut self, mapping: &Arc<Mapping>, out: &mut Vec<u8>) -> Result<bool, ProtocolEnd> {
         let reason = self.find_right(mapping).await?;
         let is_known = reason.is_none();
         if let Some(reason) = reason {
@@ -497,7 +497,7 @@ impl Connection<'_> {
         batch: &mut Batch,
         size: usize,
         waited: &mut Waited,
-    ) -> Result<bool, Departure> {
+    ) -> Result<bool, ProtocolEnd> {
         self.input.make_small();
         let Scratch { parser, out, space } = scratch;
         let args = parser.args(self.input.bytes());
@@ -527,7 +527,7 @@ impl Connection<'_> {
     }
 
     /// Executes a request about which a server has the last word.
-    async fn await_server(&mut self, scratch: &mut Scratch) -> Result<(), Departure> {
+    async fn await_server(&mut self, scratch: &mut Scratch) -> Result<(), ProtocolEnd> {
         let Scratch { parser, out, .. } = scratch;
         let args = parser.args(self.input.bytes());
         let command = args.get(0).and_then(Command::find);
@@ -549,7 +549,7 @@ impl Connection<'_> {
             self.refuse(&refusal, out);
         }
         if self.guest.has_failed_too_often() {
-            return Err(Departure::Protocol("too many logins have failed".to_owned()));
+            return Err(ProtocolEnd::Protocol("too many logins have failed".to_owned()));
         }
         Ok(())
     }

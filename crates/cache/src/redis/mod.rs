@@ -51,7 +51,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Departure, Gate, Gated, ProtocolConnection};
+use dataplane::extension::{Gate, Gated, ProtocolConnection, ProtocolEnd};
 use mysql_wire::binlog::Zone;
 use resp_wire::Parser;
 use telemetry::{Counter, Samples, Source, catalog};
@@ -197,7 +197,7 @@ impl Service {
     }
 
     /// Serves a connection until it ends.
-    pub async fn serve(&self, visit: ProtocolConnection) -> Departure {
+    pub async fn serve(&self, visit: ProtocolConnection) -> ProtocolEnd {
         self.counts.connections.inc();
         connection::run(self, visit).await
     }

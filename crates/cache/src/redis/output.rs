@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 
-use dataplane::extension::{Departure, ProtocolSession};
+use dataplane::extension::{ProtocolEnd, ProtocolSession};
 use net::Stream;
 use tokio::io::AsyncWrite;
 
@@ -23,25 +23,25 @@ pub(super) async fn write(
     stream: &mut Stream,
     guest: &ProtocolSession,
     out: &mut Vec<u8>,
-) -> Result<(), Departure> {
+) -> Result<(), ProtocolEnd> {
     let mut written = 0;
     let mut waits = false;
     let done = poll_fn(|cx| {
         while written < out.len() {
             match Pin::new(&mut *stream).poll_write(cx, &out[written..]) {
                 Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(Departure::Failed(io::ErrorKind::WriteZero.into())));
+                    return Poll::Ready(Err(ProtocolEnd::Failed(io::ErrorKind::WriteZero.into())));
                 }
                 Poll::Ready(Ok(n)) => {
                     written += n;
                     waits = false;
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Departure::Failed(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(ProtocolEnd::Failed(error))),
                 Poll::Pending => return blocked(guest, &mut waits),
             }
         }
         match Pin::new(&mut *stream).poll_flush(cx) {
-            Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Departure::Failed)),
+            Poll::Ready(flushed) => Poll::Ready(flushed.map_err(ProtocolEnd::Failed)),
             Poll::Pending => blocked(guest, &mut waits),
         }
     })
@@ -53,13 +53,13 @@ pub(super) async fn write(
 }
 
 /// The client takes nothing now: it may do so for as long as it may be silent.
-fn blocked(guest: &ProtocolSession, waits: &mut bool) -> Poll<Result<(), Departure>> {
+fn blocked(guest: &ProtocolSession, waits: &mut bool) -> Poll<Result<(), ProtocolEnd>> {
     if !*waits {
         *waits = true;
         guest.waits_for_client();
     }
     match guest.due(false) {
-        Some(order) => Poll::Ready(Err(Departure::Told(order))),
+        Some(order) => Poll::Ready(Err(ProtocolEnd::Signalled(order))),
         None => Poll::Pending,
     }
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use dataplane::extension::{Departure, ProtocolSession};
+use dataplane::extension::{ProtocolEnd, ProtocolSession};
 
 /// How long a request has waited for a state of the store that can be read.
 #[derive(Default)]
@@ -17,12 +17,12 @@ pub(super) struct Waited {
 pub(super) async fn unless_ordered<T>(
     guest: &ProtocolSession,
     mut wait: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, Departure> {
+) -> Result<T, ProtocolEnd> {
     poll_fn(|cx| match wait.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),
         // A signal wakes the task.
         Poll::Pending => match guest.due(false) {
-            Some(order) => Poll::Ready(Err(Departure::Told(order))),
+            Some(order) => Poll::Ready(Err(ProtocolEnd::Signalled(order))),
             None => Poll::Pending,
         },
     })

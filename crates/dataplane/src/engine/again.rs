@@ -41,7 +41,7 @@ pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
         .shape
         .reset(session.client.key.capabilities, session.client.capabilities);
     session.statement.attempts.lost_on = lost_on;
-    session.series().retried.inc();
+    session.metrics().retried.inc();
     true
 }
 
@@ -61,7 +61,7 @@ fn take_up_without_connection(
         .reset(session.client.key.capabilities, session.client.capabilities);
     session.binding.note_lost();
     session.statement.attempts.lost_on = lost_on;
-    session.series().retried.inc();
+    session.metrics().retried.inc();
     true
 }
 

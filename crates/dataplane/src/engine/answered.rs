@@ -1,6 +1,6 @@
 //! Who has answered a session's last statement: noted with each statement, in a few bytes.
 
-use crate::engine::series::AtPrimary;
+use crate::engine::metrics::AtPrimary;
 
 /// Who answered a statement. Statements for the gateway itself (`FOREBAY …`) do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use session::Pin;
-use telemetry::ServerSeries;
+use telemetry::ServerMetrics;
 use upstream::Credential;
 
 use crate::engine::packed_credential::PackedCredential;
@@ -83,7 +83,7 @@ impl PackedBinding {
 
 impl Binding {
     /// Of a session that has a server connection for itself.
-    pub(crate) fn own(server: &Arc<ServerSeries>) -> Self {
+    pub(crate) fn own(server: &Arc<ServerMetrics>) -> Self {
         let own = Own {
             on_server: OnServer::new(server),
             moves: None,
@@ -114,7 +114,7 @@ impl Binding {
     }
 
     /// The same in the other process. `server`: where the session is counted from here on.
-    pub(crate) fn unpack(packed: PackedBinding, server: &Arc<ServerSeries>) -> Self {
+    pub(crate) fn unpack(packed: PackedBinding, server: &Arc<ServerMetrics>) -> Self {
         let own = packed.own.map(|own| {
             let moves = own.moves.map(|moves| Moves {
                 shown: moves.shown.map(PackedCredential::into_credential),
@@ -249,7 +249,7 @@ impl Binding {
     }
 
     /// It has: on this server it is counted from here on.
-    pub(crate) fn moved(&mut self, server: &Arc<ServerSeries>) {
+    pub(crate) fn moved(&mut self, server: &Arc<ServerMetrics>) {
         if let Some(own) = &mut self.own {
             own.on_server = OnServer::new(server);
         }
@@ -320,12 +320,12 @@ impl Binding {
 }
 
 /// Counts a session on a server until it is dropped.
-pub(crate) struct OnServer(Arc<ServerSeries>);
+pub(crate) struct OnServer(Arc<ServerMetrics>);
 
 impl OnServer {
-    pub(crate) fn new(series: &Arc<ServerSeries>) -> Self {
-        series.active.inc();
-        Self(Arc::clone(series))
+    pub(crate) fn new(metrics: &Arc<ServerMetrics>) -> Self {
+        metrics.active.inc();
+        Self(Arc::clone(metrics))
     }
 }
 

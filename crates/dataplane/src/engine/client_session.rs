@@ -16,18 +16,18 @@ use crate::engine::kept_variables::KeptVariables;
 use crate::engine::last_statement::LastStatement;
 use crate::engine::leased::LeasedConnection;
 use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::metrics::{AtPrimary, SplitMetrics};
 use crate::engine::own_writes::OwnWrites;
 use crate::engine::prepared::client_statements::ClientStatements;
 use crate::engine::replay::kept::Replay;
 use crate::engine::rules::session_rules::SessionRules;
-use crate::engine::series::{AtPrimary, SplitSeries};
 use crate::engine::shape::Shape;
 use crate::engine::statement::Statement;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::error::{During, SessionError};
 use crate::hand_over::Stays;
 use crate::listener_state::ListenerState;
-use crate::lookups::LookupSeries;
+use crate::lookups::LookupMetrics;
 use crate::relay::{RelayError, Streams};
 use crate::session_end::{as_error, signal_as_error};
 use crate::worker::Worker;
@@ -69,7 +69,7 @@ pub(crate) struct Context {
     pub(crate) worker: Rc<Worker>,
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) cluster: Rc<WorkerCluster>,
-    pub(crate) series: Arc<SplitSeries>,
+    pub(crate) metrics: Arc<SplitMetrics>,
 }
 
 /// What an answer to the client has to fit.
@@ -87,7 +87,7 @@ pub(crate) struct Refused(pub(crate) SessionError);
 impl Drop for ClientSession {
     fn drop(&mut self) {
         if self.binding.uncount() {
-            self.series().pinned.dec();
+            self.metrics().pinned.dec();
         }
         self.context.cluster.leavers.remove(&self.control);
     }
@@ -176,18 +176,18 @@ impl ClientSession {
         self.state.syntax().dialect
     }
 
-    pub(crate) fn series(&self) -> &SplitSeries {
-        &self.context.series
+    pub(crate) fn metrics(&self) -> &SplitMetrics {
+        &self.context.metrics
     }
 
     /// A read goes to the primary that might have gone to a replica.
     pub(crate) fn note_at_primary(&self, why: AtPrimary) {
-        self.series().at_primary(why);
+        self.metrics().at_primary(why);
         self.control.of_split.at_primary.set(Some(why));
     }
 
-    pub(crate) fn lookup_series(&self) -> &LookupSeries {
-        &self.context.worker.shared.lookup_series[self.context.worker.index]
+    pub(crate) fn lookup_metrics(&self) -> &LookupMetrics {
+        &self.context.worker.shared.lookup_metrics[self.context.worker.index]
     }
 
     pub(crate) fn pool(&self) -> &Rc<Pool<ConnectionState>> {

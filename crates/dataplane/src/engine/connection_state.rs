@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use session::{Baseline, PackedState, PortableState};
-use telemetry::ServerSeries;
+use telemetry::ServerMetrics;
 use upstream::Travel;
 
 use crate::engine::prepared::{NextId, OnServer, close_command};
@@ -35,7 +35,7 @@ pub(crate) struct ConnectionState {
     pub(crate) lacks_schema: bool,
     /// See [`Opened::login_began`](upstream::Opened::login_began).
     pub(crate) login_began: Instant,
-    pub(crate) series: Arc<ServerSeries>,
+    pub(crate) metrics: Arc<ServerMetrics>,
 }
 
 impl ConnectionState {

@@ -43,7 +43,7 @@ pub(crate) fn note_end(session: &ClientSession) {
     if session.binding.moves_at_all()
         && let Some(reason) = held_by(session)
     {
-        session.series().ended_with_server(reason);
+        session.metrics().ended_with_server(reason);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::observe::Observed;
 use crate::engine::prepared::Renaming;
 use crate::engine::replay::noted;
 use crate::engine::rules::TimeLimit;
-use crate::engine::{anywhere, last, lookup, told};
+use crate::engine::{anywhere, last, lookup, stashed_error};
 use crate::process_list::{Numbers, Translated};
 use crate::relay::{Exchange, RelayOutcome, Streams};
 
@@ -83,7 +83,7 @@ async fn exchange_since(
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut session.lookups, on_primary),
         reported: false,
-        told: None,
+        error: None,
     };
     session.control.can_move(can_move);
     let ended = match session.statement.lists_processes {
@@ -129,9 +129,9 @@ async fn exchange_since(
     };
     session.control.can_move(false);
     let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
-    let told = observed.told.take();
+    let error = observed.error.take();
     session.note_refusal(refusal);
-    told::renew(session, &ended, told);
+    stashed_error::renew(session, &ended, error);
     if arrived().is_none()
         && let Some(number) = session.statement.number
     {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use net::{Peer, Stream};
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 
 use crate::control::Control;
 use crate::engine::client_session::ClientSession;
@@ -62,7 +62,7 @@ async fn try_to_go(session: &ClientSession) -> Result<(), Stays> {
 /// It cannot go on here.
 pub(crate) fn arrive(
     on: (&Rc<Worker>, &Rc<Control>),
-    at: (&Arc<ListenerState>, &Arc<ListenerSeries>),
+    at: (&Arc<ListenerState>, &Arc<ListenerMetrics>),
     body: &[u8],
     streams: (Stream, Option<Stream>, Peer),
 ) -> Result<Box<ClientSession>, Stays> {

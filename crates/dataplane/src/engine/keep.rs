@@ -31,24 +31,23 @@ pub(crate) fn keep(session: &mut ClientSession) {
     if session.binding.is_own() || !session.binding.count() {
         return;
     }
-    session.series().pinned.inc();
+    session.metrics().pinned.inc();
     let pins = session.shown_pins();
-    pins.for_each(|pin| session.series().pin(pin.reason));
+    pins.for_each(|pin| session.metrics().pin(pin.reason));
 }
 
-/// Whether the session holds its connection for the error that it was told last and nothing else (`told`); or
-/// for what it has not asked for behind the statement that left it. Not on MySQL, where one that is raised
-/// again has another `CLASS_ORIGIN`.
+/// Whether the session holds its connection for the last error alone; or for what it has not asked for behind
+/// the statement that left it. Not on MySQL, where one that is raised again has another `CLASS_ORIGIN`.
 pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
     let mut pins = session.state.pins().iter();
     let is_mariadb = session.dialect().is_mariadb();
-    let is_told = session
+    let has_error = session
         .last
-        .told
+        .error
         .as_ref()
-        .is_some_and(|told| told.put_away.is_none());
+        .is_some_and(|error| error.stashed.is_none());
     is_mariadb
-        && (is_told || session.state.has_old_diagnostics())
+        && (has_error || session.state.has_old_diagnostics())
         && !session.binding.is_for_good()
         && session.lease.is_some()
         && pins.all(|pin| pin.reason == PinReason::Diagnostics)
@@ -59,7 +58,7 @@ pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
 pub(crate) fn is_for_user_variables_alone(session: &ClientSession) -> bool {
     session.lease.as_ref().is_some_and(|leased| leased.is_primary)
         && !session.binding.is_for_good()
-        && session.last.told.is_none()
+        && session.last.error.is_none()
         && session.state.is_held_by_user_variables()
         && session.is_free()
 }

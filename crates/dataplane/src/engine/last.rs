@@ -19,7 +19,9 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::text::has;
-use crate::engine::{again, answer, ask, command, given, lease, lookup, makers, replay, show_last};
+use crate::engine::{
+    again, answer, ask, command, explicit_ids, generated_ids, lease, lookup, replay, show_last,
+};
 use crate::error::SessionError;
 
 /// A command is about to be sent, or was.
@@ -102,7 +104,7 @@ pub(crate) async fn bring_about(
 pub(crate) fn note_made(session: &mut ClientSession, outcome: &Outcome, sent: Option<&[u8]>) {
     if session.state.statement().0 == Class::Ddl {
         // It may have been a trigger's.
-        session.context.cluster.makers.clear();
+        session.context.cluster.generated_ids.clear();
     }
     let Some(id) = NonZeroU64::new(outcome.last_insert_id) else {
         return;
@@ -110,21 +112,21 @@ pub(crate) fn note_made(session: &mut ClientSession, outcome: &Outcome, sent: Op
     if session.state.knows_last_insert_id() {
         return;
     }
-    session.last.maker = None;
+    session.last.generated = None;
     if sent.is_none_or(|sent| may_give(session, sent, id.get())) {
         return;
     }
     let schema = session.state.carried().schema();
-    let key = makers::Key::new(session.state.statement_digest(), schema);
+    let key = generated_ids::Key::new(session.state.statement_digest(), schema);
     if session
         .context
         .cluster
-        .makers
+        .generated_ids
         .contain(key, session.context.worker.now_ms())
     {
         session.state.insert_id_was_made();
     } else {
-        session.last.maker = Some((key, id));
+        session.last.generated = Some((key, id));
     }
 }
 
@@ -151,13 +153,13 @@ pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
         lease::abandon(session);
         return;
     }
-    if let Some((key, id)) = session.last.maker.take()
+    if let Some((key, id)) = session.last.generated.take()
         && id.get() == session.state.last_insert_id()
     {
         session
             .context
             .cluster
-            .makers
+            .generated_ids
             .add(key, session.context.worker.now_ms());
     }
 }
@@ -205,15 +207,15 @@ async fn learn_found_rows(session: &mut ClientSession) -> Result<(), Refused> {
 fn may_give(session: &mut ClientSession, packet: &[u8], id: u64) -> bool {
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
     if payload.first() == Some(&Command::QUERY.0) {
-        return given::elsewhere(payload) || given::in_text(payload, id);
+        return explicit_ids::elsewhere(payload) || explicit_ids::in_text(payload, id);
     }
     let capabilities = session.client.capabilities;
     let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
     let statement = statement.and_then(|id| session.state.statements().get(u32::from_le_bytes(id)));
     statement.is_none_or(|prepared| {
-        given::elsewhere(&prepared.text)
-            || given::in_text(&prepared.text, id)
-            || given::in_values(payload, prepared, capabilities, id)
+        explicit_ids::elsewhere(&prepared.text)
+            || explicit_ids::in_text(&prepared.text, id)
+            || explicit_ids::in_values(payload, prepared, capabilities, id)
     })
 }
 

@@ -6,18 +6,18 @@ use mysql_wire::{Capabilities, ErrPacket, PacketHeader};
 pub(super) const MESSAGE_MAX: usize = 128;
 
 /// What the client was told.
-pub(crate) struct Told {
+pub(crate) struct LastError {
     pub(super) error: ErrPacket,
     /// The connection that has said it is somebody else's now; the digest of the statement that failed.
-    pub(super) put_away: Option<u64>,
+    pub(super) stashed: Option<u64>,
 }
 
-impl Told {
+impl LastError {
     /// What the exchange of a command has `told` takes the place of what was told before. Where it has told
     /// nothing that stays as long as it `is_kept` on its connection; or was put away: the command is one that
     /// servers do not hear of.
     pub(super) fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>, is_kept: bool) {
-        let outlives = |known: &Self| is_kept || known.put_away.is_some();
+        let outlives = |known: &Self| is_kept || known.stashed.is_some();
         if told.is_some() || !known.as_deref().is_some_and(outlives) {
             *known = told;
         }
@@ -40,12 +40,7 @@ impl Told {
 
     /// `None` where the error cannot be raised again as it was.
     pub(crate) fn new(error: ErrPacket) -> Option<Box<Self>> {
-        may_be_raised(&error).then(|| {
-            Box::new(Self {
-                error,
-                put_away: None,
-            })
-        })
+        may_be_raised(&error).then(|| Box::new(Self { error, stashed: None }))
     }
 }
 

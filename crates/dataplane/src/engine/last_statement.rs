@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use upstream::Server;
 
-use crate::engine::last_error::Told;
-use crate::engine::makers;
+use crate::engine::generated_ids;
+use crate::engine::last_error::LastError;
 
 /// What the session's last statement has left with the gateway.
 #[derive(Default)]
@@ -17,11 +17,11 @@ pub(crate) struct LastStatement {
     pub(crate) turn: u32,
     /// The last statement in whose answer there was an id that nothing in it could have given, and that id,
     /// while it is not known that the server has made it.
-    pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
+    pub(crate) generated: Option<(generated_ids::Key, NonZeroU64)>,
     /// Why it went where it went, where its client has asked for that.
     pub(crate) explain_warning: Option<Box<ExplainWarning>>,
     /// The error that its client was told last, where that may be raised again.
-    pub(crate) told: Option<Box<Told>>,
+    pub(crate) error: Option<Box<LastError>>,
 }
 
 /// Why a statement went where it went, in words.

@@ -21,9 +21,9 @@ use crate::engine::consistency;
 use crate::engine::leased::LeasedConnection;
 use crate::engine::leased::Left;
 use crate::engine::lookup;
+use crate::engine::metrics::{AtPrimary, Ran};
 use crate::engine::prepared::OnServer;
 use crate::engine::rebuild::{may_do_without_schema, rebuild, rebuild_to};
-use crate::engine::series::{AtPrimary, Ran};
 use crate::engine::server::{self, Chosen, server};
 use crate::engine::target::Target;
 use crate::engine::transaction;
@@ -83,7 +83,7 @@ pub(crate) fn try_lease(session: &mut ClientSession, target: &Target) -> LeaseAt
         }
         // In a transaction the server itself judges what may be done.
         if session.state.in_transaction() || may_stay(session, leased, target) {
-            session.series().ran(Ran::Held);
+            session.metrics().ran(Ran::Held);
             return LeaseAttempt::Leased;
         }
         if !may_leave(session) {
@@ -453,7 +453,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         syncs_reads: false,
         lacks_schema: false,
         login_began: opened.login_began,
-        series: metrics.server(cluster.name(), opened.server.name()),
+        metrics: metrics.server(cluster.name(), opened.server.name()),
     }
 }
 
@@ -473,14 +473,14 @@ pub(crate) fn attach(
     debug_assert!(session.lease.is_none());
     session.control.record.note_leased();
     session.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
-    session.streams.traffic.server = Arc::clone(&connection.state.series);
+    session.streams.traffic.server = Arc::clone(&connection.state.metrics);
     session.control.attach_connection(
         session.context.listener.key(&connection.server),
         connection.thread_id,
     );
     session.last.server = Some(Arc::clone(&connection.server));
     session
-        .series()
+        .metrics()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
     let state = &connection.state;
     session.state.note_connection(state.known);
@@ -506,7 +506,7 @@ pub(crate) fn attach(
 pub(crate) fn detach(session: &mut ClientSession) -> Option<Connection<ConnectionState>> {
     let mut leased = session.lease.take()?;
     if session.binding.uncount() {
-        session.series().pinned.dec();
+        session.metrics().pinned.dec();
     }
     leased.connection.stream = std::mem::replace(&mut session.streams.server, Stream::Detached);
     let state = &mut leased.connection.state;

@@ -8,7 +8,7 @@ use mysql_wire::session_state::Change;
 use mysql_wire::{Capabilities, ChangeUser, OkPacket, StatusFlags};
 use net::{Accepted, Stream, Toward};
 use session::Session;
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
@@ -67,7 +67,7 @@ pub(super) async fn log_in(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> Result<Box<ClientSession>, SessionError> {
     let mut client = None;
@@ -77,7 +77,7 @@ pub(super) async fn log_in(
         signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
     };
     let opened = match (proved, client.take()) {
-        (Ok(proved), Some(client)) => open(worker, control, client, proved, listener, series),
+        (Ok(proved), Some(client)) => open(worker, control, client, proved, listener, metrics),
         (Ok(_), None) => return Err(SessionError::ClientGone),
         (Err(error), Some(mut client)) => {
             let (sequence, capabilities) = (client.sequence, client.capabilities);
@@ -139,10 +139,10 @@ fn open(
     client: Client,
     identity: Box<Identity>,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
 ) -> Result<(Box<ClientSession>, u8), SessionError> {
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
-    let traffic = Traffic::new(Arc::clone(series), nowhere);
+    let traffic = Traffic::new(Arc::clone(metrics), nowhere);
     control.set_limits(listener.idle_limits());
     register(worker, control, listener, &identity.account);
     let streams = streams(client.stream, &client.unread, traffic);
@@ -162,19 +162,19 @@ pub(super) fn without_server(
     listener: &Arc<ListenerState>,
     binding: Binding,
 ) -> Box<ClientSession> {
-    let all_series = &worker.shared.split_series[worker.index];
-    let series = all_series.of(listener.cluster.name(), &listener.config.name);
+    let all_metrics = &worker.shared.split_series[worker.index];
+    let metrics = all_metrics.of(listener.cluster.name(), &listener.config.name);
     let cluster = worker.pools.of(listener, &worker.metrics);
     let config = listener.cluster.config();
     let replays = config.transaction_replay && !binding.is_own();
-    let replay = replays.then(|| Box::new(Replay::new(&config, &cluster.replay_memory, &series)));
+    let replay = replays.then(|| Box::new(Replay::new(&config, &cluster.replay_memory, &metrics)));
     Box::new(ClientSession {
         control: Rc::clone(control),
         context: Context {
             worker: Rc::clone(worker),
             listener: Arc::clone(listener),
             cluster,
-            series,
+            metrics,
         },
         streams,
         lease: None,

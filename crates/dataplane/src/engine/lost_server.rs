@@ -26,8 +26,8 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
 use crate::engine::leased::Left;
+use crate::engine::metrics::Moved;
 use crate::engine::moving::{self, Stays, Values};
-use crate::engine::series::Moved;
 use crate::engine::start::dialect;
 use crate::engine::{ask, command, lease, rebuild, server, wait_for_own_writes};
 use crate::error::{During, SessionError};
@@ -154,7 +154,7 @@ pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), S
         Ok(()) => {
             session.context.listener.cluster.count_released();
             session.control.goes_on_waiting(waited);
-            session.series().moved(Moved::Lost);
+            session.metrics().moved(Moved::Lost);
             let worker = &session.context.worker;
             worker.metrics.move_seconds.record(began.elapsed());
             debug!(
@@ -168,7 +168,7 @@ pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), S
         Err(End::Told(error)) => Err(error),
         Err(End::Closed) => Err(end(session, &lost)),
         Err(End::Stays(Stays { reason, cause, .. })) => {
-            session.series().ended_with_server(reason);
+            session.metrics().ended_with_server(reason);
             debug!(
                 session = id,
                 server = from,
@@ -390,7 +390,7 @@ async fn make_ready(
     let sets_charset = carried
         .variables()
         .any(|(name, _)| name.starts_with(b"character_set_"));
-    if sets_charset && series(&lost.version) != series(&connection.version) {
+    if sets_charset && metrics(&lost.version) != metrics(&connection.version) {
         return Err(unknown(
             "the collation of its charset may be another one in this version",
         ));
@@ -409,7 +409,7 @@ async fn make_ready(
 }
 
 /// Of a version, the maker and the two numbers that say what the server can: MariaDB 10.11, MySQL 8.0.
-fn series(version: &[u8]) -> (bool, u32) {
+fn metrics(version: &[u8]) -> (bool, u32) {
     match dialect(version) {
         Dialect::MariaDb { version } => (true, version / 100),
         Dialect::MySql { version } => (false, version / 100),

@@ -23,7 +23,7 @@ use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
 use crate::engine::leased::Left;
 use crate::engine::login::OWN_AFFAIR;
-use crate::engine::series::Moved;
+use crate::engine::metrics::Moved;
 use crate::engine::{account_backoff, ask, last, lease, lookup, rebuild, wait_for_own_writes};
 use crate::error::SessionError;
 use crate::handshake::PASSED_ON;
@@ -162,7 +162,7 @@ pub(crate) async fn leave(session: &mut ClientSession) {
     let (id, to) = (session.control.id, session.server_name().to_owned());
     match result {
         Ok(()) => {
-            session.series().moved(why.counted());
+            session.metrics().moved(why.counted());
             let worker = &session.context.worker;
             worker.metrics.move_seconds.record(began.elapsed());
             if let (Cause::Balance(ticket), Some(left)) = (why, left_id) {
@@ -180,7 +180,7 @@ pub(crate) async fn leave(session: &mut ClientSession) {
             if own_is_broken {
                 lease::abandon(session);
             }
-            session.series().move_failed(reason);
+            session.metrics().move_failed(reason);
             // That the other server has no room says nothing of the session.
             if let Cause::Balance(_) = why
                 && reason != PinReason::NoServer

@@ -9,7 +9,7 @@ use mysql_wire::{
     Capabilities, ErrPacket, Event, OkPacket, Outcome, PacketHeader, StatusFlags, WireError, write_packet,
 };
 
-use crate::engine::last_error::Told;
+use crate::engine::last_error::LastError;
 use crate::engine::prepared::Renaming;
 use crate::engine::prepared::limit;
 use crate::engine::rules::TimeLimit;
@@ -40,7 +40,7 @@ pub(crate) struct Observed<'a> {
     /// The server has said that something of the session has changed.
     pub(crate) reported: bool,
     /// The error that ends the answer.
-    pub(crate) told: Option<Box<Told>>,
+    pub(crate) error: Option<Box<LastError>>,
 }
 
 /// Errors by which a server refuses a write because of what it is, before it has done anything.
@@ -149,7 +149,7 @@ impl Observed<'_> {
             if let Event::Done(outcome) = progress.event
                 && let Some(code) = outcome.error
             {
-                self.told = at_error(self.limit, code, down.approved_mut());
+                self.error = at_error(self.limit, code, down.approved_mut());
             }
             if progress.event != Event::State {
                 return Ok((moved, progress.event));
@@ -176,7 +176,7 @@ impl Observed<'_> {
         if let Event::Done(outcome) = progress.event
             && let Some(code) = outcome.error
         {
-            self.told = at_error(self.limit, code, &mut out);
+            self.error = at_error(self.limit, code, &mut out);
         }
         down.discard(progress.consumed);
         down.say(&out);
@@ -187,11 +187,11 @@ impl Observed<'_> {
 /// Tells a client whose statement took too long that it did, in the error that ends these bytes; and gives
 /// back what it is told.
 #[cold]
-fn at_error(limit: Option<&TimeLimit>, code: u16, bytes: &mut [u8]) -> Option<Box<Told>> {
+fn at_error(limit: Option<&TimeLimit>, code: u16, bytes: &mut [u8]) -> Option<Box<LastError>> {
     if let Some(limit) = limit {
         limit.explain(code, bytes);
     }
-    Told::at_end_of(bytes, code)
+    LastError::at_end_of(bytes, code)
 }
 
 impl Answer for Observed<'_> {

@@ -13,7 +13,7 @@ use mysql_wire::{Capabilities, ErrPacket, Login, StatusFlags};
 use net::{Peer, Stream};
 use serde::{Deserialize, Serialize};
 use session::{Baseline, OfConnection, Pin, PortableState, Session};
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 use upstream::{Key, PackedConnection, Server, ServerId, ServerProfile};
 
 use crate::authenticate::Authenticated;
@@ -22,7 +22,7 @@ use crate::engine::binding::{Binding, PackedBinding};
 use crate::engine::client_session::ClientSession;
 use crate::engine::identity::Identity;
 use crate::engine::kept_variables::KeptVariables;
-use crate::engine::last_error::Told;
+use crate::engine::last_error::LastError;
 use crate::engine::last_statement::{ExplainWarning, LastStatement};
 use crate::engine::leased::{LeasedConnection, Left};
 use crate::engine::login::without_server;
@@ -108,7 +108,7 @@ struct PackedLast {
     server: Option<String>,
     turn: u32,
     explain_warning: Option<Box<str>>,
-    told: Option<(ErrPacket, Option<u64>)>,
+    error: Option<(ErrPacket, Option<u64>)>,
 }
 
 /// The session, as another process needs it.
@@ -162,7 +162,7 @@ pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
             server: last.server.as_ref().map(|server| server.whereabouts()),
             turn: last.turn,
             explain_warning: last.explain_warning.as_ref().map(|words| words.0.clone()),
-            told: last.told.as_ref().map(|told| (told.error.clone(), told.put_away)),
+            error: last.error.as_ref().map(|last| (last.error.clone(), last.stashed)),
         },
         status: session.answer.status,
         counts: Counts {
@@ -217,7 +217,7 @@ fn pack_lease(leased: &LeasedConnection, state: &mut Session) -> Result<PackedLe
 /// It cannot go on here.
 pub(super) fn unpack(
     (worker, control): (&Rc<Worker>, &Rc<Control>),
-    (listener, series): (&Arc<ListenerState>, &Arc<ListenerSeries>),
+    (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),
     mut packed: PackedSession,
     (client, server_stream, peer): (Stream, Option<Stream>, Peer),
 ) -> Result<Box<ClientSession>, Stays> {
@@ -230,11 +230,11 @@ pub(super) fn unpack(
         None => None,
     };
     let server_name = server.map_or(telemetry::OTHER, |server| server.name());
-    let server_series = worker.metrics.server(listener.cluster.name(), server_name);
-    let binding = Binding::unpack(packed.binding, &server_series);
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server_name);
+    let binding = Binding::unpack(packed.binding, &server_metrics);
     let streams = unpack_streams(
         client,
-        Traffic::new(Arc::clone(series), server_series),
+        Traffic::new(Arc::clone(metrics), server_metrics),
         packed.counts,
     );
     let identity = unpack_identity(worker, control, (listener, peer), packed.identity)?;
@@ -338,10 +338,10 @@ fn unpack_last(packed: PackedLast, servers: &Named) -> LastStatement {
         explain_warning: packed
             .explain_warning
             .map(|words| Box::new(ExplainWarning(words))),
-        told: packed
-            .told
-            .map(|(error, put_away)| Box::new(Told { error, put_away })),
-        maker: None,
+        error: packed
+            .error
+            .map(|(error, stashed)| Box::new(LastError { error, stashed })),
+        generated: None,
     }
 }
 

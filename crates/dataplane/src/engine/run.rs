@@ -19,7 +19,7 @@ use crate::engine::target::Target;
 use crate::engine::{
     again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, hand_over, kill,
     last, lease, leaving, login, lookup, lost_server, moving, old_primary, paused, pipeline, pipelined_setup,
-    replay, reset, rules, told, transaction, user_variables,
+    replay, reset, rules, stashed_error, transaction, user_variables,
 };
 use crate::error::SessionError;
 use crate::finished;
@@ -45,7 +45,7 @@ pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, Sessi
 async fn without_command(session: &mut ClientSession, what: Accepted) -> Result<(), SessionError> {
     match what {
         Accepted::Silence => {
-            told::put_away(session).await;
+            stashed_error::stash(session).await;
             user_variables::leave(session).await?;
         }
         Accepted::Leave => moving::leave(session).await,
@@ -58,10 +58,10 @@ async fn without_command(session: &mut ClientSession, what: Accepted) -> Result<
 }
 
 /// Brings back what the session had on a connection that it has left.
-async fn bring_back(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     // In this order: an error is what was said last.
-    match user_variables::bring_back(session, head).await? {
-        Next::Begin => told::bring_back(session, head).await,
+    match user_variables::restore(session, head).await? {
+        Next::Begin => stashed_error::restore(session, head).await,
         next => Ok(next),
     }
 }
@@ -86,8 +86,8 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
             false => Next::Begin,
         };
         if matches!(next, Next::Begin) {
-            let begins = match session.last.told.is_some() || session.kept_variables.is_some() {
-                true => Step::wait(bring_back(session, head)),
+            let begins = match session.last.error.is_some() || session.kept_variables.is_some() {
+                true => Step::wait(restore(session, head)),
                 false => first(session),
             };
             next = begins.next().await?;

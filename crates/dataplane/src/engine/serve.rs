@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use net::Accepted;
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 
 use crate::control::Control;
 use crate::engine::client_session::ClientSession;
@@ -21,13 +21,13 @@ pub(crate) async fn serve(
     control: &Rc<Control>,
     accepted: Accepted,
     listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> SessionError {
-    let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
+    let mut session = match Box::pin(log_in(worker, control, accepted, listener, metrics, summary)).await {
         Ok(session) => session,
         Err(error) => {
-            series.login_failures.inc();
+            metrics.login_failures.inc();
             return error;
         }
     };

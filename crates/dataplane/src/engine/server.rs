@@ -15,7 +15,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::lease::{attach, connection};
-use crate::engine::series::AtPrimary;
+use crate::engine::metrics::AtPrimary;
 use crate::engine::target::Target;
 use crate::error::SessionError;
 

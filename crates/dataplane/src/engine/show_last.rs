@@ -2,7 +2,7 @@
 
 use crate::engine::answered::{Answered, Why};
 use crate::engine::client_session::ClientSession;
-use crate::engine::series::AT_PRIMARY;
+use crate::engine::metrics::AT_PRIMARY;
 
 /// The columns of the answer.
 pub(crate) const COLUMNS: [&str; 4] = ["server", "address", "role", "why"];

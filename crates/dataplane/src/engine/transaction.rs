@@ -25,9 +25,9 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease::{self, LeaseAttempt};
 use crate::engine::leased::Left;
+use crate::engine::metrics::OnReplica;
 use crate::engine::next::Next;
 use crate::engine::replay::why::Why;
-use crate::engine::series::OnReplica;
 use crate::engine::target::{PRIMARY_ONLY, Target};
 use crate::engine::{command, consistency, keep, rebuild, rules};
 use crate::error::{During, SessionError};
@@ -156,7 +156,7 @@ pub(crate) async fn begin_on_replica(
     }
     if let Some(leased) = session.lease.as_mut().filter(|leased| !leased.is_primary) {
         leased.moves_on = true;
-        session.series().on_replica(OnReplica::Begun);
+        session.metrics().on_replica(OnReplica::Begun);
     }
     begin(session, head, Some(&facts));
     Ok(Next::Exchange)
@@ -245,7 +245,7 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
     };
     match begin_on_primary(session).await {
         Ok(begun) => {
-            session.series().on_replica(OnReplica::Moved);
+            session.metrics().on_replica(OnReplica::Moved);
             leave(session, replica, &begun, in_step).await;
             Ok(())
         }

@@ -18,8 +18,8 @@ use crate::control::{MOVE_PAUSE, Waiting};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::kept_variables::KeptVariables;
 use crate::engine::leased::Left;
+use crate::engine::metrics::VariablesStay;
 use crate::engine::next::Next;
-use crate::engine::series::VariablesStay;
 use crate::engine::target::Target;
 use crate::engine::{answer, ask, command, keep, last, lease};
 use crate::error::{During, SessionError};
@@ -66,13 +66,13 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
     session.control.mark(Waiting::Server);
     let left = match try_to_leave(session).await {
         Ok(()) => {
-            session.series().user_variables_left.inc();
+            session.metrics().user_variables_left.inc();
             Ok(())
         }
         Err(Stays::Lost(refused)) => Err(refused),
         Err(stays) => {
             if let Stays::For(why) = stays {
-                session.series().user_variables_stay(why);
+                session.metrics().user_variables_stay(why);
             }
             let next_try = now_ms + MOVE_PAUSE.as_millis() as u64;
             session.control.of_split.leaves_from.set(next_try);
@@ -188,7 +188,7 @@ fn told(which: &Leave, reply: &ask::Reply) -> Option<UserVariables> {
 
 /// A command has come of a session whose user variables are on no connection. Sets them on one that the
 /// session holds from here on; or leaves them where they are, if no server hears of the command.
-pub(crate) async fn bring_back(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     if session.kept_variables.is_none() || is_of_no_server(session, head) {
         return Ok(Next::Begin);
     }

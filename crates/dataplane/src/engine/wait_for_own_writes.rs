@@ -85,7 +85,7 @@ async fn forget_lost(
         kept,
         "what a session has written was lost with the former primary"
     );
-    session.series().lost_writes.inc();
+    session.metrics().lost_writes.inc();
     session.state.keep_gtids(kept.as_bytes());
     Ok(())
 }

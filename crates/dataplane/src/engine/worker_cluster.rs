@@ -14,9 +14,9 @@ use upstream::{Key, Pool, ServerId};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::strong::ReadIndex;
 use crate::engine::consistency::vain::VainWaits;
+use crate::engine::generated_ids::GeneratedIds;
 use crate::engine::lease;
 use crate::engine::leavers::Leavers;
-use crate::engine::makers::Makers;
 use crate::engine::pipeline::pipelines::Pipelines;
 use crate::engine::replay::kept::Memory;
 use crate::listener_state::{ListenerState, NumberedCluster};
@@ -26,7 +26,7 @@ pub(crate) struct WorkerCluster {
     pub(crate) pool: Rc<Pool<ConnectionState>>,
     pub(crate) read_index: ReadIndex,
     pub(crate) pipelines: Pipelines,
-    pub(crate) makers: Makers,
+    pub(crate) generated_ids: GeneratedIds,
     pub(crate) vain_waits: VainWaits,
     pub(crate) leavers: Leavers,
     /// Of transactions that are kept to be executed again.
@@ -147,7 +147,7 @@ impl Pools {
                 pool,
                 read_index: ReadIndex::default(),
                 pipelines: Pipelines::default(),
-                makers: Makers::default(),
+                generated_ids: GeneratedIds::default(),
                 vain_waits: VainWaits::default(),
                 leavers: Leavers::default(),
                 replay_memory: Rc::default(),

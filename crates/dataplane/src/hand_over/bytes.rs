@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use net::{Peer, Stream};
 use serde::{Deserialize, Serialize};
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 
 use super::offer::{self, Counts, Head, Kind};
 use super::{Stays, give};
@@ -65,7 +65,7 @@ pub(crate) async fn go(
 /// It cannot go on here.
 pub(super) fn arrive(
     (worker, control): (&Worker, &Control),
-    (listener, series): (&Arc<ListenerState>, &Arc<ListenerSeries>),
+    (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),
     body: &[u8],
     (client, server_stream): (Stream, Option<Stream>),
 ) -> Result<Box<Pair>, Stays> {
@@ -74,8 +74,8 @@ pub(super) fn arrive(
     let server = servers.iter().find(|server| server.whereabouts() == known.server);
     let server = server.ok_or(Stays::Server)?;
     let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
-    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
-    let mut traffic = Traffic::new(Arc::clone(series), server_series);
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
+    let mut traffic = Traffic::new(Arc::clone(metrics), server_metrics);
     (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
     control.attach(listener.key(server));
     control.set_limits(listener.idle_limits());

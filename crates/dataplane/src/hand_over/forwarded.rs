@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mysql_wire::{Capabilities, ResponseTracker, StatusFlags};
 use net::{Peer, Stream};
 use serde::{Deserialize, Serialize};
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 
 use super::offer::{self, Counts, Head, Kind};
 use super::{Stays, give};
@@ -97,7 +97,7 @@ fn pack(session: &Session) -> Result<Forwarded, Stays> {
 /// It cannot go on here.
 pub(super) fn arrive(
     (worker, control): (&Rc<Worker>, &Rc<Control>),
-    (listener, series): (&Arc<ListenerState>, &Arc<ListenerSeries>),
+    (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),
     body: &[u8],
     (client, server_stream, peer): (Stream, Option<Stream>, Peer),
 ) -> Result<Box<Session>, Stays> {
@@ -109,8 +109,8 @@ pub(super) fn arrive(
         return Err(Stays::Terms);
     }
     let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
-    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
-    let mut traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
+    let mut traffic = Traffic::new(Arc::clone(metrics), Arc::clone(&server_metrics));
     (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
     let seat = (listener.key(server), known.thread_id);
     let place = Place {
@@ -128,7 +128,7 @@ pub(super) fn arrive(
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
         server: Arc::clone(server),
-        series: server_series,
+        metrics: server_metrics,
         streams: Streams {
             client,
             server: server_stream.ok_or(Stays::Refused)?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use net::Stream;
-use telemetry::ListenerSeries;
+use telemetry::ListenerMetrics;
 use tokio::task::spawn_local;
 use tracing::debug;
 
@@ -55,7 +55,7 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
     let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
     let made = match is_known {
         true => Err(Stays::Number),
-        false => make(&worker, &control, &mut arriving, &counted.series),
+        false => make(&worker, &control, &mut arriving, &counted.metrics),
     };
     let Arriving {
         head,
@@ -121,13 +121,13 @@ fn make(
     worker: &Rc<Worker>,
     control: &Rc<Control>,
     arriving: &mut Arriving,
-    series: &Arc<ListenerSeries>,
+    metrics: &Arc<ListenerMetrics>,
 ) -> Result<Ready, Stays> {
     let sockets = std::mem::take(&mut arriving.sockets);
     let mut streams = sockets.into_iter().map(Stream::from_shared);
     let mut stream = || streams.next().transpose().map_err(|_| Stays::Refused);
     let (client, server) = (stream()?.ok_or(Stays::Refused)?, stream()?);
-    let at: (&Arc<ListenerState>, _) = (&arriving.listener, series);
+    let at: (&Arc<ListenerState>, _) = (&arriving.listener, metrics);
     let (body, peer) = (arriving.body(), arriving.head.client());
     match arriving.head.kind {
         Kind::Understood => {

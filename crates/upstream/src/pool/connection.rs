@@ -15,7 +15,7 @@ use net::Stream;
 use tokio::io::AsyncWrite;
 
 use super::arming;
-use super::metrics::{Closed, Series};
+use super::metrics::{Closed, Metrics};
 use crate::conversation::ask;
 use crate::login;
 use crate::permit::Permit;
@@ -115,7 +115,7 @@ pub struct Parts<S> {
 
 /// The part of a connection that counts: when it goes, the connection is counted as closed.
 pub(super) struct Life {
-    pub(super) series: Arc<Series>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) born: Instant,
     /// When it was leased or given back last.
     pub(super) since: Instant,
@@ -303,14 +303,14 @@ impl<S> Idle<S> {
 
 impl Life {
     /// Of a connection that has just been opened, and is idle as yet.
-    pub(super) fn new(series: Arc<Series>, permit: Permit, now: Instant, origin: Origin) -> Self {
-        series.opened.inc();
-        series.idle.inc();
-        series.server.wait_queue.note_opened(series.pool);
+    pub(super) fn new(metrics: Arc<Metrics>, permit: Permit, now: Instant, origin: Origin) -> Self {
+        metrics.opened.inc();
+        metrics.idle.inc();
+        metrics.server.wait_queue.note_opened(metrics.pool);
         Self {
             away: false,
-            share_of: series.pool,
-            series,
+            share_of: metrics.pool,
+            metrics,
             born: now,
             since: now,
             origin,
@@ -330,38 +330,38 @@ impl Life {
         self.since = now;
         self.reason = Closed::Dropped;
         self.statements = 1;
-        self.series.idle.dec();
-        self.series.busy.inc();
-        self.look = self.series.lent();
+        self.metrics.idle.dec();
+        self.metrics.busy.inc();
+        self.look = self.metrics.lent();
     }
 
     /// No longer in use.
     pub(super) fn end_lease(&mut self, now: Instant) {
         debug_assert!(self.busy);
-        self.series
+        self.metrics
             .lease_seconds
             .record(now.saturating_duration_since(self.since));
         self.busy = false;
         self.since = now;
-        self.series.busy.dec();
-        self.series.idle.inc();
-        self.series.returned(self.look);
-        self.series.done.add(self.statements.into());
+        self.metrics.busy.dec();
+        self.metrics.idle.inc();
+        self.metrics.returned(self.look);
+        self.metrics.done.add(self.statements.into());
     }
 
     /// Leaves its worker, idle.
     pub(super) fn depart(&mut self) {
         debug_assert!(!self.busy);
         self.away = true;
-        self.series.idle.dec();
+        self.metrics.idle.dec();
     }
 
     /// Arrives on the worker of `series`.
-    pub(super) fn arrive(&mut self, series: Arc<Series>) {
+    pub(super) fn arrive(&mut self, metrics: Arc<Metrics>) {
         self.away = false;
-        self.series = series;
-        self.series.idle.inc();
-        self.series.moved_in.inc();
+        self.metrics = metrics;
+        self.metrics.idle.inc();
+        self.metrics.moved_in.inc();
     }
 
     /// Ends with a reason. The permit is the caller's.
@@ -373,18 +373,18 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.series.server.wait_queue.note_closed(self.share_of);
+        self.metrics.server.wait_queue.note_closed(self.share_of);
         if self.away {
             // What counts belongs to other threads.
             return;
         }
         if self.busy {
-            self.series.busy.dec();
-            self.series.returned(self.look);
+            self.metrics.busy.dec();
+            self.metrics.returned(self.look);
         } else {
-            self.series.idle.dec();
+            self.metrics.idle.dec();
         }
-        self.series.closed[self.reason as usize].inc();
+        self.metrics.closed[self.reason as usize].inc();
     }
 }
 

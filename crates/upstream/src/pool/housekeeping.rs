@@ -80,7 +80,7 @@ impl<S: Travel + 'static> Pool<S> {
             let empty = idle_connections.forget(now.checked_sub(idle_timeout).unwrap_or(now));
             let gone = empty && idle_connections.server().is_removed();
             if gone {
-                self.member.forget(idle_connections.series());
+                self.member.forget(idle_connections.metrics());
             }
             !gone
         });
@@ -91,7 +91,7 @@ impl<S: Travel + 'static> Pool<S> {
     fn look_at_sizes(&self) {
         let since = now().checked_sub(TICK);
         for idle_connections in self.idle_by_server.borrow().iter() {
-            idle_connections.series().look(idle_connections.unused(since));
+            idle_connections.metrics().look(idle_connections.unused(since));
         }
         let is_on = self.terms().config.pool.adaptive;
         for server in self.cluster.pools.look_at_sizes(is_on, now()) {

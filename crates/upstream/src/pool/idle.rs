@@ -9,7 +9,7 @@ use config::Reuse;
 use foldhash::fast::RandomState;
 
 use super::connection::{Baseline, Credential, Idle, Key, Opened};
-use super::metrics::{Closed, Member, Series};
+use super::metrics::{Closed, Member, Metrics};
 use crate::server::{Server, now};
 
 /// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and
@@ -22,7 +22,7 @@ const LOOKED_AT: usize = 16;
 /// See above.
 pub(super) struct IdleConnections<S> {
     server: Arc<Server>,
-    series: Arc<Series>,
+    metrics: Arc<Metrics>,
     by_key: HashMap<Rc<Key>, IdleOfKey<S>, RandomState>,
     /// Connections that were taken since [`count_taken`](Self::count_taken).
     taken: u32,
@@ -43,7 +43,7 @@ impl<S> IdleConnections<S> {
     pub(super) fn new(server: &Arc<Server>, member: &Member) -> Self {
         Self {
             server: Arc::clone(server),
-            series: member.series(server),
+            metrics: member.metrics(server),
             by_key: HashMap::default(),
             taken: 0,
         }
@@ -57,8 +57,8 @@ impl<S> IdleConnections<S> {
         self.server.id() == server.id()
     }
 
-    pub(super) fn series(&self) -> &Arc<Series> {
-        &self.series
+    pub(super) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// Of the newest ones the one that costs least, the newest of equals; or the oldest. None that costs

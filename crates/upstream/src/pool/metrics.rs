@@ -82,7 +82,7 @@ impl Closed {
 
 /// What one pool counts of one server. Written by the pool's worker only.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(super) struct Metrics {
     /// The pool's number.
     pub(super) pool: u64,
     pub(super) server: Arc<Server>,
@@ -145,7 +145,7 @@ pub(super) struct Member {
     pub(super) id: u64,
     /// Somebody elsewhere waits for a connection.
     pub(super) called: Notify,
-    series: Mutex<Vec<(Arc<Server>, Arc<Series>)>>,
+    metrics: Mutex<Vec<(Arc<Server>, Arc<Metrics>)>>,
 }
 
 impl Pools {
@@ -153,7 +153,7 @@ impl Pools {
         let member = Arc::new(Member {
             id: self.ids.fetch_add(1, Ordering::Relaxed),
             called: Notify::new(),
-            series: Mutex::default(),
+            metrics: Mutex::default(),
         });
         lock(&self.members).push(Arc::clone(&member));
         member
@@ -199,18 +199,18 @@ impl Pools {
         let mut sums = Vec::<Sum>::new();
         let count = |gauge: &Gauge| u32::try_from(gauge.get()).unwrap_or(0);
         for member in lock(&self.members).iter() {
-            for (server, series) in lock(&member.series).iter() {
+            for (server, metrics) in lock(&member.metrics).iter() {
                 let sum = match sums.iter().position(|sum| sum.server.id() == server.id()) {
                     Some(at) => &mut sums[at],
                     None => sums.push_mut(Sum::of(server)),
                 };
-                sum.idle += count(&series.idle);
-                sum.busy += count(&series.busy);
-                sum.opening += count(&series.opening);
-                sum.unused += count(&series.unused);
-                sum.held += count(&series.held);
-                sum.waits += series.waits.get();
-                sum.done += series.done.get();
+                sum.idle += count(&metrics.idle);
+                sum.busy += count(&metrics.busy);
+                sum.opening += count(&metrics.opening);
+                sum.unused += count(&metrics.unused);
+                sum.held += count(&metrics.held);
+                sum.waits += metrics.waits.get();
+                sum.done += metrics.done.get();
             }
         }
         sums
@@ -218,8 +218,8 @@ impl Pools {
 
     pub(crate) fn collect(&self, cluster: &str, out: &mut Samples) {
         for member in lock(&self.members).iter() {
-            for (server, series) in lock(&member.series).iter() {
-                series.collect(&[cluster, server.name()], out);
+            for (server, metrics) in lock(&member.metrics).iter() {
+                metrics.collect(&[cluster, server.name()], out);
             }
         }
     }
@@ -277,24 +277,24 @@ impl Sum {
 
 impl Member {
     /// The series of a server. Looked up once a server, and kept.
-    pub(super) fn series(&self, server: &Arc<Server>) -> Arc<Series> {
-        let series = Arc::new(Series::new(self.id, server));
-        lock(&self.series).push((Arc::clone(server), Arc::clone(&series)));
-        series
+    pub(super) fn metrics(&self, server: &Arc<Server>) -> Arc<Metrics> {
+        let metrics = Arc::new(Metrics::new(self.id, server));
+        lock(&self.metrics).push((Arc::clone(server), Arc::clone(&metrics)));
+        metrics
     }
 
     /// Forgets a server of which nothing is left.
-    pub(super) fn forget(&self, series: &Arc<Series>) {
-        lock(&self.series).retain(|(_, other)| !Arc::ptr_eq(other, series));
+    pub(super) fn forget(&self, metrics: &Arc<Metrics>) {
+        lock(&self.metrics).retain(|(_, other)| !Arc::ptr_eq(other, metrics));
     }
 
-    pub(super) fn sum(&self, of: impl Fn(&Series) -> i64) -> usize {
-        let sum: i64 = lock(&self.series).iter().map(|(_, series)| of(series)).sum();
+    pub(super) fn sum(&self, of: impl Fn(&Metrics) -> i64) -> usize {
+        let sum: i64 = lock(&self.metrics).iter().map(|(_, metrics)| of(metrics)).sum();
         usize::try_from(sum).unwrap_or(0)
     }
 }
 
-impl Series {
+impl Metrics {
     fn new(pool: u64, server: &Arc<Server>) -> Self {
         Self {
             pool,

@@ -51,7 +51,7 @@ use self::connection::{Idle, Life, Origin, Parts, lifetime};
 pub use self::idle::OUTDATED;
 use self::idle::{IdleConnections, misfit, suits};
 pub(crate) use self::metrics::Pools;
-use self::metrics::{Closed, Member, Series};
+use self::metrics::{Closed, Member, Metrics};
 pub use self::open::{Adopted, ForSession};
 use self::open::{Opening, Purpose};
 pub use self::packed::PackedConnection;
@@ -166,13 +166,13 @@ impl<S: Travel> Pool<S> {
     /// Connections that nobody uses.
     #[must_use]
     pub fn idle(&self) -> usize {
-        self.member.sum(|series| series.idle.get())
+        self.member.sum(|metrics| metrics.idle.get())
     }
 
     /// Connections that sessions use.
     #[must_use]
     pub fn busy(&self) -> usize {
-        self.member.sum(|series| series.busy.get())
+        self.member.sum(|metrics| metrics.busy.get())
     }
 
     /// Connections to one server that nobody uses, and those that sessions of this worker use.
@@ -185,8 +185,8 @@ impl<S: Travel> Pool<S> {
             .find(|idle_connections| idle_connections.server().id() == server);
         idle_connections.map_or((0, 0), |idle_connections| {
             (
-                count(idle_connections.series().idle.get()),
-                count(idle_connections.series().busy.get()),
+                count(idle_connections.metrics().idle.get()),
+                count(idle_connections.metrics().busy.get()),
             )
         })
     }
@@ -424,8 +424,8 @@ impl<S: Travel> Pool<S> {
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
         let turns = &server.wait_queue.connect_limiter;
-        let series = self.with_idle(server, |idle_connections| Arc::clone(idle_connections.series()));
-        let _counted = CountedIn::new(&series);
+        let metrics = self.with_idle(server, |idle_connections| Arc::clone(idle_connections.metrics()));
+        let _counted = CountedIn::new(&metrics);
         let mut turn = turns.at_once();
         let since = now();
         while turn.is_none() {
@@ -435,7 +435,7 @@ impl<S: Travel> Pool<S> {
             let free = self.lease_at_once(server, key, &cost);
             if free.is_some() || turn.is_some() || waited >= connect_limiter::PATIENCE {
                 self.with_idle(server, |idle_connections| {
-                    idle_connections.series().waited(waited)
+                    idle_connections.metrics().waited(waited)
                 });
                 match free {
                     Some(connection) => return Ok(connection),
@@ -472,12 +472,12 @@ impl<S: Travel> Pool<S> {
             purpose: Purpose::Pool,
         };
         let (opened, is_watched) = opening.adopt(&mut stream, adopted).await?;
-        let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
+        let metrics = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.metrics()));
         let idle = Idle(Box::new(Parts {
             stream,
             state: (self.fresh)(&opened),
             opened,
-            life: Life::new(series, permit, now(), origin),
+            life: Life::new(metrics, permit, now(), origin),
         }));
         Ok((begin(idle, now()), is_watched))
     }
@@ -527,9 +527,9 @@ impl<S: Travel> Pool<S> {
     ) -> Result<Idle<S>, LeaseError> {
         // Before anything is known of the server: what happens to it from here on counts.
         let (config, origin) = self.origin(server);
-        let (series, known) = self.with_idle(server, |idle_connections| {
+        let (metrics, known) = self.with_idle(server, |idle_connections| {
             (
-                Arc::clone(idle_connections.series()),
+                Arc::clone(idle_connections.metrics()),
                 idle_connections.baseline(key),
             )
         });
@@ -544,7 +544,7 @@ impl<S: Travel> Pool<S> {
         let opened = opening.open(known.as_ref()).await;
         let now = now();
         let (stream, opened) = opened.inspect_err(|error| {
-            series.open_failures.inc();
+            metrics.open_failures.inc();
             // Before the permit goes, or it would go to the next who is refused.
             if error.is_full() {
                 server
@@ -570,7 +570,7 @@ impl<S: Travel> Pool<S> {
             stream,
             state: (self.fresh)(&opened),
             opened,
-            life: Life::new(series, permit, now, Origin { peer, ..origin }),
+            life: Life::new(metrics, permit, now, Origin { peer, ..origin }),
         })))
     }
 
@@ -695,12 +695,12 @@ impl<S: Travel> fmt::Debug for Pool<S> {
 }
 
 /// One that is being opened.
-struct CountedIn<'s>(&'s Series);
+struct CountedIn<'s>(&'s Metrics);
 
 impl<'s> CountedIn<'s> {
-    fn new(series: &'s Series) -> Self {
-        series.opening.inc();
-        Self(series)
+    fn new(metrics: &'s Metrics) -> Self {
+        metrics.opening.inc();
+        Self(metrics)
     }
 }
 

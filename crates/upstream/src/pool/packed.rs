@@ -100,13 +100,13 @@ impl<S: Travel> Pool<S> {
                 config,
             },
         });
-        let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
+        let metrics = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.metrics()));
         let origin = Origin {
             peer,
             moves,
             ..origin
         };
-        let mut life = Life::new(series, permit, now(), origin);
+        let mut life = Life::new(metrics, permit, now(), origin);
         life.born = opened.login_began;
         let idle = Idle(Box::new(Parts {
             stream,

@@ -61,10 +61,10 @@ async fn connections_to_an_address_that_the_name_has_left_are_closed() {
             peer: Some(here),
             moves: server.addresses.moves(),
         };
-        let series = pool.with_idle(server, |idle_connections| Arc::clone(idle_connections.series()));
+        let metrics = pool.with_idle(server, |idle_connections| Arc::clone(idle_connections.metrics()));
         let permit = Permit::take(cluster, server).unwrap();
         let stream = net::Stream::connect_tcp(here, Duration::ZERO).await.unwrap();
-        let life = Life::new(series, permit, now(), origin);
+        let life = Life::new(metrics, permit, now(), origin);
         let parts = Parts {
             stream,
             state: (),

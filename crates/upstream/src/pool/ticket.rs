@@ -101,7 +101,7 @@ impl<'p, S: Travel> Ticket<'p, S> {
             .find(|idle_connections| idle_connections.is_of(&self.server))
         {
             idle_connections
-                .series()
+                .metrics()
                 .waited(now.saturating_duration_since(self.since));
         }
     }

@@ -213,13 +213,13 @@ impl<S: Travel> Pool<S> {
             mut life,
             of_config,
         } = parcel;
-        let (series, known) = self.with_idle(&opened.server, |idle_connections| {
+        let (metrics, known) = self.with_idle(&opened.server, |idle_connections| {
             (
-                Arc::clone(idle_connections.series()),
+                Arc::clone(idle_connections.metrics()),
                 idle_connections.baseline(&opened.key),
             )
         });
-        life.arrive(series);
+        life.arrive(metrics);
         let terms = {
             let terms = self.terms();
             (terms.of_config == of_config).then_some(terms.number)

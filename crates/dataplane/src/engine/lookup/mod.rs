@@ -287,11 +287,11 @@ fn execute_step(
 fn step(session: &mut ClientSession, finding: Finding) -> Option<Step> {
     match finding {
         Finding::Left(reason) => {
-            session.lookup_series().left(reason);
+            session.lookup_metrics().left(reason);
             None
         }
         Finding::Outdated => {
-            session.lookup_series().left(Left::Learned);
+            session.lookup_metrics().left(Left::Learned);
             if let Some(of) = &mut session.lookups {
                 of.seen = None;
             }
@@ -402,14 +402,14 @@ pub(crate) async fn go_on(
     match session.lookups.as_mut().and_then(|of| of.step.take()) {
         None => {}
         Some(Step::Learn(lesson)) => {
-            session.lookup_series().left(Left::Learned);
+            session.lookup_metrics().left(Left::Learned);
             if let Some(of) = &mut session.lookups {
                 of.recorder = Some((lesson, Recorder::default()));
             }
         }
         Some(Step::Answer(plan)) => match from_memory(session, plan).await? {
             Ok(rows) => return reply(session, head, prepared, rows).await.map(|()| Next::Done),
-            Err(reason) => session.lookup_series().left(reason),
+            Err(reason) => session.lookup_metrics().left(reason),
         },
     }
     Ok(match prepared {
@@ -574,7 +574,7 @@ fn note_answered(session: &mut ClientSession, head: CommandHead, prepared: Optio
     let len = PacketHeader::LEN + head.payload_len;
     session.streams.traffic.add_from_client(len);
     session.streams.up.discard(len);
-    session.lookup_series().answered.inc();
+    session.lookup_metrics().answered.inc();
     let verdict = session.lookups.as_mut().and_then(|of| of.verdict.take());
     if let Some(verdict) = verdict {
         rules::count(session, &verdict);

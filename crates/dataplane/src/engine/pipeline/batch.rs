@@ -169,7 +169,7 @@ impl Batch {
     ) -> Option<bool> {
         let from = Rc::new(Answering {
             server: Arc::clone(&self.server),
-            series: Arc::clone(&connection.state.series),
+            metrics: Arc::clone(&connection.state.metrics),
         });
         let mut answers = Answers::new(connection.opened.capabilities);
         let stream = &mut connection.stream;

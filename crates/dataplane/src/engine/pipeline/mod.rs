@@ -36,10 +36,10 @@ use crate::engine::begin::begin;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::exchange::exchange_arrived;
 use crate::engine::lease::LeaseAttempt;
+use crate::engine::metrics::Ran;
+use crate::engine::metrics::SplitMetrics;
 use crate::engine::next::Next;
 use crate::engine::prepared::{execute, known};
-use crate::engine::series::Ran;
-use crate::engine::series::SplitSeries;
 use crate::engine::target::Target;
 use crate::engine::{again, consistency, next, pipelined_setup, rules};
 use crate::error::SessionError;
@@ -189,7 +189,7 @@ async fn with_others(
         _ => return Ok(None),
     }
     session.control.mark(Waiting::Seat);
-    let _counted = Counted::new(&session.context.series);
+    let _counted = Counted::new(&session.context.metrics);
     let (answer, is_first) = Batch::join(session, server, number, command, execution);
     let answer = tokio::select! {
         biased;
@@ -205,17 +205,17 @@ async fn with_others(
         // The batch was dropped with its task.
         Err(_) => WentAlone::Lost,
     };
-    session.series().pipeline_left(&left);
+    session.metrics().pipeline_left(&left);
     Ok(None)
 }
 
 /// A statement that waits for an answer together with others.
-struct Counted(Arc<SplitSeries>);
+struct Counted(Arc<SplitMetrics>);
 
 impl Counted {
-    fn new(series: &Arc<SplitSeries>) -> Self {
-        series.in_pipelines.inc();
-        Self(Arc::clone(series))
+    fn new(metrics: &Arc<SplitMetrics>) -> Self {
+        metrics.in_pipelines.inc();
+        Self(Arc::clone(metrics))
     }
 }
 
@@ -230,9 +230,9 @@ fn take_in(session: &mut ClientSession, answered: Answered, is_primary: bool) {
     let command_len = PacketHeader::parse(session.streams.up.unseen())
         .map_or(0, |header| PacketHeader::LEN + header.payload_len);
     session.streams.up.discard(command_len);
-    let Answering { server, series } = &*answered.from;
-    if !Arc::ptr_eq(&session.streams.traffic.server, series) {
-        session.streams.traffic.server = Arc::clone(series);
+    let Answering { server, metrics } = &*answered.from;
+    if !Arc::ptr_eq(&session.streams.traffic.server, metrics) {
+        session.streams.traffic.server = Arc::clone(metrics);
     }
     session.streams.traffic.add_up(command_len);
     session.streams.down.fill(&answered.bytes);
@@ -247,9 +247,9 @@ fn take_in(session: &mut ClientSession, answered: Answered, is_primary: bool) {
     // What the connection that the session had last says of its last statement is of the one before.
     session.last.turn = session.last.turn.wrapping_add(1);
     session
-        .series()
+        .metrics()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
-    session.series().pipelined.inc();
+    session.metrics().pipelined.inc();
     let why = Why::Usual;
     let by = answered::Answered::Server { is_primary, why };
     session.control.of_split.answered.set(by);

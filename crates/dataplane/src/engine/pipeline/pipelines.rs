@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use session::{PortableState, Prepared};
 use sql_class::Dialect;
-use telemetry::ServerSeries;
+use telemetry::ServerMetrics;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use upstream::{Credential, Key, Server};
@@ -65,7 +65,7 @@ pub(super) struct Answered {
 /// Who has answered a batch.
 pub(super) struct Answering {
     pub(super) server: Arc<Server>,
-    pub(super) series: Arc<ServerSeries>,
+    pub(super) metrics: Arc<ServerMetrics>,
 }
 
 /// The batches of a worker and a cluster that have not left yet.

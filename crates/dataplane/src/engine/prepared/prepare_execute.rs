@@ -23,15 +23,15 @@ use sql_class::Effects;
 use crate::command_head::CommandHead;
 use crate::engine::ask::{self, Reply};
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::last_error::Told;
+use crate::engine::last_error::LastError;
 use crate::engine::leased::Left;
+use crate::engine::metrics::Apart;
 use crate::engine::next::Next;
 use crate::engine::prepared::known::{begin_prepared, is_known_here};
 use crate::engine::prepared::reprepare;
 use crate::engine::prepared::reprepare::{NotPrepared, prepared_ids};
-use crate::engine::series::Apart;
 use crate::engine::target::Target;
-use crate::engine::{last, lease, pipelined_setup, told};
+use crate::engine::{last, lease, pipelined_setup, stashed_error};
 use crate::error::SessionError;
 use crate::relay::{RelayError, RelayOutcome};
 
@@ -101,7 +101,7 @@ async fn execute(
     let plan = match plan(session, head, prepared, is_known) {
         Ok(plan) => plan,
         Err(why) => {
-            session.series().prepared_apart(why);
+            session.metrics().prepared_apart(why);
             return set_state(session, target).await;
         }
     };
@@ -260,7 +260,7 @@ async fn was_not_executed(
     };
     match read {
         Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
-            session.series().prepared_apart(Apart::Refused);
+            session.metrics().prepared_apart(Apart::Refused);
             if let Some(packet) = refused.filter(is_of_the_moment) {
                 if let Err(refused) = show(session, &packet).await {
                     return last::give_up(session, refused).await.map(Together::Ended);
@@ -302,8 +302,8 @@ fn is_of_the_moment(refused: &ErrPacket) -> bool {
 /// Has the connection show this error instead of what it has said of the execution; or nothing, where that
 /// cannot be.
 async fn show(session: &mut ClientSession, packet: &ErrPacket) -> Result<(), Refused> {
-    if told::raise(session, packet).await?.is_ok() {
-        session.last.told = Told::new(packet.clone());
+    if stashed_error::raise(session, packet).await?.is_ok() {
+        session.last.error = LastError::new(packet.clone());
         return Ok(());
     }
     let clear = ask::framed(

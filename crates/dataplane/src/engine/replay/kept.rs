@@ -9,9 +9,9 @@ use mysql_wire::Capabilities;
 use mysql_wire::statement::replace_id;
 use session::PortableState;
 
+use crate::engine::metrics::SplitMetrics;
 use crate::engine::replay::sum::Sum;
 use crate::engine::replay::why::Why;
-use crate::engine::series::SplitSeries;
 
 /// What a statement takes beyond its bytes.
 const OVERHEAD: usize = 64;
@@ -102,7 +102,7 @@ pub(crate) struct Replay {
     bytes_max: usize,
     memory_max: usize,
     memory: Rc<Memory>,
-    series: Arc<SplitSeries>,
+    metrics: Arc<SplitMetrics>,
     /// The session's state at the beginning, and its LAST_INSERT_ID().
     carried: Rc<PortableState>,
     insert_id: u64,
@@ -113,15 +113,15 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new(config: &config::Cluster, memory: &Rc<Memory>, series: &Arc<SplitSeries>) -> Self {
+    pub(crate) fn new(config: &config::Cluster, memory: &Rc<Memory>, metrics: &Arc<SplitMetrics>) -> Self {
         let bytes = |size: config::ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
-        let mut replay = Self::of(memory, series);
+        let mut replay = Self::of(memory, metrics);
         replay.bytes_max = bytes(config.transaction_replay_max);
         replay.memory_max = bytes(config.transaction_replay_memory);
         replay
     }
 
-    fn of(memory: &Rc<Memory>, series: &Arc<SplitSeries>) -> Self {
+    fn of(memory: &Rc<Memory>, metrics: &Arc<SplitMetrics>) -> Self {
         Self {
             state: State::Empty,
             executed: Vec::new(),
@@ -131,7 +131,7 @@ impl Replay {
             bytes_max: 0,
             memory_max: 0,
             memory: Rc::clone(memory),
-            series: Arc::clone(series),
+            metrics: Arc::clone(metrics),
             carried: Rc::default(),
             insert_id: 0,
             lost: None,
@@ -174,7 +174,7 @@ impl Replay {
     fn give_back(&mut self, bytes: usize) {
         self.bytes -= bytes;
         self.memory.0.set(self.memory.0.get() - bytes);
-        self.series.replay_bytes.add(-(bytes as i64));
+        self.metrics.replay_bytes.add(-(bytes as i64));
     }
 
     /// Whether there is room for a command of this length.
@@ -203,7 +203,7 @@ impl Replay {
         self.let_go();
         if !matches!(self.state, State::Left(_)) {
             self.state = State::Left(why);
-            self.series.not_replayable(why);
+            self.metrics.not_replayable(why);
         }
     }
 
@@ -218,7 +218,7 @@ impl Replay {
             self.bytes_under_way = command.len() + OVERHEAD;
             self.bytes += self.bytes_under_way;
             self.memory.0.set(self.memory.0.get() + self.bytes_under_way);
-            self.series.replay_bytes.add(self.bytes_under_way as i64);
+            self.metrics.replay_bytes.add(self.bytes_under_way as i64);
         }
         self.under_way = under_way;
     }

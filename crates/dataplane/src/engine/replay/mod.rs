@@ -39,8 +39,8 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::leased::Left;
+use crate::engine::metrics::Replayed;
 use crate::engine::next::Next;
-use crate::engine::series::Replayed;
 use crate::engine::target::Target;
 use crate::engine::{again, keep, lease, pipelined_setup, wait_for_own_writes};
 use crate::error::{During, SessionError};
@@ -136,7 +136,7 @@ async fn execute_anew(session: &mut ClientSession) -> Result<(), Option<SessionE
     let stop = match ended {
         Ok(()) => {
             keep::keep(session);
-            session.series().replayed(Replayed::Done);
+            session.metrics().replayed(Replayed::Done);
             let to = session.server_name();
             debug!(session = id, from, to, statements, took = ?began.elapsed(), "transaction replayed");
             return Ok(());
@@ -156,7 +156,7 @@ async fn execute_anew(session: &mut ClientSession) -> Result<(), Option<SessionE
         Stop::Failed(cause) => (cause.clone(), Replayed::Failed),
         Stop::Differs => ("an answer was another one".to_owned(), Replayed::Differs),
     };
-    session.series().replayed(counted);
+    session.metrics().replayed(counted);
     debug!(session = id, from, statements, cause, "transaction not replayed");
     match stop {
         Stop::Behind(_) => Err(Some(SessionError::NobodyHasWrites {

@@ -2,8 +2,8 @@
 
 use crate::engine::client_session::ClientSession;
 use crate::engine::do_without;
+use crate::engine::metrics::Replayed;
 use crate::engine::replay::kept::UnderWay;
-use crate::engine::series::Replayed;
 
 /// Whether the session may go on without the connection that it has, should that be lost.
 #[inline]
@@ -25,9 +25,9 @@ pub(crate) fn note_lost(session: &ClientSession) {
         return;
     };
     match replay.why_not() {
-        Some(why) => session.series().replayed(Replayed::not(why)),
-        None if matches!(replay.under_way(), UnderWay::End) => session.series().replayed(Replayed::Ended),
-        None if replay.is_kept() => session.series().replayed(Replayed::NotReplayable),
+        Some(why) => session.metrics().replayed(Replayed::not(why)),
+        None if matches!(replay.under_way(), UnderWay::End) => session.metrics().replayed(Replayed::Ended),
+        None if replay.is_kept() => session.metrics().replayed(Replayed::NotReplayable),
         None => {}
     }
 }

@@ -14,7 +14,7 @@ use mysql_wire::{Capabilities, Command, StatusFlags};
 use routing::{Draw, ReadCandidate, ReadPolicy, Role as ReadRole, choose_replica};
 use session::PortableState;
 use sql_class::{Class, Dialect, Effects, Facts};
-use telemetry::MirrorSeries;
+use telemetry::MirrorMetrics;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use upstream::{Connection, Credential, Key, Role, Server, Topology};
@@ -104,7 +104,7 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
     let Some(numbered) = session.rules.rules.mirror(name) else {
         return;
     };
-    let series = session.context.worker.metrics.mirror(name);
+    let metrics = session.context.worker.metrics.mirror(name);
     let copied = matches!(
         facts.class,
         Class::Read | Class::LockingRead | Class::Write | Class::Ddl
@@ -113,11 +113,11 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
     let is_short = |text: &&[u8]| text.len() <= TEXT_MAX;
     let Some(text) = text.filter(|text| is_short(text) && copied && !facts.effects.intersects(LEFT_OUT))
     else {
-        series.left_out.inc();
+        metrics.left_out.inc();
         return;
     };
     let Some(place) = session.context.worker.mirrors.place() else {
-        series.dropped.inc();
+        metrics.dropped.inc();
         return;
     };
     let copy = Copy {
@@ -136,15 +136,15 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
         text: text.to_vec(),
     };
     spawn_local(async move {
-        count(&series, timeout(LONGEST, copy.send()).await.unwrap_or(None));
+        count(&metrics, timeout(LONGEST, copy.send()).await.unwrap_or(None));
         drop(place);
     });
 }
 
-fn count(series: &MirrorSeries, sent: Option<()>) {
+fn count(metrics: &MirrorMetrics, sent: Option<()>) {
     match sent {
-        Some(()) => series.sent.inc(),
-        None => series.failed.inc(),
+        Some(()) => metrics.sent.inc(),
+        None => metrics.failed.inc(),
     }
 }
 

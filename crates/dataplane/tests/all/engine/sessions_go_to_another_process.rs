@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::stage::{Session, Setup, Stage};
 use crate::gateway::RunningGateway;
 
-const FORMAT: &[u8] = b"forebay sessions 2";
+const FORMAT: &[u8] = b"forebay sessions 3";
 
 /// Waits until both have as many sessions as are said.
 async fn have(old: &Gateway, new: &Gateway, sessions: [usize; 2]) {

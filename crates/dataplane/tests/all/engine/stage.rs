@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use dataplane::Gateway;
 use dataplane::extension::{
-    Departure, Extension, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
+    Extension, Lookups, ProtocolConnection, ProtocolEnd, WorkerExtension, WorkerHandle,
 };
 use dataplane::finished::{End, Finished, Observer};
 use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags};
@@ -612,7 +612,7 @@ struct OnWorker {
 struct Watcher(UnboundedSender<Ended>);
 
 impl WorkerExtension for OnWorker {
-    fn serve(&self, _visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+    fn serve(&self, _visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         unreachable!("no listener of another protocol")
     }
 

@@ -101,7 +101,7 @@ pub(crate) enum VariablesStay {
 
 /// The series of one worker, cluster and listener, written by the worker's thread only.
 #[derive(Debug, Default)]
-pub(crate) struct SplitSeries {
+pub(crate) struct SplitMetrics {
     /// Sessions that hold a connection between two statements, now.
     pub(crate) pinned: Gauge,
     /// Reads that were sent again to another server, after theirs was lost before it answered.
@@ -224,7 +224,7 @@ impl Moved {
     }
 }
 
-impl SplitSeries {
+impl SplitMetrics {
     /// A statement takes one more round trip until it is executed.
     pub(crate) fn prepared_apart(&self, why: Apart) {
         self.prepared_apart[why as usize].inc();
@@ -378,11 +378,11 @@ const PAIRS_MAX: usize = 256;
 /// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two
 /// scrapes.
 #[derive(Debug, Default)]
-pub(crate) struct SeriesOfWorker(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitSeries>>>);
+pub(crate) struct MetricsOfWorker(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitMetrics>>>);
 
-impl SeriesOfWorker {
+impl MetricsOfWorker {
     /// Looked up once a session.
-    pub(crate) fn of(&self, cluster: &str, listener: &str) -> Arc<SplitSeries> {
+    pub(crate) fn of(&self, cluster: &str, listener: &str) -> Arc<SplitMetrics> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = [cluster.into(), listener.into()];
         if let Some(found) = pairs.get(&key) {
@@ -398,8 +398,8 @@ impl SeriesOfWorker {
 
     pub(crate) fn collect(&self, out: &mut Samples) {
         let pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for ([cluster, listener], series) in pairs.iter() {
-            series.collect(cluster, listener, out);
+        for ([cluster, listener], metrics) in pairs.iter() {
+            metrics.collect(cluster, listener, out);
         }
     }
 }

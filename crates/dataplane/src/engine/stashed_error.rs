@@ -13,7 +13,7 @@ use sql_class::{Effects, Facts};
 use crate::command_head::CommandHead;
 use crate::engine::begin::{needs_no_priming, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::last_error::{Told, may_be_raised};
+use crate::engine::last_error::{LastError, may_be_raised};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::prepared::execute;
@@ -22,16 +22,16 @@ use crate::engine::{ask, command, keep, last, lease};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
-/// A command was answered, and what its client was `told` may be asked for from here on.
-pub(crate) fn renew(session: &mut ClientSession, ended: &RelayOutcome, told: Option<Box<Told>>) {
-    if session.last.told.is_none() {
-        session.last.told = told;
+/// A command was answered, and the error that its client was told may be asked for from here on.
+pub(crate) fn renew(session: &mut ClientSession, ended: &RelayOutcome, error: Option<Box<LastError>>) {
+    if session.last.error.is_none() {
+        session.last.error = error;
         return;
     }
     let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
     let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
     let is_kept = !has_failed && session.state.pins().iter().any(has_diagnostics);
-    Told::renew(&mut session.last.told, told, is_kept);
+    LastError::renew(&mut session.last.error, error, is_kept);
 }
 
 /// The statement by which a server says this error again.
@@ -47,11 +47,11 @@ fn signal(error: &ErrPacket) -> Option<String> {
 }
 
 /// The client is silent: gives the connection back where others want it, if the error is all that is on it.
-pub(crate) async fn put_away(session: &mut ClientSession) {
+pub(crate) async fn stash(session: &mut ClientSession) {
     if !keep::is_for_an_error_alone(session) || !keep::is_wanted(session) {
         return;
     }
-    if session.last.told.is_none() {
+    if session.last.error.is_none() {
         if !session.state.knows_last_insert_id() {
             last::learn_insert_id(session).await;
         }
@@ -70,24 +70,24 @@ pub(crate) async fn put_away(session: &mut ClientSession) {
         // It is of what was shown.
         leased.left.has_count = false;
     }
-    let Some(told) = &session.last.told else { return };
-    let code = told.error.code.to_string();
-    let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
+    let Some(last) = &session.last.error else { return };
+    let code = last.error.code.to_string();
+    let expected = [&b"Error"[..], code.as_bytes(), &last.error.message].map(Some);
     let is_alone = match &replies[..] {
         [shown, count] => shown.row() == Some(expected) && count.row() == Some([Some(&b"1"[..])]),
         _ => false,
     };
     if !is_alone {
         // It has more to show than can be shown again.
-        session.last.told = None;
+        session.last.error = None;
         return;
     }
     if !session.state.knows_last_insert_id() {
         last::learn_insert_id(session).await;
     }
     let digest = session.state.pins().first().map_or(0, |pin| pin.digest);
-    if let Some(told) = &mut session.last.told {
-        told.put_away = Some(digest);
+    if let Some(last) = &mut session.last.error {
+        last.stashed = Some(digest);
     }
     if session.lease.is_some() {
         lease::give_back(session);
@@ -96,8 +96,8 @@ pub(crate) async fn put_away(session: &mut ClientSession) {
 
 /// A command has come of a session whose error was put away. Raises it again where the command may ask for
 /// it, or leaves it where it is.
-pub(crate) async fn bring_back(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
-    let Some(digest) = session.last.told.as_ref().and_then(|told| told.put_away) else {
+pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
+    let Some(digest) = session.last.error.as_ref().and_then(|last| last.stashed) else {
         return Ok(Next::Begin);
     };
     let is_mariadb = session.dialect().is_mariadb();
@@ -122,7 +122,7 @@ pub(crate) async fn bring_back(session: &mut ClientSession, head: CommandHead) -
         Command::RESET_CONNECTION | Command::CHANGE_USER | Command::STMT_FETCH | Command::QUIT => false,
         _ => true,
     };
-    let Some(mut told) = session.last.told.take().filter(|_| is_kept) else {
+    let Some(mut last) = session.last.error.take().filter(|_| is_kept) else {
         return Ok(Next::Begin);
     };
     let target = where_to_raise(session);
@@ -131,18 +131,18 @@ pub(crate) async fn bring_back(session: &mut ClientSession, head: CommandHead) -
             // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
             return Ok(Next::Begin);
         }
-        session.last.told = Some(told);
+        session.last.error = Some(last);
         return Ok(refused.into());
     }
-    let brought = raise_behind_figures(session, head, facts.as_ref(), about, &told.error).await;
+    let brought = raise_behind_figures(session, head, facts.as_ref(), about, &last.error).await;
     if let Err(refused) = brought {
         return last::give_up(session, refused).await;
     }
     session
         .state
         .has_diagnostics_again(digest, session.context.worker.now_ms());
-    told.put_away = None;
-    session.last.told = Some(told);
+    last.stashed = None;
+    session.last.error = Some(last);
     Ok(Next::Begin)
 }
 
@@ -241,34 +241,34 @@ mod tests {
 
     #[test]
     fn an_error_is_found_at_the_end_of_an_answer() {
-        let told = error(1054, b"42S22", "Unknown column 'a' in 'SELECT'");
+        let last = error(1054, b"42S22", "Unknown column 'a' in 'SELECT'");
         let (mut payload, mut packet) = (Vec::new(), Vec::new());
-        told.encode(&mut payload, Capabilities::PROTOCOL_41);
+        last.encode(&mut payload, Capabilities::PROTOCOL_41);
         write_packet(&mut packet, &mut 3, &payload);
         for rows in [&b""[..], b"\x05\0\0\x06\x04rows", &[0xff; 2000]] {
             let answer = [rows, &packet].concat();
-            let found = Told::at_end_of(&answer, 1054).unwrap();
-            assert_eq!((found.error, found.put_away), (told.clone(), None));
-            assert!(Told::at_end_of(&answer, 1064).is_none());
-            assert!(Told::at_end_of(&answer[..answer.len() - 1], 1054).is_none());
+            let found = LastError::at_end_of(&answer, 1054).unwrap();
+            assert_eq!((found.error, found.stashed), (last.clone(), None));
+            assert!(LastError::at_end_of(&answer, 1064).is_none());
+            assert!(LastError::at_end_of(&answer[..answer.len() - 1], 1054).is_none());
         }
-        assert!(Told::at_end_of(b"", 1054).is_none());
+        assert!(LastError::at_end_of(b"", 1054).is_none());
     }
 
     #[test]
     fn what_was_put_away_outlives_commands_that_tell_nothing() {
-        let mut told = Told::new(error(1054, b"42S22", "no"));
-        let mut put_away = Told::new(error(1054, b"42S22", "no"));
-        if let Some(told) = &mut put_away {
-            told.put_away = Some(1);
+        let mut last = LastError::new(error(1054, b"42S22", "no"));
+        let mut stashed = LastError::new(error(1054, b"42S22", "no"));
+        if let Some(last) = &mut stashed {
+            last.stashed = Some(1);
         }
-        Told::renew(&mut told, None, true);
-        assert!(told.is_some());
-        Told::renew(&mut told, None, false);
-        Told::renew(&mut put_away, None, false);
-        assert!(told.is_none() && put_away.is_some());
-        Told::renew(&mut put_away, Told::new(error(1146, b"42S02", "no")), false);
-        assert!(put_away.is_some_and(|told| told.error.code == 1146 && told.put_away.is_none()));
+        LastError::renew(&mut last, None, true);
+        assert!(last.is_some());
+        LastError::renew(&mut last, None, false);
+        LastError::renew(&mut stashed, None, false);
+        assert!(last.is_none() && stashed.is_some());
+        LastError::renew(&mut stashed, LastError::new(error(1146, b"42S02", "no")), false);
+        assert!(stashed.is_some_and(|last| last.error.code == 1146 && last.stashed.is_none()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub const OTHER: &str = "other";
 
 /// What one worker counts for one listener.
 #[derive(Debug, Default)]
-pub struct ListenerSeries {
+pub struct ListenerMetrics {
     /// Sessions that came in, including those rejected or never logged in.
     pub accepted: Counter,
     /// Sessions open now.
@@ -25,7 +25,7 @@ pub struct ListenerSeries {
     ended: [Counter; EndReason::COUNT],
 }
 
-impl ListenerSeries {
+impl ListenerMetrics {
     /// Counts the end of a session. `active` and `session_seconds` are the caller's.
     pub fn session_ended(&self, reason: EndReason) {
         self.ended[reason as usize].inc();
@@ -52,7 +52,7 @@ impl ListenerSeries {
 
 /// What one worker counts for copies of statements to one cluster.
 #[derive(Debug, Default)]
-pub struct MirrorSeries {
+pub struct MirrorMetrics {
     /// Copies that the cluster has answered, be it with an error.
     pub sent: Counter,
     /// Copies that could not be sent, or whose answer did not come to its end in time.
@@ -63,7 +63,7 @@ pub struct MirrorSeries {
     pub left_out: Counter,
 }
 
-impl MirrorSeries {
+impl MirrorMetrics {
     pub(crate) fn collect(&self, cluster: &str, out: &mut Samples) {
         let results = [
             ("sent", &self.sent),
@@ -79,7 +79,7 @@ impl MirrorSeries {
 
 /// What one worker counts for reads of rows in memory.
 #[derive(Debug, Default)]
-pub struct CacheSeries {
+pub struct CacheMetrics {
     /// Reads that had to be as new as everything acknowledged before.
     pub strong: Counter,
     /// Reads that had to have their session's writes.
@@ -108,7 +108,7 @@ pub struct CacheSeries {
     pub fills_dropped: Counter,
 }
 
-impl CacheSeries {
+impl CacheMetrics {
     pub(crate) fn collect(&self, out: &mut Samples) {
         let counters = [
             (&catalog::CACHE_READS, "strong", &self.strong),
@@ -133,7 +133,7 @@ impl CacheSeries {
 
 /// What one worker counts for one server of a cluster.
 #[derive(Debug, Default)]
-pub struct ServerSeries {
+pub struct ServerMetrics {
     /// Connections made.
     pub connects: Counter,
     /// Attempts to connect that failed: refused, timed out, no greeting.
@@ -150,7 +150,7 @@ pub struct ServerSeries {
     pub bytes_to_server: Counter,
 }
 
-impl ServerSeries {
+impl ServerMetrics {
     pub(crate) fn collect(&self, cluster: &str, server: &str, out: &mut Samples) {
         let labels = &[cluster, server];
         out.counter(&catalog::SERVER_CONNECTS, labels, self.connects.get());

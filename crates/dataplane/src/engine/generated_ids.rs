@@ -1,4 +1,4 @@
-//! Statements whose ids the server makes.
+//! Statements whose ids (`AUTO_INCREMENT`) the server has made.
 //!
 //! An OK packet has the id of a row also where a trigger or an expression gave it, of which LAST_INSERT_ID()
 //! knows nothing. Neither is seen in a statement. So a connection that is about to be given back is asked,
@@ -16,7 +16,7 @@ const PLACES: usize = 1024;
 
 /// Some statements, each at the place that its key names: another one takes it.
 #[derive(Default)]
-pub(crate) struct Makers {
+pub(crate) struct GeneratedIds {
     places: OnceCell<Box<[Place]>>,
 }
 
@@ -40,7 +40,7 @@ impl Key {
     }
 }
 
-impl Makers {
+impl GeneratedIds {
     /// Whether the id in the answer to such a statement is one that the server has made.
     pub(crate) fn contain(&self, key: Key, now_ms: u64) -> bool {
         let found = self.places.get().map(|places| places[key.place()].get());
@@ -68,15 +68,18 @@ mod tests {
 
     #[test]
     fn a_statement_is_believed_for_a_while_in_its_schema() {
-        let makers = Makers::default();
+        let generated_ids = GeneratedIds::default();
         let key = Key::new(7, Some(b"shop"));
-        assert!(!makers.contain(key, 0) && !makers.contain(Key::default(), 0));
-        makers.add(key, 5);
-        assert!(makers.contain(key, 5 + BELIEVED_MS - 1));
-        assert!(!makers.contain(key, 5 + BELIEVED_MS));
-        makers.clear();
-        assert!(!makers.contain(key, 5));
-        makers.add(key, 5);
-        assert!(!makers.contain(Key::new(7, Some(b"other")), 5) && !makers.contain(Key::new(7, None), 5));
+        assert!(!generated_ids.contain(key, 0) && !generated_ids.contain(Key::default(), 0));
+        generated_ids.add(key, 5);
+        assert!(generated_ids.contain(key, 5 + BELIEVED_MS - 1));
+        assert!(!generated_ids.contain(key, 5 + BELIEVED_MS));
+        generated_ids.clear();
+        assert!(!generated_ids.contain(key, 5));
+        generated_ids.add(key, 5);
+        assert!(
+            !generated_ids.contain(Key::new(7, Some(b"other")), 5)
+                && !generated_ids.contain(Key::new(7, None), 5)
+        );
     }
 }
