@@ -12,7 +12,6 @@ use crate::control::{Control, Signal};
 use crate::engine::binding::Binding;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::identity::Identity;
-use crate::engine::kept_variables::KeptVariables;
 use crate::engine::last_statement::LastStatement;
 use crate::engine::leased::LeasedConnection;
 use crate::engine::lookup::session_lookups::SessionLookups;
@@ -51,8 +50,6 @@ pub(crate) struct ClientSession {
     pub(crate) binding: Binding,
     pub(crate) state: session::Session,
     pub(crate) own_writes: OwnWrites,
-    /// Its user variables, where it has left its connection with them.
-    pub(crate) kept_variables: Option<Box<KeptVariables>>,
     pub(crate) prepared: ClientStatements,
     pub(crate) rules: SessionRules,
     pub(crate) lookups: Option<Box<SessionLookups>>,

@@ -185,7 +185,7 @@ pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<
         say("target", "none: a rule answers it".to_owned());
         return rows;
     }
-    if session.kept_variables.is_some() {
+    if session.last.kept_variables.is_some() {
         rules::explained(session);
         say(
             "pinned",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use upstream::Server;
 
 use crate::engine::generated_ids;
+use crate::engine::kept_variables::KeptVariables;
 use crate::engine::last_error::LastError;
 
 /// What the session's last statement has left with the gateway.
@@ -22,6 +23,8 @@ pub(crate) struct LastStatement {
     pub(crate) explain_warning: Option<Box<ExplainWarning>>,
     /// The error that its client was told last, where that may be raised again.
     pub(crate) error: Option<Box<LastError>>,
+    /// The session's user variables, where it has left its connection with them.
+    pub(crate) kept_variables: Option<Box<KeptVariables>>,
 }
 
 /// Why a statement went where it went, in words.

@@ -192,7 +192,6 @@ pub(super) fn without_server(
         lookups: None,
         replay,
         statement: Statement::default(),
-        kept_variables: None,
         last: LastStatement::default(),
         answer: AnswerState {
             status: StatusFlags::AUTOCOMMIT,

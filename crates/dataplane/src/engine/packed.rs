@@ -148,7 +148,7 @@ pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
                 .said_consistency()
                 .map(|said| said.word().to_owned()),
         },
-        kept_variables: session
+        kept_variables: session.last
             .kept_variables
             .as_ref()
             .map(|kept| (kept.set.clone(), kept.pin)),
@@ -245,13 +245,13 @@ pub(super) fn unpack(
     session.answer.status = packed.status;
     session.prepared.last_prepared = packed.last_prepared;
     session.rules.set_originals(packed.originals);
-    session.kept_variables = packed.kept_variables.map(|(set, pin)| {
-        let pin = pin.by_clock(there, here);
-        Box::new(KeptVariables { set, pin })
-    });
     unpack_writes(&mut session, packed.writes, &servers)?;
     session.lookups = unpack_lookups(&session, is_own, packed.lookups)?;
     session.last = unpack_last(packed.last, &servers);
+    session.last.kept_variables = packed.kept_variables.map(|(set, pin)| {
+        let pin = pin.by_clock(there, here);
+        Box::new(KeptVariables { set, pin })
+    });
     let seat = match (packed.lease, server, server_stream) {
         (None, None, None) => None,
         (Some(lease), Some(server), Some(stream)) => {
@@ -342,6 +342,7 @@ fn unpack_last(packed: PackedLast, servers: &Named) -> LastStatement {
             .error
             .map(|(error, stashed)| Box::new(LastError { error, stashed })),
         generated: None,
+        kept_variables: None,
     }
 }
 

@@ -86,7 +86,7 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
             false => Next::Begin,
         };
         if matches!(next, Next::Begin) {
-            let begins = match session.last.error.is_some() || session.kept_variables.is_some() {
+            let begins = match session.last.error.is_some() || session.last.kept_variables.is_some() {
                 true => Step::wait(restore(session, head)),
                 false => first(session),
             };

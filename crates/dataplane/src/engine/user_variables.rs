@@ -100,7 +100,7 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
         false => None,
     };
     let pin = pin.ok_or(Stays::Otherwise)?;
-    session.kept_variables = Some(Box::new(KeptVariables { set, pin }));
+    session.last.kept_variables = Some(Box::new(KeptVariables { set, pin }));
     // What it leaves there is nobody's: the connection is reset, or closed where that fails.
     drop(session.state.leave());
     if let Err(cause) = lease::give_back_as_new(session).await {
@@ -189,10 +189,10 @@ fn told(which: &Leave, reply: &ask::Reply) -> Option<UserVariables> {
 /// A command has come of a session whose user variables are on no connection. Sets them on one that the
 /// session holds from here on; or leaves them where they are, if no server hears of the command.
 pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
-    if session.kept_variables.is_none() || is_of_no_server(session, head) {
+    if session.last.kept_variables.is_none() || is_of_no_server(session, head) {
         return Ok(Next::Begin);
     }
-    let Some(kept) = session.kept_variables.take() else {
+    let Some(kept) = session.last.kept_variables.take() else {
         return Ok(Next::Begin);
     };
     if matches!(head.command, Command::RESET_CONNECTION | Command::CHANGE_USER) {
@@ -215,7 +215,7 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
             continue;
         }
         if !is_lost && !is_refused && head.command.has_response() {
-            session.kept_variables = Some(kept);
+            session.last.kept_variables = Some(kept);
             return Ok(Next::refuse(error));
         }
         // No server takes them, and the session must not go on as if it had them; or the statement to come
