@@ -148,7 +148,8 @@ pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
                 .said_consistency()
                 .map(|said| said.word().to_owned()),
         },
-        kept_variables: session.last
+        kept_variables: session
+            .last
             .kept_variables
             .as_ref()
             .map(|kept| (kept.set.clone(), kept.pin)),

@@ -37,7 +37,7 @@ const ER_UNSUPPORTED_PS: u16 = 1295;
 /// The statement that COM_STMT_EXECUTE or MariaDB's bulk execution is about, with its id.
 pub(crate) fn requested(session: &mut ClientSession, head: CommandHead) -> Result<(u32, Prepared), Refused> {
     session.statement.asks_for_cursor = asks_for_cursor(command::payload(session, head));
-    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(session, head) {
+    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(session) {
         return Err(Refused(match session.dialect().is_mariadb() {
             true => SessionError::NotInProtocol,
             false => SessionError::UnknownCommand,
@@ -120,19 +120,11 @@ async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared
     Next::settle(ended)
 }
 
-/// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
-fn may_bulk(session: &ClientSession, head: CommandHead) -> bool {
-    const UNIT_RESULTS: u8 = 64;
-    let flags = command::payload(session, head).get(5).copied().unwrap_or(0);
-    session
-        .client
-        .capabilities
-        .contains(Capabilities::MARIADB_STMT_BULK)
-        && (flags & UNIT_RESULTS == 0
-            || session
-                .client
-                .capabilities
-                .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
+/// Whether the client has agreed on bulk executions. Their form the server judges: MariaDB 11.5 and later ignore
+/// the flag for results row by row where the client has not agreed on them, and earlier ones refuse it.
+fn may_bulk(session: &ClientSession) -> bool {
+    let capabilities = session.client.capabilities;
+    capabilities.contains(Capabilities::MARIADB_STMT_BULK)
 }
 
 /// Makes the leased connection ready for the execution, or sends it with what that takes.
