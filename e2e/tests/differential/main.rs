@@ -220,6 +220,7 @@ fn answers_to_what_is_prepared_anew_are_the_servers() {
         direct: address.clone(),
         gateways: vec![gateway.address()],
         shared: true,
+        logs_in: true,
         with_others: false,
         before_steps: None,
         stage: Stage::new(&address),
@@ -291,6 +292,7 @@ fn compare_but<const COUNT: usize>(
         direct: address.clone(),
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
         shared: connections != Connections::Own,
+        logs_in: matches!(connections, Connections::Shared | Connections::Wanted),
         with_others: connections == Connections::Shared,
         before_steps: match connections {
             Connections::Moved => Some(chase(&gateways[0], &servers[0])),

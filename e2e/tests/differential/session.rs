@@ -61,6 +61,8 @@ pub struct Rig {
     pub gateways: Vec<String>,
     /// Sessions share connections, see [`compare::differences`].
     pub shared: bool,
+    /// The gateway answers logins itself.
+    pub logs_in: bool,
     /// Others use the gateway beside the script.
     pub with_others: bool,
     /// What happens before each step of the session through the gateway.
@@ -131,7 +133,8 @@ impl Rig {
         };
         self.commands += gateway.commands();
         self.packets += gateway.packets();
-        let report = compare_logins(&verdict, &through_gateway, capabilities, self.shared)
+        let report = self
+            .compare_logins(&verdict, &through_gateway, capabilities)
             .or_else(|| compare::differences(&steps, capabilities, &direct, &gateway, self.shared));
         let Some(report) = report else { return Ok(()) };
         let kind = kind.map_or("mixed", |(name, ..)| name);
@@ -139,6 +142,29 @@ impl Rig {
             "FOREBAY_SEED={seed} FOREBAY_E2E_SERVER={} ({kind}, gateway {way})\n{:?} as {}\n{report}",
             self.server, capabilities, identity.user
         ))
+    }
+
+    /// The packets before the verdict differ: the gateway has a nonce of its own, so the server asks again.
+    fn compare_logins(
+        &self,
+        direct: &Physical,
+        gateway: &Physical,
+        capabilities: Capabilities,
+    ) -> Option<String> {
+        let normal = |packet: &Physical| {
+            let payload = match self.shared {
+                true => compare::with_name_of_host(&packet.payload),
+                false => packet.payload.clone(),
+            };
+            let payload = match self.logs_in {
+                true => compare::login_ok(&payload, capabilities),
+                false => payload,
+            };
+            compare::without_server_state(&payload, capabilities).unwrap_or(payload)
+        };
+        let (left, right) = (normal(direct), normal(gateway));
+        (left != right)
+            .then(|| format!("the login ends otherwise:\n  direct  {left:02x?}\n  gateway {right:02x?}\n"))
     }
 }
 
@@ -199,24 +225,4 @@ fn run(client: &mut Client, verdict: &Physical, steps: &[Step], between: impl Fn
         return Side { steps: Vec::new() };
     }
     script::run(client, steps, between)
-}
-
-/// The packets before the verdict differ: the gateway has a nonce of its own, so the server asks again.
-fn compare_logins(
-    direct: &Physical,
-    gateway: &Physical,
-    capabilities: Capabilities,
-    shared: bool,
-) -> Option<String> {
-    let normal = |packet: &Physical| {
-        let payload = if shared {
-            compare::with_name_of_host(&packet.payload)
-        } else {
-            packet.payload.clone()
-        };
-        compare::without_server_state(&payload, capabilities).unwrap_or(payload)
-    };
-    let (left, right) = (normal(direct), normal(gateway));
-    (left != right)
-        .then(|| format!("the login ends otherwise:\n  direct  {left:02x?}\n  gateway {right:02x?}\n"))
 }
