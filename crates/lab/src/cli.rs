@@ -7,7 +7,7 @@ use crate::{
     capture::{self, CaptureArgs},
     disruption::{self, DisruptionArgs},
     overhead::{self, OverheadArgs, Report},
-    report::{self, ReportArgs},
+    report::{self, CompareArgs, ReportArgs},
     split::{self, SplitArgs},
 };
 
@@ -36,6 +36,8 @@ enum Scenario {
     Disruption(Box<DisruptionArgs>),
     /// A published report, repeated on this machine, with a page to look at.
     Report(Box<ReportArgs>),
+    /// Two runs of `report`, table by table: of two builds, two machines, two configurations.
+    Compare(CompareArgs),
 }
 
 impl Bench {
@@ -77,6 +79,7 @@ impl Bench {
                 Ok(())
             }
             Scenario::Report(args) => report::report(&args),
+            Scenario::Compare(args) => report::compare(&args),
         }
     }
 }

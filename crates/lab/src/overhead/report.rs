@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::Context;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Kind, Plan, Protocol,
@@ -44,7 +44,7 @@ impl Sample {
 }
 
 /// A median and how far the rounds lie apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Spread {
     /// The middle value; of an even number of values the mean of the middle two.
     pub median: f64,

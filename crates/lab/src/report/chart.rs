@@ -195,7 +195,8 @@ fn label(out: &mut String, y: &mut f64, text: &str, class: &str) -> f64 {
 }
 
 fn colour(who: &str) -> &'static str {
-    match who {
+    // Of a quotient, such as `session ÷ haproxy`, the dividend.
+    match who.split(" ÷ ").next().unwrap_or_default() {
         "direct" | "off" => "c0",
         "haproxy" | "redis" | "1 worker(s)" => "c1",
         "tcp" | "eventual" => "c2",

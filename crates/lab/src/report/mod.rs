@@ -7,6 +7,7 @@
 mod benches;
 mod catalogue;
 mod chart;
+mod compare;
 mod measure;
 mod needs;
 mod page;
@@ -31,7 +32,10 @@ use anyhow::{Context, bail, ensure};
 use sandbox::Kind;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use self::catalogue::Name;
+pub use self::{
+    catalogue::Name,
+    compare::{CompareArgs, compare},
+};
 use self::{
     catalogue::{How, Table},
     results::{Results, Section},

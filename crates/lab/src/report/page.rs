@@ -29,19 +29,52 @@ pub(super) fn page(results: &Results) -> String {
 }
 
 fn write_page(out: &mut String, results: &Results) -> fmt::Result {
-    let title = escaped(&results.title);
+    begin(out, &results.title)?;
+    write_head(out, results)?;
+    end(out, &results.sections)
+}
+
+fn begin(out: &mut String, title: &str) -> fmt::Result {
+    let title = escaped(title);
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, \
          initial-scale=1\"><title>{title}</title>\n<style>\n{}</style></head><body>\n<h1>{title}</h1>\n",
         include_str!("page.css")
-    )?;
-    write_head(out, results)?;
-    for section in &results.sections {
+    )
+}
+
+fn end(out: &mut String, sections: &[Section]) -> fmt::Result {
+    for section in sections {
         write_section(out, section)?;
     }
-    out.push_str("</body></html>\n");
-    Ok(())
+    out.write_str("</body></html>\n")
+}
+
+/// Two runs side by side, for people.
+pub(super) fn comparison(runs: [&Results; 2], words: &[String], sections: &[Section]) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_comparison(&mut out, runs, words, sections);
+    out
+}
+
+fn write_comparison(
+    out: &mut String,
+    runs: [&Results; 2],
+    words: &[String],
+    sections: &[Section],
+) -> fmt::Result {
+    begin(out, "Two runs compared")?;
+    for words in words {
+        writeln!(out, "<p>{}</p>", escaped(words))?;
+    }
+    for (name, run) in ["A", "B"].iter().zip(runs) {
+        writeln!(out, "<h2>{name}: {}</h2>", escaped(&run.title))?;
+        write_run(out, run)?;
+    }
+    write_links(out, sections)?;
+    end(out, sections)
 }
 
 fn write_head(out: &mut String, results: &Results) -> fmt::Result {
@@ -75,6 +108,13 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
             "<p class=busy>This run was broken off, or is still under way: tables are missing.</p>\n",
         );
     }
+    write_run(out, results)?;
+    write_links(out, &results.sections)
+}
+
+/// When, where and by what it was made.
+fn write_run(out: &mut String, results: &Results) -> fmt::Result {
+    let machine = &results.machine;
     let memory = machine.memory as f64 / f64::from(1 << 30);
     let options = match &results.options[..] {
         [] => "none".to_owned(),
@@ -83,15 +123,19 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
     write!(
         out,
         "<dl><dt>date</dt><dd>{}</dd><dt>machine</dt><dd>{}, {} cores, {memory:.0} GiB, {}; load average before {}</dd>\
-         <dt>programs</dt><dd>{}</dd><dt>options</dt><dd>{options}</dd></dl>\n<nav>",
+         <dt>programs</dt><dd>{}</dd><dt>options</dt><dd>{options}</dd></dl>\n",
         escaped(&results.date),
         escaped(&machine.cpu),
         machine.cpus,
         escaped(&machine.kernel),
         machine.load_average,
         escaped(&results.programs.join("; ")),
-    )?;
-    for section in &results.sections {
+    )
+}
+
+fn write_links(out: &mut String, sections: &[Section]) -> fmt::Result {
+    out.push_str("<nav>");
+    for section in sections {
         let is_bad = section.failed.is_some() || !section.broken.is_empty();
         let class = match (section.is_here, is_bad) {
             (false, _) => " class=not",

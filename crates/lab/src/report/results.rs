@@ -1,6 +1,6 @@
 //! What a report has found, for programs; the page is made of the same.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{catalogue::Table, published::Published, text::number};
 use crate::{cache, machine::Machine, overhead::Spread};
@@ -13,7 +13,7 @@ const BAND_MAX: f64 = 0.3;
 const REACH: [f64; 8] = [4.6, 1.4, 0.8, 0.65, 0.5, 0.45, 0.4, 0.35];
 
 /// All that a report has found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Results {
     /// Its name.
     pub report: String,
@@ -38,7 +38,7 @@ pub(super) struct Results {
 }
 
 /// One table.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Section {
     /// `T1`
     pub number: String,
@@ -65,13 +65,14 @@ pub(super) struct Section {
     /// What stands beside the published.
     pub ratios: Vec<Ratio>,
     /// The published.
+    #[serde(skip_deserializing)]
     pub published: Vec<Published>,
     /// What whoever reads it has to know.
     pub notes: Vec<String>,
 }
 
 /// Something that was measured, round by round.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(super) struct Figure {
     /// Of which run of the table: `20`.
     pub parameter: String,
@@ -93,7 +94,7 @@ impl Figure {
 }
 
 /// A quotient that was formed within each round.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(super) struct Ratio {
     /// As in the figures.
     pub parameter: String,
@@ -114,6 +115,33 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
+    /// Of two runs, whose rounds are no pairs: the medians are divided, and the ends of their bands.
+    pub(super) fn of_runs(labels: [&str; 4], (of, to): (&[f64], &[f64])) -> Option<Self> {
+        let [parameter, metric, of_whom, to_whom] = labels;
+        let spread_of = |rounds: &[f64]| Spread::of(rounds.iter().copied());
+        let (over, under) = (spread_of(of)?, spread_of(to)?);
+        let quotient = |over: f64, under: f64| (under > 0.0).then(|| over / under);
+        let spread = Spread {
+            median: quotient(over.median, under.median)?,
+            min: quotient(over.min, under.max)?,
+            max: quotient(over.max, under.min)?,
+        };
+        let bands = band(over, of.len()).zip(band(under, to.len()));
+        let band =
+            bands.and_then(|(over, under)| Some((quotient(over.0, under.1)?, quotient(over.1, under.0)?)));
+        let width = band.map(|(low, high)| (high - low) / spread.median);
+        Some(Self {
+            parameter: parameter.to_owned(),
+            metric: metric.to_owned(),
+            of: of_whom.to_owned(),
+            to: to_whom.to_owned(),
+            rounds: Vec::new(),
+            spread,
+            band,
+            is_measured: width.is_some_and(|width| width <= BAND_MAX),
+        })
+    }
+
     fn new(of: &Figure, to: &str, rounds: Vec<f64>) -> Option<Self> {
         let spread = Spread::of(rounds.iter().copied())?;
         let band = band(spread, rounds.len());
@@ -131,7 +159,7 @@ impl Ratio {
     }
 }
 
-fn band(spread: Spread, rounds: usize) -> Option<(f64, f64)> {
+pub(super) fn band(spread: Spread, rounds: usize) -> Option<(f64, f64)> {
     let reach = match rounds.checked_sub(2)? {
         at if at < REACH.len() => REACH[at],
         _ => REACH[REACH.len() - 1],
