@@ -154,8 +154,8 @@ impl Copied {
         self.limits.room.is_some()
     }
 
-    /// A command of one packet and its answer, both with packet headers and both whole: for tests of
-    /// observers.
+    /// A command of one packet and its answer, both with packet headers and both whole: for what
+    /// was not copied here, as in tests of observers.
     #[must_use]
     pub fn whole(command: &[u8], answer: &[u8]) -> Self {
         let limits = CopyLimits {

@@ -78,8 +78,12 @@ pub struct Difference {
     pub values: u64,
     /// Different counts of warnings.
     pub warnings: u64,
-    /// Results whose values were not compared: too long, or masked.
+    /// Results whose values were not compared: too long, masked, or not known.
     pub unchecked: u64,
+    /// Commands of which one side, an import, does not know whether they have failed.
+    pub not_known: u64,
+    /// Commands of which both know the time. Where there is none the times below mean nothing.
+    pub timed: u64,
     /// Times of the first.
     pub a: Latency,
     /// Times of the second.
@@ -306,7 +310,10 @@ impl Comparing {
         }
         for difference in [&mut statement.difference, &mut self.comparison.total] {
             found.note(difference);
-            difference.times.note(a.took_us, b.took_us);
+            if !a.flags.has(Flags::TIME_UNKNOWN) && !b.flags.has(Flags::TIME_UNKNOWN) {
+                difference.timed += 1;
+                difference.times.note(a.took_us, b.took_us);
+            }
         }
         if let Some(words) = found.words(a, b)
             && statement.examples.len() < EXAMPLES
@@ -391,6 +398,7 @@ struct Found {
     values: bool,
     warnings: bool,
     unchecked: bool,
+    not_known: bool,
 }
 
 fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found {
@@ -404,8 +412,12 @@ fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found 
         found.unchecked = true;
         return found;
     }
+    let is_unknown = |what: Flags| a.flags.has(what) || b.flags.has(what);
+    found.not_known = is_unknown(Flags::ERROR_UNKNOWN);
     match (a.error, b.error) {
         (0, 0) => {}
+        // What became of it on one side is not known.
+        _ if found.not_known => return found,
         (0, _) => found.new_error = true,
         (_, 0) => found.gone_error = true,
         (one, other) => found.other_error = one != other,
@@ -413,17 +425,17 @@ fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found 
     if a.error != 0 || b.error != 0 {
         return found;
     }
-    found.affected_rows = a.affected_rows != b.affected_rows;
-    found.warnings = a.warnings != b.warnings;
+    found.affected_rows = a.affected_rows != b.affected_rows && !is_unknown(Flags::AFFECTED_UNKNOWN);
+    found.warnings = a.warnings != b.warnings && !is_unknown(Flags::WARNINGS_UNKNOWN);
     if is_masked {
         found.unchecked = true;
         return found;
     }
-    found.rows = a.rows != b.rows;
+    found.rows = a.rows != b.rows && !is_unknown(Flags::ROWS_UNKNOWN);
     if found.rows {
         return found;
     }
-    if a.flags.has(Flags::UNCHECKED) || b.flags.has(Flags::UNCHECKED) {
+    if is_unknown(Flags::UNCHECKED) || is_unknown(Flags::ROWS_UNKNOWN) {
         found.unchecked = true;
         return found;
     }
@@ -447,6 +459,7 @@ impl Found {
         difference.values += u64::from(self.values);
         difference.warnings += u64::from(self.warnings);
         difference.unchecked += u64::from(self.unchecked);
+        difference.not_known += u64::from(self.not_known);
     }
 
     fn words(&self, a: &Waiting, b: &Waiting) -> Option<String> {
@@ -554,14 +567,16 @@ impl FailOn {
         if self.missing && comparison.missing > 0 {
             failures.push(format!("{} commands are missing", comparison.missing));
         }
+        let is_timed = total.timed > 0;
         for (name, limit, a, b) in [
             ("p50", self.p50, total.a.p50, total.b.p50),
             ("p95", self.p95, total.a.p95, total.b.p95),
             ("p99", self.p99, total.a.p99, total.b.p99),
         ] {
-            if let Some(limit) = limit
-                && b > a * limit
-            {
+            let Some(limit) = limit else { continue };
+            if !is_timed {
+                failures.push(format!("{name}: one of the folders knows no times"));
+            } else if b > a * limit {
                 failures.push(format!(
                     "{name}: {a:.3} → {b:.3} ms, more than {limit} times as slow"
                 ));
@@ -637,6 +652,39 @@ mod tests {
                 assert_eq!(json[name], u64::from(name == what), "{what}: {name}");
             }
             assert_eq!(comparison.statements[0].examples.len(), 1, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_compared() {
+        let text = "SELECT a FROM t";
+        type Change = fn(&mut CommandRecord);
+        let changes: [(Flags, Change); 5] = [
+            (Flags::ERROR_UNKNOWN, |record| record.error = 1146),
+            (Flags::ROWS_UNKNOWN, |record| record.rows = 0),
+            (Flags::AFFECTED_UNKNOWN, |record| record.affected_rows = 1),
+            (Flags::WARNINGS_UNKNOWN, |record| record.warnings = 1),
+            (Flags::TIME_UNKNOWN, |record| record.took_us = 0),
+        ];
+        for (unknown, change) in changes {
+            let a = query(0, text, |record| {
+                change(record);
+                record.flags.set(unknown);
+            });
+            let comparison = of(vec![a], vec![query(0, text, |_| {})]);
+            let total = &comparison.total;
+            assert_eq!(
+                (total.errors(), total.results(), total.warnings),
+                (0, 0, 0),
+                "{unknown:?}"
+            );
+            assert_eq!(total.not_known, u64::from(unknown == Flags::ERROR_UNKNOWN));
+            let fails = FailOn::parse("p50=1000").unwrap().failures(&comparison);
+            assert_eq!(
+                fails.len(),
+                usize::from(unknown == Flags::TIME_UNKNOWN),
+                "{fails:?}"
+            );
         }
     }
 

@@ -15,7 +15,7 @@ use crate::record::{Head, Record};
 /// The first bytes of each file.
 pub const MAGIC: [u8; 16] = *b"forebay-traffic\n";
 /// The version of the format, behind them.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a file before its first frame: magic, version, two of no meaning, the file's number.
 pub const HEAD_LEN: usize = 24;
 /// Length and checksum, before a frame and before a record.

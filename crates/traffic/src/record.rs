@@ -34,8 +34,11 @@ pub enum Record {
 /// How it all began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// `capture` or `replay`.
+    /// `capture`, `replay` or `import`.
     pub kind: String,
+    /// Of an import: from what, as `slow-log`.
+    #[serde(default)]
+    pub imported: Option<String>,
     /// The version of Forebay.
     pub forebay: String,
     /// When it began, in microseconds since 1970. Times of records count from here on.
@@ -142,6 +145,16 @@ impl Flags {
     pub const CLOSED: Self = Self(64);
     /// Of a replay: it was not sent.
     pub const LEFT_OUT: Self = Self(128);
+    /// Of an import: nobody knows whether it has failed. Its rows are then not known, either.
+    pub const ERROR_UNKNOWN: Self = Self(256);
+    /// Of an import: how many rows there were is not known.
+    pub const ROWS_UNKNOWN: Self = Self(512);
+    /// Of an import: how many rows it has affected is not known.
+    pub const AFFECTED_UNKNOWN: Self = Self(1024);
+    /// Of an import: how many warnings there were is not known.
+    pub const WARNINGS_UNKNOWN: Self = Self(2048);
+    /// Of an import: how long it took is not known.
+    pub const TIME_UNKNOWN: Self = Self(4096);
 
     /// Whether all of these are so.
     #[must_use]
@@ -378,17 +391,23 @@ impl CommandRecord {
     /// One line for a person.
     #[must_use]
     pub fn line(&self) -> String {
+        let known = |unknown: Flags, value: String| match self.flags.has(unknown) {
+            true => "?".to_owned(),
+            false => value,
+        };
         let mut line = format!(
-            "{:>12.6} {:>8} #{:<5} {:<14} {:>9.3} ms",
+            "{:>12.6} {:>8} #{:<5} {:<14} {:>9} ms",
             self.start_us as f64 / 1e6,
             self.session,
             self.number,
             Command(self.command).name(),
-            self.took_us as f64 / 1e3,
+            known(Flags::TIME_UNKNOWN, format!("{:.3}", self.took_us as f64 / 1e3)),
         );
+        let rows = known(Flags::ROWS_UNKNOWN, self.rows.to_string());
+        let affected_rows = known(Flags::AFFECTED_UNKNOWN, self.affected_rows.to_string());
         // Writing to a String cannot fail, here and below.
         let _ = match self.error {
-            0 => write!(line, "  {} rows, {} affected", self.rows, self.affected_rows),
+            0 => write!(line, "  {rows} rows, {affected_rows} affected"),
             code => write!(line, "  error {code}"),
         };
         let _ = match self.is_text() && !self.body.is_empty() {

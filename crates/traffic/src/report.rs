@@ -45,10 +45,22 @@ pub fn text(comparison: &Comparison) -> String {
         total.values,
         total.warnings
     );
+    if total.not_known > 0 {
+        let _ = writeln!(
+            out,
+            "of {} commands one of the two does not know whether they have failed",
+            total.not_known
+        );
+    }
     let _ = writeln!(
         out,
-        "ms     p50 {:.3} → {:.3}   p95 {:.3} → {:.3}   p99 {:.3} → {:.3}",
-        total.a.p50, total.b.p50, total.a.p95, total.b.p95, total.a.p99, total.b.p99
+        "ms     p50 {} → {}   p95 {} → {}   p99 {} → {}",
+        time(total, total.a.p50),
+        time(total, total.b.p50),
+        time(total, total.a.p95),
+        time(total, total.b.p95),
+        time(total, total.a.p99),
+        time(total, total.b.p99)
     );
     if !comparison.masked.is_empty() {
         let masked: Vec<_> = comparison
@@ -67,13 +79,13 @@ pub fn text(comparison: &Comparison) -> String {
         let difference = &statement.difference;
         let _ = writeln!(
             out,
-            "{:>9} {:>7} {:>7} {:>7} {:>9.3} {:>9.3}  {}",
+            "{:>9} {:>7} {:>7} {:>7} {:>9} {:>9}  {}",
             difference.commands,
             difference.errors(),
             difference.results(),
             difference.warnings,
-            difference.a.p99,
-            difference.b.p99,
+            time(difference, difference.a.p99),
+            time(difference, difference.b.p99),
             name(statement, 80),
         );
         for example in &statement.examples {
@@ -85,6 +97,14 @@ pub fn text(comparison: &Comparison) -> String {
         let _ = writeln!(out, "… and {} more", comparison.statements.len() - SHOWN);
     }
     out
+}
+
+/// Milliseconds, where both folders know times.
+fn time(difference: &Difference, ms: f64) -> String {
+    match difference.timed {
+        0 => "?".to_owned(),
+        _ => format!("{ms:.3}"),
+    }
 }
 
 fn name(statement: &Statement, letters: usize) -> String {
@@ -122,6 +142,13 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
          compared.</p>",
         total.commands, comparison.left_out, comparison.missing, comparison.added, total.unchecked
     );
+    if total.not_known > 0 {
+        let _ = write!(
+            out,
+            "<p>Of {} commands one of the two does not know whether they have failed.</p>",
+            total.not_known
+        );
+    }
     if !comparison.masked.is_empty() {
         out += "<p>Masked, since they differ each time:";
         for (name, count) in &comparison.masked {
@@ -171,7 +198,8 @@ fn row(out: &mut String, difference: &Difference, statement: &str) {
         (difference.a.p99, difference.b.p99),
     ] {
         let class = if b > a * 1.5 { " class=slow" } else { "" };
-        let _ = write!(out, "<td>{a:.3}</td><td{class}>{b:.3}</td>");
+        let (a, b) = (time(difference, a), time(difference, b));
+        let _ = write!(out, "<td>{a}</td><td{class}>{b}</td>");
     }
     let _ = write!(out, "<td class=text>{statement}</td></tr>");
 }

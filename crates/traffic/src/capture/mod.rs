@@ -28,7 +28,9 @@ use crate::record::{Filters, Head, ServerAtStart};
 
 use self::observer::{Item, WorkerObserver};
 
+pub(crate) use self::observer::Ended;
 pub use self::servers::servers;
+pub(crate) use self::thread::{Session, record};
 
 /// Bytes of copies that there may be: of commands under way, and of those that wait for the thread.
 pub const QUEUE_MAX: usize = 64 << 20;
@@ -208,6 +210,7 @@ impl Capture {
         }
         let head = Head {
             kind: "capture".to_owned(),
+            imported: None,
             forebay: forebay.to_owned(),
             began_unix_us: unix_us(),
             file: 1,

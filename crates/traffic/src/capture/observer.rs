@@ -24,34 +24,34 @@ pub(super) enum Item {
 }
 
 /// A command that has ended, as the thread gets it.
-pub(super) struct Ended {
-    pub(super) session: u32,
+pub(crate) struct Ended {
+    pub(crate) session: u32,
     /// It is the first of its session.
-    pub(super) is_first: bool,
-    pub(super) at: Instant,
-    pub(super) total: Duration,
-    pub(super) command: Command,
+    pub(crate) is_first: bool,
+    pub(crate) at: Instant,
+    pub(crate) total: Duration,
+    pub(crate) command: Command,
     /// Whose session it is, where that is new.
-    pub(super) who: Option<Box<Who>>,
+    pub(crate) who: Option<Box<Who>>,
     /// The session's schema now, where the gateway knows it and it is another than before.
-    pub(super) schema: Option<Box<[u8]>>,
-    pub(super) capabilities: Capabilities,
-    pub(super) digest: u64,
-    pub(super) end: End,
-    pub(super) rows: u64,
-    pub(super) affected_rows: u64,
-    pub(super) insert_id: u64,
-    pub(super) warnings: u16,
-    pub(super) error: u16,
-    pub(super) copied: Copied,
+    pub(crate) schema: Option<Box<[u8]>>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) digest: u64,
+    pub(crate) end: End,
+    pub(crate) rows: u64,
+    pub(crate) affected_rows: u64,
+    pub(crate) insert_id: u64,
+    pub(crate) warnings: u16,
+    pub(crate) error: u16,
+    pub(crate) copied: Copied,
 }
 
 /// Whose session it is.
-pub(super) struct Who {
-    pub(super) user: Box<str>,
-    pub(super) listener: Box<str>,
-    pub(super) login_schema: Option<Box<[u8]>>,
-    pub(super) login_collation: u8,
+pub(crate) struct Who {
+    pub(crate) user: Box<str>,
+    pub(crate) listener: Box<str>,
+    pub(crate) login_schema: Option<Box<[u8]>>,
+    pub(crate) login_collation: u8,
 }
 
 impl Ended {

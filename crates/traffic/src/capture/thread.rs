@@ -36,11 +36,11 @@ const WORDS_MAX: usize = 1024;
 
 /// What the thread knows of a session.
 #[derive(Default)]
-struct Session {
+pub(crate) struct Session {
     user: Box<str>,
     /// The schema that it has now, as far as that is known.
-    schema: Vec<u8>,
-    commands: u64,
+    pub(crate) schema: Vec<u8>,
+    pub(crate) commands: u64,
     is_thinned: bool,
     /// It is in the server's own schema, or was: what it writes may be an account.
     was_in_mysql: bool,
@@ -78,7 +78,18 @@ impl Prepared {
 }
 
 impl Session {
-    fn is_in(&mut self, schema: Vec<u8>) {
+    /// `schema`: where it is at its beginning; `None` where that is not known.
+    pub(crate) fn new(user: &str, schema: Option<&[u8]>) -> Self {
+        let mut session = Self {
+            user: user.into(),
+            ..Self::default()
+        };
+        session.is_in(schema.unwrap_or_default().to_vec());
+        session.may_be_in_mysql = schema.is_none();
+        session
+    }
+
+    pub(crate) fn is_in(&mut self, schema: Vec<u8>) {
         self.was_in_mysql |= schema.eq_ignore_ascii_case(b"mysql");
         self.may_be_in_mysql = false;
         self.schema = schema;
@@ -283,7 +294,7 @@ impl Writing<'_> {
 }
 
 /// The record of a command, and what its session has after it.
-fn record(ended: &Ended, session: &mut Session, start_us: u64) -> CommandRecord {
+pub(crate) fn record(ended: &Ended, session: &mut Session, start_us: u64) -> CommandRecord {
     let mut record = CommandRecord {
         session: ended.session,
         number: session.commands,

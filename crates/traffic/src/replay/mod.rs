@@ -237,6 +237,7 @@ pub async fn replay(
     }
     let head = Head {
         kind: "replay".to_owned(),
+        imported: None,
         forebay: forebay.to_owned(),
         began_unix_us: unix_us(),
         file: 1,
@@ -407,6 +408,11 @@ fn refuse_source(head: &Head, (target, is_replica): &(ServerAtStart, bool)) -> R
         }
     }
     let is_known = |server: &ServerAtStart| server.server_uuid.is_some() || server.server_id.is_some();
+    if let Some(from) = &head.imported {
+        return refuse(format!(
+            "a {from} does not say by which name its server is known: the target may be it"
+        ));
+    }
     if head.servers.is_empty() || !head.servers.iter().all(is_known) {
         return refuse(
             "the capture does not say which servers it comes from (the gateway has no account to ask them): the \

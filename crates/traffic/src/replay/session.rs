@@ -108,7 +108,8 @@ impl Session {
         {
             let mut progress = shared.progress.borrow_mut();
             progress.done += 1;
-            let differs = sent.is_ok() && record.error != captured.error;
+            let is_known = !captured.flags.has(Flags::ERROR_UNKNOWN);
+            let differs = sent.is_ok() && is_known && record.error != captured.error;
             progress.errors_differ += u64::from(differs);
         }
         shared.put(&Record::Command(Box::new(record)));
