@@ -5,7 +5,8 @@
 //! thread of its own and never wait for it. [`mod@file`] and [`record`] are what is on the disk
 //! (`docs/protocol/traffic.md`); [`checks`] makes a few numbers of a result, by which two results are
 //! compared; [`secrets`] says which texts are never written. [`replay`] sends the statements of a folder to
-//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart.
+//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart. [`import`] makes
+//! such a folder of logs of servers.
 //!
 //! What a capture has is personal data: statements with their values.
 
@@ -17,6 +18,7 @@ pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hash;
+pub mod import;
 pub mod offline;
 pub mod record;
 pub mod replay;

@@ -13,7 +13,7 @@ use sandbox::{Kind, PASSWORD, USER};
 const SECRETS: &[&str] = &include!("../../../crates/traffic/src/secrets_list.rs");
 
 /// `forebay` with these arguments: its exit code, and what it says.
-fn forebay(arguments: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn forebay(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(e2e::program());
     command.args(arguments).env("REPLAY_PASSWORD", PASSWORD);
     let output = command.output().unwrap();
@@ -207,7 +207,7 @@ async fn in_mode_split() {
 }
 
 /// All bytes of a folder: as they are, and the frames unpacked.
-fn bytes_of(folder: &str) -> Vec<u8> {
+pub(crate) fn bytes_of(folder: &str) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
@@ -222,7 +222,7 @@ fn bytes_of(folder: &str) -> Vec<u8> {
     all
 }
 
-fn has(bytes: &[u8], what: &str) -> bool {
+pub(crate) fn has(bytes: &[u8], what: &str) -> bool {
     bytes.windows(what.len()).any(|part| part == what.as_bytes())
 }
 

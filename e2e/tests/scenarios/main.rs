@@ -23,6 +23,7 @@ mod connections_have_the_congestion_control_that_is_chosen;
 mod full_servers_let_sessions_wait;
 mod ipv6_clients_are_served;
 mod load_data_local_asks_the_client_for_its_file;
+mod logs_of_servers_are_imported_and_replayed;
 mod metrics_tell_what_happened;
 mod no_server_is_a_proper_error;
 mod passwords_may_be_for_pam;

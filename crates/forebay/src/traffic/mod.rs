@@ -3,6 +3,7 @@
 
 mod capture;
 mod compare;
+mod import;
 mod replay;
 
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ enum What {
         #[command(subcommand)]
         act: capture::Act,
     },
+    /// Make a folder as of a capture out of logs of servers. It is personal data. Exit code 2: not all could be
+    /// read.
+    Import(import::Import),
     /// Send captured statements to another server, and write what came of them into a folder.
     Replay(Box<replay::Replay>),
     /// Compare two folders: a capture and its replay, or two replays. Exit code 2: what `--fail-on` names
@@ -35,6 +39,7 @@ enum What {
 pub(crate) fn run(traffic: Traffic) -> Result<ExitCode> {
     match traffic.what {
         What::Capture { act } => capture::run(act),
+        What::Import(import) => import::run(&import),
         What::Replay(replay) => replay::run(*replay),
         What::Compare(compare) => compare::run(&compare),
     }

@@ -1,0 +1,370 @@
+//! Makes a folder of traffic of what others have written: logs of servers, captures of networks, captures of
+//! TiProxy.
+//!
+//! Each kind has a reader that finds commands in a file and hands them over here. What is written of them is
+//! decided as it is of a capture (the same function does both), so that no secret of a log gets into a
+//! folder. What a file does not say is marked as not known, and never compared.
+
+mod general_log;
+mod lines;
+mod slow_log;
+mod times;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dataplane::finished::{Copied, End as HowEnded};
+use mysql_wire::{Capabilities, Command, PacketHeader, write_packet};
+
+use crate::capture::{COMMAND_MAX, Ended, Session, record};
+use crate::file::{FileError, FolderWriter};
+use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord};
+
+/// From so many bytes on the next file is begun.
+const FILE_MAX: u64 = 256 << 20;
+
+/// What is imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// The slow query log of MySQL or MariaDB.
+    SlowLog,
+    /// The general query log of MySQL or MariaDB.
+    GeneralLog,
+}
+
+impl From {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SlowLog => "slow-log",
+            Self::GeneralLog => "general-log",
+        }
+    }
+}
+
+impl fmt::Display for From {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// Why nothing is imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The folder cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Source {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is nothing that could be a command.
+    #[error("no command was found: is it a {0}?{1}")]
+    Nothing(From, String),
+}
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Commands that were written.
+    pub commands: u64,
+    /// Their sessions.
+    pub sessions: u64,
+    /// Commands of which only the digest was written.
+    pub withheld: u64,
+    /// What was not taken over, by why.
+    pub left_out: BTreeMap<String, u64>,
+    /// Where files make no sense, or end too early: what came before was taken over.
+    pub stops: Vec<String>,
+}
+
+/// Imports files, one after the other.
+pub struct Importer {
+    from: From,
+    to: PathBuf,
+    forebay: String,
+    /// Made with the first command, since the folder begins with its time.
+    writer: Option<FolderWriter>,
+    began_us: u64,
+    /// What the server says that it is.
+    version: Option<String>,
+    /// Sessions by the numbers that the file has for them.
+    sessions: HashMap<u64, Known>,
+    /// Numbers that sessions have had, here.
+    used: HashSet<u32>,
+    imported: Imported,
+}
+
+/// A session that goes on.
+struct Known {
+    id: u32,
+    session: Session,
+    is_written: bool,
+    who: Who,
+    at_us: u64,
+}
+
+/// Whose session it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Who {
+    user: String,
+    /// Its schema at the beginning; `None` where that is not known.
+    schema: Option<Vec<u8>>,
+    capabilities: Capabilities,
+    collation: u8,
+    /// Its beginning is not there.
+    was_open: bool,
+}
+
+/// A command, as a file tells it. What is `None` the file does not say. Times are microseconds since 1970.
+#[derive(Default)]
+struct Said<'a> {
+    thread: u64,
+    start_us: u64,
+    took_us: Option<u64>,
+    command: u8,
+    /// What comes behind the byte of the command.
+    body: &'a [u8],
+    is_cut: bool,
+    /// The answer's packets, with their headers.
+    answer: &'a [u8],
+    error: Option<u16>,
+    rows: Option<u64>,
+    affected_rows: Option<u64>,
+    warnings: Option<u16>,
+    insert_id: u64,
+    is_lost: bool,
+}
+
+impl Importer {
+    /// `to`: a new folder. `forebay`: this version.
+    #[must_use]
+    pub fn new(from: From, to: &Path, forebay: &str) -> Self {
+        Self {
+            from,
+            to: to.to_owned(),
+            forebay: forebay.to_owned(),
+            writer: None,
+            began_us: 0,
+            version: None,
+            sessions: HashMap::new(),
+            used: HashSet::new(),
+            imported: Imported::default(),
+        }
+    }
+
+    /// Reads a file. Sessions go on from one file to the next.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or the file not be read.
+    pub fn file(&mut self, path: &Path, source: impl Read) -> Result<(), ImportError> {
+        match self.from {
+            From::SlowLog => slow_log::read(self, path, source),
+            From::GeneralLog => general_log::read(self, path, source),
+        }
+    }
+
+    /// Writes the end.
+    ///
+    /// # Errors
+    /// It cannot be written, or there was nothing.
+    pub fn finish(mut self) -> Result<Imported, ImportError> {
+        let Some(mut writer) = self.writer.take() else {
+            let stops: String = self
+                .imported
+                .stops
+                .iter()
+                .map(|stop| format!("\n{stop}"))
+                .collect();
+            return Err(ImportError::Nothing(self.from, stops));
+        };
+        writer.put(&Record::End(Box::new(End {
+            reason: "imported".to_owned(),
+            words: self.imported.stops.join("; "),
+            commands: self.imported.commands,
+            sessions: self.imported.sessions,
+            withheld: self.imported.withheld,
+            ..End::default()
+        })))?;
+        writer.finish()?;
+        Ok(self.imported)
+    }
+
+    /// A session begins, or is another one than before under this number.
+    fn begins(&mut self, thread: u64, at_us: u64, who: Who) {
+        let wanted = u32::try_from(thread).unwrap_or(0);
+        let free = |id: &u32| *id != 0 && !self.used.contains(id);
+        let id = Some(wanted)
+            .filter(free)
+            .or_else(|| (1..=u32::MAX).rev().find(free));
+        let Some(id) = id else { return };
+        self.used.insert(id);
+        let session = Session::new(&who.user, who.schema.as_deref());
+        let known = Known {
+            id,
+            session,
+            is_written: false,
+            who,
+            at_us,
+        };
+        self.sessions.insert(thread, known);
+    }
+
+    /// The first line that a server writes into a log: all sessions have ended before.
+    fn begin_of_server(&mut self, line: &[u8]) {
+        self.sessions.clear();
+        self.version = begin_of_server(line);
+    }
+
+    /// Something is not taken over.
+    fn leave_out(&mut self, why: &str) {
+        *self.imported.left_out.entry(why.to_owned()).or_default() += 1;
+    }
+
+    /// Makes the folder with the first command.
+    fn open(&mut self, first_us: u64) -> Result<(), ImportError> {
+        if self.writer.is_some() {
+            return Ok(());
+        }
+        self.began_us = first_us;
+        let server = ServerAtStart {
+            cluster: "imported".to_owned(),
+            name: self.from.name().to_owned(),
+            version: self.version.clone(),
+            ..ServerAtStart::default()
+        };
+        let head = Head {
+            kind: "import".to_owned(),
+            imported: Some(self.from.name().to_owned()),
+            forebay: self.forebay.clone(),
+            began_unix_us: first_us,
+            servers: vec![server],
+            ..Head::default()
+        };
+        self.writer = Some(FolderWriter::create(&self.to, head, FILE_MAX)?);
+        Ok(())
+    }
+
+    /// Takes over a command of a session that has begun; what comes of others is left out.
+    fn say(&mut self, said: &Said<'_>) -> Result<(), ImportError> {
+        self.open(said.start_us)?;
+        let Some(known) = self.sessions.get_mut(&said.thread) else {
+            return Ok(());
+        };
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        if !known.is_written {
+            known.is_written = true;
+            self.imported.sessions += 1;
+            writer.put(&Record::Session(SessionRecord {
+                id: known.id,
+                at_us: known.at_us.saturating_sub(self.began_us),
+                user: known.who.user.clone(),
+                listener: String::new(),
+                schema: known.session.schema.clone(),
+                capabilities: known.who.capabilities.0,
+                was_open: known.who.was_open,
+                collation: known.who.collation,
+            }))?;
+        }
+        let start_us = said.start_us.saturating_sub(self.began_us);
+        let ended = ended(said, known);
+        let mut record = record(&ended, &mut known.session, start_us);
+        known.session.commands += 1;
+        note_unknown(said, &mut record.flags);
+        if said.is_cut {
+            record.flags.set(Flags::CUT);
+            record.body.clear();
+        }
+        self.imported.commands += 1;
+        self.imported.withheld += u64::from(record.flags.has(Flags::WITHHELD));
+        writer.put(&Record::Command(Box::new(record)))?;
+        if Command(said.command) == Command::QUIT {
+            self.sessions.remove(&said.thread);
+        }
+        Ok(())
+    }
+
+    /// The session is in this schema before its next command. Where the file has not told how it came there,
+    /// a command of its own says so.
+    fn is_in(&mut self, thread: u64, at_us: u64, schema: &[u8]) -> Result<(), ImportError> {
+        let is_there = |known: &Known| known.session.schema == schema || schema.is_empty();
+        if self.sessions.get(&thread).is_none_or(is_there) {
+            return Ok(());
+        }
+        self.say(&Said {
+            thread,
+            start_us: at_us,
+            command: Command::INIT_DB.0,
+            body: schema,
+            ..Said::default()
+        })
+    }
+}
+
+/// The version in `/usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:`, with which a
+/// server begins a log.
+fn begin_of_server(line: &[u8]) -> Option<String> {
+    let line = line.strip_suffix(b"started with:")?;
+    let line = String::from_utf8_lossy(line);
+    let (_, rest) = line.split_once(", Version: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+/// The command in the form in which a capture gets it.
+fn ended(said: &Said<'_>, known: &Known) -> Ended {
+    let kept = &said.body[..said.body.len().min(COMMAND_MAX)];
+    let mut payload = Vec::with_capacity(kept.len() + 1);
+    payload.push(said.command);
+    payload.extend_from_slice(kept);
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    write_packet(&mut packet, &mut 0, &payload);
+    Ended {
+        session: known.id,
+        is_first: false,
+        at: Instant::now(),
+        total: Duration::from_micros(said.took_us.unwrap_or(0)),
+        command: Command(said.command),
+        who: None,
+        schema: None,
+        capabilities: known.who.capabilities,
+        digest: 0,
+        end: match said.is_lost {
+            true => HowEnded::Lost,
+            false => HowEnded::Relayed,
+        },
+        rows: said.rows.unwrap_or(0),
+        affected_rows: said.affected_rows.unwrap_or(0),
+        insert_id: said.insert_id,
+        warnings: said.warnings.unwrap_or(0),
+        error: said.error.unwrap_or(0),
+        copied: Copied::whole(&packet, said.answer),
+    }
+}
+
+fn note_unknown(said: &Said<'_>, flags: &mut Flags) {
+    for (is_unknown, flag) in [
+        (said.error.is_none(), Flags::ERROR_UNKNOWN),
+        (said.rows.is_none(), Flags::ROWS_UNKNOWN),
+        (said.affected_rows.is_none(), Flags::AFFECTED_UNKNOWN),
+        (said.warnings.is_none(), Flags::WARNINGS_UNKNOWN),
+        (said.took_us.is_none(), Flags::TIME_UNKNOWN),
+        (said.answer.is_empty(), Flags::UNCHECKED),
+    ] {
+        if is_unknown {
+            flags.set(flag);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! What a server has written into its logs is imported, replayed on a copy of it and compared: nothing differs
+//! on a faithful copy, what another copy answers differently is found as far as the log knows it, and what the
+//! log does not know is not compared. No secret is in the files.
+
+use std::path::Path;
+
+use e2e::{client, servers};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts};
+use sandbox::{Node, USER};
+
+use crate::captured_traffic_is_replayed_and_compared::{bytes_of, forebay, has};
+
+/// The table as it is on both servers before.
+const TABLE: &str = "DROP TABLE IF EXISTS test.item;
+    CREATE TABLE test.item (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(60), price DOUBLE);
+    INSERT INTO test.item VALUES (1, 'nail', 0.1), (2, 'hammer', 12.5), (3, 'saw', 20);
+    CREATE DATABASE IF NOT EXISTS imported";
+
+async fn connect(server: &Node) -> Conn {
+    let options: Opts = client::options_at(server.port()).into();
+    Conn::new(options).await.unwrap()
+}
+
+async fn use_it(server: &Node) {
+    let mut session = connect(server).await;
+    for text in [
+        "SELECT * FROM test.item",
+        "UPDATE test.item SET price = 13.25 WHERE id = 2",
+        "INSERT INTO test.item (name, price) VALUES ('of;\n# Time: 1\n# User@Host: x\nmany lines', 31), ('file', 4)",
+        "BEGIN",
+        "UPDATE test.item SET price = price + 1",
+        "COMMIT",
+        "SELECT NOW(), UUID()",
+        "SELECT name FROM test.item ORDER BY price DESC",
+        "USE imported",
+        "SELECT COUNT(*) FROM test.item",
+    ] {
+        session.query_drop(text).await.unwrap();
+    }
+    session
+        .exec_drop(
+            "SELECT name FROM test.item WHERE id > ? AND name <> ?",
+            (1, "it's"),
+        )
+        .await
+        .unwrap();
+    let refused = session
+        .query_drop("SELECT * FROM test.nothing")
+        .await
+        .unwrap_err();
+    assert_eq!(client::code(&refused), 1146);
+    let _ = session
+        .query_drop("CREATE USER nobody IDENTIFIED BY 'Geheim99'")
+        .await;
+    let _ = session.query_drop("DROP USER nobody").await;
+    let mut other = connect(server).await;
+    other.query_drop("SELECT 'of another session'").await.unwrap();
+    other.disconnect().await.unwrap();
+    session.disconnect().await.unwrap();
+}
+
+/// Imports, and replays twice: on a faithful copy, and on one that lacks a row. The comparisons of both with the
+/// import, and of both replays.
+fn import_and_replay(from: &str, file: &Path, place: &Path, copy: &Node) -> [(Option<i32>, String); 3] {
+    let name = |name: &str| place.join(name).display().to_string();
+    let imported = name("imported");
+    let file = file.display().to_string();
+    let (code, said) = forebay(&["traffic", "import", "--from", from, &file, "--to", &imported]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!has(&bytes_of(&imported), "Geheim"), "{said}");
+    let target = copy.address();
+    let replay = |result: &str| {
+        let said = forebay(&[
+            "traffic",
+            "replay",
+            &imported,
+            "--to",
+            &target,
+            "--user",
+            USER,
+            "--password-env",
+            "REPLAY_PASSWORD",
+            "--even-source",
+            "--result",
+            result,
+        ]);
+        assert_eq!(said.0, Some(0), "{}", said.1);
+    };
+    let (faithful, another) = (name("faithful"), name("another"));
+    copy.sql(TABLE).unwrap();
+    replay(&faithful);
+    copy.sql(TABLE).unwrap();
+    copy.sql("DELETE FROM test.item WHERE id = 3").unwrap();
+    replay(&another);
+    let compare =
+        |a: &str, b: &str| forebay(&["traffic", "compare", a, b, "--fail-on", "errors,rows,missing"]);
+    [
+        compare(&imported, &faithful),
+        compare(&imported, &another),
+        compare(&faithful, &another),
+    ]
+}
+
+/// Switches one of the server's logs on while it is used, and returns its file.
+async fn logged(server: &Node, log: &str, place: &Path) -> std::path::PathBuf {
+    server.sql(TABLE).unwrap();
+    let file = place.join(format!("{log}.log"));
+    let shown = file.display();
+    let on = format!("SET GLOBAL log_output = 'FILE', GLOBAL {log}_file = '{shown}', GLOBAL {log} = 1");
+    server.sql(&on).unwrap();
+    server.sql("SET GLOBAL long_query_time = 0").unwrap();
+    use_it(server).await;
+    server
+        .sql(&format!("SET GLOBAL {log} = 0, GLOBAL long_query_time = 10"))
+        .unwrap();
+    file
+}
+
+#[tokio::test]
+async fn the_slow_log() {
+    let servers = servers(2);
+    let place = tempfile::tempdir().unwrap();
+    let file = logged(servers[0].primary(), "slow_query_log", place.path()).await;
+    let [faithful, another, _] = import_and_replay("slow-log", &file, place.path(), servers[1].primary());
+    assert_eq!(faithful.0, Some(0), "{}", faithful.1);
+    assert!(
+        faithful.1.contains("does not know whether they have failed"),
+        "{}",
+        faithful.1
+    );
+    assert_eq!(another.0, Some(2), "{}", another.1);
+    assert!(
+        another.1.contains("3 → 2 rows: SELECT * FROM test.item"),
+        "{}",
+        another.1
+    );
+}
+
+#[tokio::test]
+async fn the_general_log() {
+    let servers = servers(2);
+    let place = tempfile::tempdir().unwrap();
+    let file = logged(servers[0].primary(), "general_log", place.path()).await;
+    let [faithful, another, both] =
+        import_and_replay("general-log", &file, place.path(), servers[1].primary());
+    // It knows texts and their order alone.
+    assert_eq!(
+        (faithful.0, another.0),
+        (Some(0), Some(0)),
+        "{}{}",
+        faithful.1,
+        another.1
+    );
+    assert!(another.1.contains("p99 ? → ?"), "{}", another.1);
+    assert_eq!(both.0, Some(2), "{}", both.1);
+    assert!(
+        both.1.contains("3 → 2 rows: SELECT * FROM test.item"),
+        "{}",
+        both.1
+    );
+}
