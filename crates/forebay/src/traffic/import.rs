@@ -29,6 +29,11 @@ enum Kind {
     SlowLog,
     /// The general query log of MySQL or MariaDB: order and texts alone, so compare two replays of it
     GeneralLog,
+    /// What TiProxy has captured (traffic-1.log, also .gz): order, texts, parameters, times of the starts, no users
+    Tiproxy,
+    /// Packets of a network, as tcpdump (pcap) and Wireshark (pcapng) write them: all that a capture has, of
+    /// connections from their beginning on without TLS and compression
+    Pcap,
 }
 
 impl std::convert::From<Kind> for From {
@@ -36,6 +41,8 @@ impl std::convert::From<Kind> for From {
         match kind {
             Kind::SlowLog => Self::SlowLog,
             Kind::GeneralLog => Self::GeneralLog,
+            Kind::Tiproxy => Self::Tiproxy,
+            Kind::Pcap => Self::Pcap,
         }
     }
 }

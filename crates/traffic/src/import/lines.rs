@@ -49,4 +49,20 @@ impl<R: Read> Lines<R> {
             }
         }
     }
+
+    /// Reads so many bytes and the end of a line behind them. False: they are not there.
+    pub(super) fn exactly(&mut self, len: u64) -> io::Result<bool> {
+        self.line.clear();
+        let kept = len.min(LINE_MAX as u64);
+        self.is_cut = kept < len;
+        if (&mut self.source).take(kept).read_to_end(&mut self.line)? as u64 != kept {
+            return Ok(false);
+        }
+        let left = len - kept;
+        let mut rest = (&mut self.source).take(left);
+        let is_there = io::copy(&mut rest, &mut io::sink())? == left;
+        self.number += self.line.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        let mut end = [0];
+        Ok(is_there && self.source.read(&mut end)? == 1 && end == *b"\n")
+    }
 }

@@ -7,8 +7,12 @@
 
 mod general_log;
 mod lines;
+mod pcap;
 mod slow_log;
+mod talk;
+mod tcp;
 mod times;
+mod tiproxy;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -33,6 +37,10 @@ pub enum From {
     SlowLog,
     /// The general query log of MySQL or MariaDB.
     GeneralLog,
+    /// What TiProxy has captured.
+    Tiproxy,
+    /// Packets of a network.
+    Pcap,
 }
 
 impl From {
@@ -42,6 +50,8 @@ impl From {
         match self {
             Self::SlowLog => "slow-log",
             Self::GeneralLog => "general-log",
+            Self::Tiproxy => "tiproxy",
+            Self::Pcap => "pcap",
         }
     }
 }
@@ -100,6 +110,8 @@ pub struct Importer {
     sessions: HashMap<u64, Known>,
     /// Numbers that sessions have had, here.
     used: HashSet<u32>,
+    /// Of a network.
+    streams: tcp::Streams,
     imported: Imported,
 }
 
@@ -108,6 +120,8 @@ struct Known {
     id: u32,
     session: Session,
     is_written: bool,
+    /// Whose it is was written.
+    is_told: bool,
     who: Who,
     at_us: u64,
 }
@@ -157,6 +171,7 @@ impl Importer {
             version: None,
             sessions: HashMap::new(),
             used: HashSet::new(),
+            streams: tcp::Streams::default(),
             imported: Imported::default(),
         }
     }
@@ -169,6 +184,8 @@ impl Importer {
         match self.from {
             From::SlowLog => slow_log::read(self, path, source),
             From::GeneralLog => general_log::read(self, path, source),
+            From::Tiproxy => tiproxy::read(self, path, source),
+            From::Pcap => pcap::read(self, path, source),
         }
     }
 
@@ -200,7 +217,7 @@ impl Importer {
 
     /// A session begins, or is another one than before under this number.
     fn begins(&mut self, thread: u64, at_us: u64, who: Who) {
-        let wanted = u32::try_from(thread).unwrap_or(0);
+        let wanted = thread as u32;
         let free = |id: &u32| *id != 0 && !self.used.contains(id);
         let id = Some(wanted)
             .filter(free)
@@ -212,6 +229,7 @@ impl Importer {
             id,
             session,
             is_written: false,
+            is_told: false,
             who,
             at_us,
         };
@@ -222,6 +240,22 @@ impl Importer {
     fn begin_of_server(&mut self, line: &[u8]) {
         self.sessions.clear();
         self.version = begin_of_server(line);
+    }
+
+    /// The session is another user's from its next command on.
+    fn changes_user(&mut self, thread: u64, at_us: u64, user: &str) {
+        if let Some(known) = self.sessions.get_mut(&thread) {
+            user.clone_into(&mut known.who.user);
+            known.at_us = at_us;
+            known.is_told = false;
+        }
+    }
+
+    /// A file makes no sense from there on, or ends too early. `place`: a line, or a byte.
+    fn stop(&mut self, path: &Path, place: u64, why: &str) {
+        self.imported
+            .stops
+            .push(format!("{}:{place}: {why}", path.display()));
     }
 
     /// Something is not taken over.
@@ -262,9 +296,8 @@ impl Importer {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
-        if !known.is_written {
-            known.is_written = true;
-            self.imported.sessions += 1;
+        if !std::mem::replace(&mut known.is_told, true) {
+            self.imported.sessions += u64::from(!std::mem::replace(&mut known.is_written, true));
             writer.put(&Record::Session(SessionRecord {
                 id: known.id,
                 at_us: known.at_us.saturating_sub(self.began_us),
@@ -358,7 +391,10 @@ fn note_unknown(said: &Said<'_>, flags: &mut Flags) {
         (said.affected_rows.is_none(), Flags::AFFECTED_UNKNOWN),
         (said.warnings.is_none(), Flags::WARNINGS_UNKNOWN),
         (said.took_us.is_none(), Flags::TIME_UNKNOWN),
-        (said.answer.is_empty(), Flags::UNCHECKED),
+        (
+            said.answer.is_empty() && Command(said.command).has_response(),
+            Flags::UNCHECKED,
+        ),
     ] {
         if is_unknown {
             flags.set(flag);

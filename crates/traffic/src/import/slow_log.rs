@@ -85,8 +85,7 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
 
 impl Reading<'_> {
     fn stop(&mut self, line: u64, why: &str) {
-        let words = format!("{}:{line}: {why}", self.path.display());
-        self.importer.imported.stops.push(words);
+        self.importer.stop(self.path, line, why);
     }
 
     fn begin_of_server(&mut self, line: &[u8]) {

@@ -236,12 +236,7 @@ fn the_general_log_of_mariadb_is_read() {
         (made.commands[0].start_us, made.commands[1].start_us),
         (0, 1_000_000)
     );
-    for flag in [
-        Flags::ERROR_UNKNOWN,
-        Flags::ROWS_UNKNOWN,
-        Flags::TIME_UNKNOWN,
-        Flags::UNCHECKED,
-    ] {
+    for flag in [Flags::ERROR_UNKNOWN, Flags::ROWS_UNKNOWN, Flags::TIME_UNKNOWN] {
         assert!(made.commands.iter().all(|command| command.flags.has(flag)));
     }
 }
@@ -269,4 +264,325 @@ fn the_general_log_of_mysql_is_read() {
     let starts: Vec<_> = made.commands.iter().map(|command| command.start_us).collect();
     assert_eq!(starts, [0, 1_208_838, 1_208_941, 1_215_798, 1_222_914]);
     assert_eq!(made.imported.withheld, 2);
+}
+
+/// Of tcpdump 4.99 on `lo`: the client of MariaDB and a server of 10.11, once plain, once compressed, once with
+/// TLS, once with a wrong password.
+const PCAP: &[u8] = include_bytes!("../../samples/mariadb.pcap");
+
+/// What was said on the plain connection; empty where it is kept as a digest.
+const PCAP_TEXTS: [&str; 18] = [
+    "SELECT 1",
+    "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(30))",
+    "INSERT INTO t (a) VALUES ('x;\n# Time: 1\ny'), ('z')",
+    "UPDATE t SET a='q'",
+    "SELECT * FROM nothing",
+    "SELECT SLEEP(1.2)",
+    "SELECT id,a FROM t",
+    "SELECT DATABASE()",
+    "mysql",
+    "SELECT 5",
+    "",
+    "SET @a=4",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+];
+
+#[test]
+fn packets_of_a_network_are_read() {
+    let made = import(From::Pcap, PCAP).unwrap();
+    assert_eq!(made.imported.stops, Vec::<String>::new());
+    let left_out: Vec<_> = made.imported.left_out.keys().map(String::as_str).collect();
+    let known = [
+        "connections with TLS",
+        "connections with compression",
+        "logins that were refused",
+    ];
+    assert_eq!(left_out, known);
+    assert_eq!(made.texts(), PCAP_TEXTS);
+    let session = &made.sessions[0];
+    assert_eq!(
+        (session.user.as_str(), &session.schema[..], session.was_open),
+        ("forebay", &b"test"[..], false)
+    );
+    let select = &made.commands[6];
+    assert_eq!(
+        (select.rows, select.error, select.checks.len(), select.flags),
+        (2, 0, 3, Flags::default())
+    );
+    assert_eq!(
+        (made.commands[2].affected_rows, made.commands[2].insert_id),
+        (2, 1)
+    );
+    assert_eq!(made.commands[4].error, 1146);
+    assert!(made.commands[5].took_us > 1_200_000, "it has slept");
+}
+
+/// The packets of the sample: what is in front of each, and itself.
+fn packets_of_sample() -> Vec<(&'static [u8], &'static [u8])> {
+    let mut packets = Vec::new();
+    let mut rest = &PCAP[24..];
+    while let Some((head, behind)) = rest.split_at_checked(16) {
+        let len = u32::from_le_bytes(head[8..12].try_into().unwrap()) as usize;
+        packets.push((head, &behind[..len]));
+        rest = &behind[len..];
+    }
+    packets
+}
+
+/// A pcap of other packets with the link that they have.
+fn pcap(link: u8, packets: &[(&[u8], Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = PCAP[..24].to_vec();
+    bytes[20] = link;
+    for (head, packet) in packets {
+        bytes.extend_from_slice(&head[..8]);
+        bytes.extend_from_slice(&(packet.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(packet.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(packet);
+    }
+    bytes
+}
+
+/// The same conversation over IPv6.
+fn over_ipv6(packet: &[u8]) -> Vec<u8> {
+    let segment = &packet[20..];
+    let mut other = vec![0x60, 0, 0, 0];
+    other.extend_from_slice(&(segment.len() as u16).to_be_bytes());
+    other.extend_from_slice(&[6, 64]);
+    other.extend_from_slice(&[1; 16]);
+    other.extend_from_slice(&[1; 16]);
+    other.extend_from_slice(segment);
+    other
+}
+
+#[test]
+fn packets_are_read_from_all_links() {
+    const ETHERNET_LEN: usize = 14;
+    type Wrap = fn(&[u8]) -> Vec<u8>;
+    let wraps: [(u8, Wrap); 5] = [
+        (101, |ip| ip.to_vec()),
+        (101, over_ipv6),
+        (0, |ip| [&[2, 0, 0, 0], ip].concat()),
+        (113, |ip| [&[0; 14][..], &[8, 0], ip].concat()),
+        (1, |ip| [&[0; 12][..], &[0x81, 0, 0, 7, 8, 0], ip].concat()),
+    ];
+    for (link, wrap) in wraps {
+        let packets: Vec<_> = packets_of_sample()
+            .into_iter()
+            .map(|(head, packet)| (head, wrap(&packet[ETHERNET_LEN..])))
+            .collect();
+        assert_eq!(
+            import(From::Pcap, &pcap(link, &packets)).unwrap().texts(),
+            PCAP_TEXTS,
+            "{link}"
+        );
+    }
+}
+
+#[test]
+fn packets_that_come_twice_or_in_another_order_are_put_in_order() {
+    let mut packets: Vec<_> = packets_of_sample()
+        .into_iter()
+        .map(|(head, packet)| (head, packet.to_vec()))
+        .collect();
+    let twice: Vec<_> = packets
+        .iter()
+        .flat_map(|packet| [packet.clone(), packet.clone()])
+        .collect();
+    assert_eq!(import(From::Pcap, &pcap(1, &twice)).unwrap().texts(), PCAP_TEXTS);
+    // Two packets of the same side change places. The first three open the connection.
+    let is_data = |packet: &Vec<u8>| packet.len() > 66;
+    let at = packets[3..]
+        .windows(2)
+        .position(|pair| {
+            pair.iter().all(|(_, packet)| is_data(packet)) && pair[0].1[34..36] == pair[1].1[34..36]
+        })
+        .map(|at| at + 3);
+    if let Some(at) = at {
+        packets.swap(at, at + 1);
+        assert_eq!(
+            import(From::Pcap, &pcap(1, &packets)).unwrap().texts(),
+            PCAP_TEXTS
+        );
+    }
+    // One that is missing ends what is known of its connection, without a word that was not said.
+    let at = packets
+        .iter()
+        .rposition(|(_, packet)| packet.windows(8).any(|part| part == b"SELECT 5"))
+        .unwrap();
+    packets.remove(at);
+    let made = import(From::Pcap, &pcap(1, &packets)).unwrap();
+    assert_eq!(made.texts(), PCAP_TEXTS[..9]);
+}
+
+#[test]
+fn the_files_of_wireshark_are_read() {
+    let block = |kind: u32, body: &[u8]| {
+        let len = (12 + body.len().next_multiple_of(4)) as u32;
+        let filled = [body, &vec![0; body.len().next_multiple_of(4) - body.len()]].concat();
+        [
+            &kind.to_le_bytes()[..],
+            &len.to_le_bytes(),
+            &filled,
+            &len.to_le_bytes(),
+        ]
+        .concat()
+    };
+    let mut bytes = block(
+        0x0a0d_0d0a,
+        &[
+            0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
+        ],
+    );
+    // Times in nanoseconds.
+    bytes.extend(block(
+        1,
+        &[1, 0, 0, 0, 0, 0, 4, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+    ));
+    for (head, packet) in packets_of_sample() {
+        let number = |at: usize| u64::from(u32::from_le_bytes(head[at..at + 4].try_into().unwrap()));
+        let ticks = number(0) * 1_000_000_000 + number(4) * 1000;
+        let len = (packet.len() as u32).to_le_bytes();
+        let high = ((ticks >> 32) as u32).to_le_bytes();
+        bytes.extend(block(
+            6,
+            &[
+                &[0; 4][..],
+                &high,
+                &(ticks as u32).to_le_bytes(),
+                &len,
+                &len,
+                packet,
+            ]
+            .concat(),
+        ));
+    }
+    let (made, of_pcap) = (
+        import(From::Pcap, &bytes).unwrap(),
+        import(From::Pcap, PCAP).unwrap(),
+    );
+    assert_eq!(made.imported.stops, Vec::<String>::new());
+    assert_eq!(made.commands, of_pcap.commands);
+}
+
+#[test]
+fn a_pcap_that_is_broken_is_read_up_to_there() {
+    let made = import(From::Pcap, &PCAP[..PCAP.len() / 4]).unwrap();
+    assert!(
+        made.imported.stops[0].contains("the file ends within a packet"),
+        "{:?}",
+        made.imported.stops
+    );
+    let error = import(From::Pcap, b"nothing of the kind").err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("a.log:4: this is neither a pcap nor a pcapng"),
+        "{error}"
+    );
+}
+
+/// As its format says; there was no TiProxy to make it.
+const TIPROXY: &[u8] = b"\
+# Time: 2026-11-28T10:00:00.000000001+08:00
+# Conn_ID: 9000000001
+# Cmd_type: InitDB
+# Payload_len: 4
+test
+# Time: 2026-11-28T10:00:00.5+08:00
+# Conn_ID: 9000000001
+# Payload_len: 17
+SELECT 1\nSELECT 2
+# Time: 2026-11-28T10:00:00.6+08:00
+# Conn_ID: 9000000001
+# Cmd_type: StmtPrepare
+# Payload_len: 8
+SELECT ?
+# Time: 2026-11-28T10:00:00.7+08:00
+# Conn_ID: 9000000001
+# Cmd_type: StmtExecute
+# Captured_ps_id: 1
+# Prepared_stmt: \"SELECT ?\"
+# Payload_len: 15
+\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x02\x00\n\x00
+# Time: 2026-11-28T10:00:00.8+08:00
+# Conn_ID: 5
+# Cmd_type: ResetConnect
+# Payload_len: 0
+
+# Time: 2026-11-28T10:00:00.9+08:00
+# Conn_ID: 9000000001
+# Payload_len: 31
+SET SESSION_STATES '{\"a\": \"b\"}'
+# Time: 2026-11-28T10:00:01+08:00
+# Conn_ID: 9000000001
+# Cmd_type: Quit
+# Payload_len: 0
+
+";
+
+#[test]
+fn what_tiproxy_has_captured_is_read() {
+    let made = import(From::Tiproxy, TIPROXY).unwrap();
+    assert_eq!(made.imported.stops, Vec::<String>::new());
+    let told: Vec<_> = made
+        .commands
+        .iter()
+        .map(|command| (command.session, command.start_us, command.statement))
+        .collect();
+    let one = 9_000_000_001_u64 as u32;
+    let known = [
+        (one, 0, 0),
+        (one, 500_000, 0),
+        (one, 600_000, 1),
+        (one, 700_000, 1),
+        (5, 800_000, 0),
+        (one, 1_000_000, 0),
+    ];
+    assert_eq!(told, known);
+    assert_eq!(made.commands[1].body, b"SELECT 1\nSELECT 2");
+    assert_eq!(
+        (
+            made.commands[3].body[5],
+            made.commands[3].flags.has(Flags::WITHHELD)
+        ),
+        (1, false)
+    );
+    let made = import(From::Tiproxy, &TIPROXY[..TIPROXY.len() - 80]).unwrap();
+    assert!(
+        made.imported.stops[0].starts_with("a.log:"),
+        "{:?}",
+        made.imported.stops
+    );
+}
+
+proptest::proptest! {
+    /// What is read ends and does not panic, whatever has become of a file, and what is made of it can be read.
+    #[test]
+    fn broken_files_harm_nothing(
+        which in 0..6_usize,
+        changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..=255_u8), 0..12),
+        cut in proptest::prelude::any::<proptest::sample::Index>(),
+    ) {
+        let samples = [
+            (From::SlowLog, SLOW_MARIADB.as_bytes()),
+            (From::SlowLog, SLOW_MYSQL.as_bytes()),
+            (From::GeneralLog, GENERAL_MARIADB.as_bytes()),
+            (From::GeneralLog, GENERAL_MYSQL.as_bytes()),
+            (From::Tiproxy, TIPROXY),
+            (From::Pcap, PCAP),
+        ];
+        let (from, sample) = samples[which];
+        let mut bytes = sample.to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(bytes.len() - cut.index(bytes.len()) / 2);
+        let _ = import(from, &bytes);
+    }
 }

@@ -1,0 +1,304 @@
+//! What client and server say on one connection, from the greeting on.
+
+use std::collections::VecDeque;
+
+use mysql_wire::statement::asks_for_cursor;
+use mysql_wire::{
+    Capabilities, ChangeUser, Command, Event, Greeting, Login, Outcome, PacketHeader, ResponseTracker,
+    SslRequest,
+};
+
+use super::{ImportError, Importer, Said, Who};
+use crate::capture::{ANSWER_MAX, COMMAND_MAX};
+
+/// Answers that wait for their command: more than that is no conversation.
+const UNREAD_MAX: usize = 4 << 20;
+
+pub(super) struct Talk {
+    /// The number of the connection here in the upper half, that of the server in the lower one.
+    thread: u64,
+    state: State,
+    server_capabilities: Capabilities,
+    who: Who,
+    from_client: Vec<u8>,
+    from_server: Vec<u8>,
+    tracker: ResponseTracker,
+    /// What the server has not answered yet.
+    waiting: VecDeque<Asked>,
+    asked: Option<Asked>,
+    answer: Vec<u8>,
+    is_answer_cut: bool,
+    /// The client sends a file.
+    sends_file: bool,
+    /// The command's packet that came last goes on in the next one.
+    is_continued: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Greeting,
+    Login,
+    Authentication,
+    Commands,
+    /// Nothing of it is taken over any more.
+    GivenUp,
+}
+
+/// A command.
+struct Asked {
+    at_us: u64,
+    payload: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Talk {
+    pub(super) fn new(number: u32) -> Self {
+        Self {
+            thread: u64::from(number) << 32,
+            state: State::Greeting,
+            server_capabilities: Capabilities::default(),
+            who: Who::default(),
+            from_client: Vec::new(),
+            from_server: Vec::new(),
+            tracker: ResponseTracker::new(Capabilities::default()),
+            waiting: VecDeque::new(),
+            asked: None,
+            answer: Vec::new(),
+            is_answer_cut: false,
+            sends_file: false,
+            is_continued: false,
+        }
+    }
+
+    /// Takes nothing more of it over, and says why if it was one of MySQL.
+    pub(super) fn give_up(&mut self, importer: &mut Importer, why: &str) {
+        if self.state != State::GivenUp && self.state != State::Greeting {
+            importer.leave_out(why);
+        }
+        self.state = State::GivenUp;
+        (self.from_client, self.from_server, self.answer) = Default::default();
+    }
+
+    /// The next bytes of one side.
+    pub(super) fn bytes(
+        &mut self,
+        importer: &mut Importer,
+        at_us: u64,
+        is_server: bool,
+        bytes: &[u8],
+    ) -> Result<(), ImportError> {
+        if self.state == State::GivenUp {
+            return Ok(());
+        }
+        match is_server {
+            true => self.from_server.extend_from_slice(bytes),
+            false => self.from_client.extend_from_slice(bytes),
+        }
+        if self.from_server.len() > UNREAD_MAX {
+            self.give_up(importer, "connections of which packets are missing");
+        }
+        while self.state != State::GivenUp && self.state != State::Commands {
+            let is_next_server = self.state != State::Login;
+            let from = if is_next_server {
+                &mut self.from_server
+            } else {
+                &mut self.from_client
+            };
+            let Some((_, payload)) = take_packet(from) else {
+                return Ok(());
+            };
+            match self.state {
+                State::Greeting => self.greeting(importer, &payload),
+                State::Login => self.login(importer, &payload),
+                _ => self.verdict(importer, at_us, &payload),
+            }
+        }
+        if self.state == State::Commands {
+            self.client_packets(at_us);
+            self.answers(importer, at_us)?;
+        }
+        Ok(())
+    }
+
+    fn greeting(&mut self, importer: &mut Importer, payload: &[u8]) {
+        match Greeting::decode(payload) {
+            Ok(greeting) => {
+                self.thread |= u64::from(greeting.connection_id);
+                self.server_capabilities = greeting.capabilities;
+                let version = String::from_utf8_lossy(&greeting.server_version);
+                importer.version.get_or_insert_with(|| version.into_owned());
+                self.state = State::Login;
+            }
+            Err(_) => self.give_up(importer, ""),
+        }
+    }
+
+    fn login(&mut self, importer: &mut Importer, payload: &[u8]) {
+        if SslRequest::is_ssl_request(payload) {
+            return self.give_up(importer, "connections with TLS");
+        }
+        let Ok(login) = Login::decode(payload) else {
+            return self.give_up(importer, "connections with a login that makes no sense");
+        };
+        let capabilities = login.capabilities & self.server_capabilities;
+        if capabilities.intersects(Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION) {
+            return self.give_up(importer, "connections with compression");
+        }
+        self.who = Who {
+            user: String::from_utf8_lossy(&login.user).into_owned(),
+            schema: Some(login.database.unwrap_or_default()),
+            capabilities,
+            collation: login.charset,
+            was_open: false,
+        };
+        self.tracker = ResponseTracker::new(capabilities);
+        self.state = State::Authentication;
+    }
+
+    /// What the server says to the login, or on the way there.
+    fn verdict(&mut self, importer: &mut Importer, at_us: u64, payload: &[u8]) {
+        match payload.first() {
+            Some(0) => {
+                importer.begins(self.thread, at_us, self.who.clone());
+                // What the client had to prove itself with.
+                while take_login_packet(&mut self.from_client) {}
+                self.state = State::Commands;
+            }
+            Some(0xff) => self.give_up(importer, "logins that were refused"),
+            _ => {}
+        }
+    }
+
+    fn client_packets(&mut self, at_us: u64) {
+        while let Some((header, payload)) = take_packet(&mut self.from_client) {
+            let goes_on = std::mem::replace(&mut self.is_continued, header.is_continued());
+            if goes_on {
+                if let Some(last) = self.waiting.back_mut().or(self.asked.as_mut()) {
+                    last.is_cut = true;
+                }
+            } else if header.sequence == 0 && !payload.is_empty() {
+                let mut payload = payload;
+                let is_cut = payload.len() > COMMAND_MAX || header.is_continued();
+                payload.truncate(COMMAND_MAX);
+                self.waiting.push_back(Asked {
+                    at_us,
+                    payload,
+                    is_cut,
+                });
+            } else if self.sends_file && payload.is_empty() {
+                self.sends_file = false;
+                self.tracker.resume_after_local_infile();
+            }
+        }
+    }
+
+    fn answers(&mut self, importer: &mut Importer, at_us: u64) -> Result<(), ImportError> {
+        loop {
+            if self.asked.is_none() {
+                let Some(asked) = self.waiting.pop_front() else {
+                    return Ok(());
+                };
+                let command = Command(asked.payload[0]);
+                self.tracker.begin(command);
+                self.tracker.allow_infile();
+                if asks_for_cursor(&asked.payload) {
+                    self.tracker.allow_cursor();
+                }
+                self.asked = Some(asked);
+                if !self.tracker.in_progress() {
+                    self.done(importer, at_us, &Outcome::default())?;
+                    continue;
+                }
+            }
+            let Ok(progress) = self.tracker.advance(&self.from_server) else {
+                self.give_up(importer, "connections with an answer that makes no sense");
+                return Ok(());
+            };
+            let room = ANSWER_MAX - self.answer.len();
+            self.is_answer_cut |= progress.consumed > room;
+            self.answer
+                .extend_from_slice(&self.from_server[..progress.consumed.min(room)]);
+            self.from_server.drain(..progress.consumed);
+            match progress.event {
+                Event::Done(outcome) => self.done(importer, at_us, &outcome)?,
+                Event::LocalInfile => {
+                    self.sends_file = true;
+                    return Ok(());
+                }
+                Event::More | Event::State => return Ok(()),
+                Event::Stream => {
+                    self.give_up(importer, "connections of replicas");
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A command has its answer.
+    fn done(&mut self, importer: &mut Importer, at_us: u64, outcome: &Outcome) -> Result<(), ImportError> {
+        let answer = std::mem::take(&mut self.answer);
+        let is_answer_cut = std::mem::take(&mut self.is_answer_cut);
+        let Some(asked) = self.asked.take() else {
+            return Ok(());
+        };
+        let command = asked.payload[0];
+        let error = outcome.error.unwrap_or(0);
+        if Command(command) == Command::CHANGE_USER
+            && error == 0
+            && let Ok(change) = ChangeUser::decode(&asked.payload, self.who.capabilities)
+        {
+            importer.changes_user(self.thread, at_us, &String::from_utf8_lossy(&change.user));
+        }
+        importer.say(&Said {
+            thread: self.thread,
+            start_us: asked.at_us,
+            took_us: Some(at_us.saturating_sub(asked.at_us)),
+            command,
+            body: &asked.payload[1..],
+            is_cut: asked.is_cut,
+            answer: if is_answer_cut { &[] } else { &answer },
+            error: Some(error),
+            rows: Some(outcome.rows),
+            affected_rows: Some(outcome.affected_rows),
+            warnings: Some(outcome.warnings),
+            insert_id: outcome.last_insert_id,
+            is_lost: false,
+        })
+    }
+
+    /// The connection is over. What has no answer by now gets none.
+    pub(super) fn end(mut self, importer: &mut Importer, at_us: u64) -> Result<(), ImportError> {
+        if self.state == State::GivenUp {
+            return Ok(());
+        }
+        let asked = self.asked.take().into_iter().chain(self.waiting.drain(..));
+        for asked in asked {
+            importer.say(&Said {
+                thread: self.thread,
+                start_us: asked.at_us,
+                took_us: Some(at_us.saturating_sub(asked.at_us)),
+                command: asked.payload[0],
+                body: &asked.payload[1..],
+                is_cut: asked.is_cut,
+                is_lost: true,
+                ..Said::default()
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The next packet, where all of it is there.
+fn take_packet(bytes: &mut Vec<u8>) -> Option<(PacketHeader, Vec<u8>)> {
+    let header = PacketHeader::parse(bytes)?;
+    let end = PacketHeader::LEN + header.payload_len;
+    let payload = bytes.get(PacketHeader::LEN..end)?.to_vec();
+    bytes.drain(..end);
+    Some((header, payload))
+}
+
+/// Drops a packet that belongs to the login: commands begin anew with 0.
+fn take_login_packet(bytes: &mut Vec<u8>) -> bool {
+    let is_of_login = PacketHeader::parse(bytes).is_some_and(|header| header.sequence != 0);
+    is_of_login && take_packet(bytes).is_some()
+}
