@@ -6,7 +6,7 @@
 //! (`docs/protocol/traffic.md`); [`checks`] makes a few numbers of a result, by which two results are
 //! compared; [`secrets`] says which texts are never written. [`replay`] sends the statements of a folder to
 //! another server and writes a folder of the same kind, and [`compare`] tells two folders apart. [`import`] makes
-//! such a folder of logs of servers.
+//! such a folder of logs of servers, and [`mod@export`] makes SQL text of one.
 //!
 //! What a capture has is personal data: statements with their values.
 
@@ -14,6 +14,7 @@ pub mod capture;
 pub mod checks;
 mod codec;
 pub mod compare;
+pub mod export;
 pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -47,7 +47,8 @@ fn stop(gateway: &Gateway) {
 
 /// The table as it is on both servers before.
 const TABLE: &str = "DROP TABLE IF EXISTS test.item;
-    CREATE TABLE test.item (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20), price DOUBLE);
+    CREATE TABLE test.item (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20), price DOUBLE)
+        CHARACTER SET utf8mb4;
     INSERT INTO test.item VALUES (1, 'nail', 0.1), (2, 'hammer', 12.5), (3, 'saw', 20)";
 
 async fn use_it(session: &mut Conn) {
@@ -321,4 +322,74 @@ async fn no_secret_is_in_the_files() {
     );
     assert!(!has(&bytes, "476568656d"), "in hexadecimal");
     server.sql("DROP USER IF EXISTS nobody@'%'").unwrap();
+}
+
+/// What a capture has is the same for a command line client as text, parameters of prepared statements included.
+#[tokio::test]
+async fn a_capture_is_exported_as_text() {
+    let servers = servers(2);
+    let [source, copy] = [&servers[0], &servers[1]].map(|server| server.primary());
+    source.sql(TABLE).unwrap();
+    copy.sql(TABLE).unwrap();
+    let gateway = Setup::in_front_of(&servers[..1]).start();
+    let captured = start(&gateway, "captured");
+    let mut session = client::connect(&gateway).await;
+    for name in [
+        "it's",
+        "back\\slash \\! echo",
+        "\"quoted\"; SELECT ?",
+        "größer\n\0",
+        "日本",
+    ] {
+        session
+            .exec_drop(
+                "INSERT INTO test.item (name, price) VALUES (?, ?) /* ? */",
+                (name, 0.1 + 0.2),
+            )
+            .await
+            .unwrap();
+    }
+    session
+        .exec_drop(
+            "INSERT INTO test.item (name, price) VALUES (?, NULL)",
+            (None::<&str>,),
+        )
+        .await
+        .unwrap();
+    session
+        .query_drop("INSERT INTO test.item (name) VALUES ('a;b\nsystem echo c')")
+        .await
+        .unwrap();
+    let refused = session
+        .query_drop("-- x\nsystem touch /tmp/forebay-was-here")
+        .await;
+    assert_eq!(client::code(&refused.unwrap_err()), 1064);
+    session.query_drop("BEGIN").await.unwrap();
+    session.query_drop("DELETE FROM test.item").await.unwrap();
+    session.disconnect().await.unwrap();
+    stop(&gateway);
+    let text = gateway.folder().join("captured.sql").display().to_string();
+    let (code, said) = forebay(&["traffic", "export", &captured, "--as", "sql", "--output", &text]);
+    assert!(
+        code == Some(0) && said.contains("10 statements, 1 left out"),
+        "{said}"
+    );
+    let input = std::fs::File::open(&text).unwrap();
+    let text = std::fs::read_to_string(&text).unwrap();
+    assert!(!text.contains("forebay-was-here"), "{text}");
+    let mut command = client::tool("mariadb", "mysql");
+    let arguments = ["--no-defaults", "--batch", "--binary-mode"];
+    let ran = client::login(command.args(arguments), copy.port())
+        .stdin(input)
+        .output()
+        .unwrap();
+    assert!(
+        ran.status.success(),
+        "{}\n{text}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    let rows = "SELECT id, HEX(name), price FROM test.item ORDER BY id";
+    let [there, here] = [source, copy].map(|server| server.sql(rows).unwrap());
+    assert_eq!(there, here, "{text}");
+    assert!(there.lines().count() >= 10, "{there}");
 }

@@ -3,6 +3,7 @@
 
 mod capture;
 mod compare;
+mod export;
 mod import;
 mod replay;
 
@@ -28,6 +29,8 @@ enum What {
     /// Make a folder as of a capture out of logs of servers. It is personal data. Exit code 2: not all could be
     /// read.
     Import(import::Import),
+    /// Write a folder as SQL text.
+    Export(export::Export),
     /// Send captured statements to another server, and write what came of them into a folder.
     Replay(Box<replay::Replay>),
     /// Compare two folders: a capture and its replay, or two replays. Exit code 2: what `--fail-on` names
@@ -40,6 +43,7 @@ pub(crate) fn run(traffic: Traffic) -> Result<ExitCode> {
     match traffic.what {
         What::Capture { act } => capture::run(act),
         What::Import(import) => import::run(&import),
+        What::Export(export) => export::run(&export),
         What::Replay(replay) => replay::run(*replay),
         What::Compare(compare) => compare::run(&compare),
     }

@@ -24,6 +24,7 @@ use crate::file::{FileError, Folder, FolderWriter};
 use crate::record::{End, Head, Record, ReplayOf, ServerAtStart, SessionRecord};
 
 pub use self::client::ClientError;
+pub(crate) use self::plan::Judge;
 pub use self::plan::{LeftOut, Permitted};
 
 /// Commands that are read ahead of those that are executed.

@@ -75,7 +75,7 @@ impl fmt::Display for LeftOut {
 }
 
 /// Judges the commands of sessions, one after the other.
-pub(super) struct Judge {
+pub(crate) struct Judge {
     permitted: Permitted,
     /// Whether executions of a prepared statement may be sent.
     statements: HashMap<(u32, u32), Result<(), LeftOut>>,
@@ -84,7 +84,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(permitted: Permitted) -> Self {
+    pub(crate) fn new(permitted: Permitted) -> Self {
         Self {
             permitted,
             statements: HashMap::new(),
@@ -93,7 +93,7 @@ impl Judge {
     }
 
     /// Whether this command may be sent.
-    pub(super) fn may_be_sent(&mut self, record: &CommandRecord) -> Result<(), LeftOut> {
+    pub(crate) fn may_be_sent(&mut self, record: &CommandRecord) -> Result<(), LeftOut> {
         let verdict = self.verdict(record);
         let place = (record.session, record.statement);
         match Command(record.command) {

@@ -1,0 +1,433 @@
+//! Writes a folder as SQL text for the command line clients of MySQL and MariaDB.
+//!
+//! Such a client reads more than SQL in its input: `\!` and `system` run programs. A captured text is what
+//! anybody may have sent, so that one in which a client could find something of its own is left out, and a
+//! comment stands in front of each statement, since commands are only looked for at the beginning of a line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::path::Path;
+
+use mysql_wire::Command;
+
+use crate::file::{FileError, Folder};
+use crate::record::{CommandRecord, Record, SessionRecord, plain};
+use crate::replay::{Judge, Permitted};
+
+mod values;
+
+/// Letters of what is only named in a comment.
+const NAMED_MAX: usize = 100;
+
+/// In which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// One session after the other. All of the text is in memory before it is written.
+    Session,
+    /// As the commands have ended.
+    Time,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// In which order.
+    pub by: By,
+    /// Only this session.
+    pub session: Option<u32>,
+    /// What may be in it, as in a replay.
+    pub permitted: Permitted,
+}
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Statements that were written.
+    pub statements: u64,
+    /// Those that were not, which are named in comments.
+    pub left_out: u64,
+}
+
+/// Why it does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// Of the folder.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Nobody takes the text.
+    #[error("the text cannot be written: {0}")]
+    Out(#[from] io::Error),
+}
+
+/// What is known of prepared statements, by session and number.
+#[derive(Default)]
+struct Prepared {
+    text: Vec<u8>,
+    /// Those of the execution before, which the next one may leave out.
+    types: Vec<u8>,
+    /// Parameters that came in parts in front of their execution.
+    long: BTreeMap<u16, Vec<u8>>,
+}
+
+/// Writes what is wanted of a folder.
+///
+/// # Errors
+/// See [`ExportError`].
+pub fn export(folder: &Path, wanted: Wanted, out: &mut impl Write) -> Result<Exported, ExportError> {
+    let mut folder = Folder::open(folder)?;
+    let mut exporting = Exporting {
+        judge: Judge::new(wanted.permitted),
+        prepared: HashMap::new(),
+        exported: Exported::default(),
+    };
+    writeln!(
+        out,
+        "-- Traffic that Forebay has written down: personal data, not to be kept longer than needed."
+    )?;
+    writeln!(
+        out,
+        "-- For mysql --binary-mode --force, or mariadb with the same; it stands for what others have sent."
+    )?;
+    let mut sessions: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    let mut last = 0;
+    while let Some(record) = folder.next_record()? {
+        let (id, text) = match record {
+            Record::Session(session) => (session.id, begin_of(&session)),
+            Record::Command(command) => (command.session, exporting.command(&command)),
+            Record::Head(_) | Record::Thinned { .. } | Record::End(_) => continue,
+        };
+        if wanted.session.is_some_and(|session| session != id) {
+            continue;
+        }
+        match wanted.by {
+            By::Session => sessions.entry(id).or_default().extend_from_slice(&text),
+            By::Time => {
+                if id != last {
+                    writeln!(out, "-- session {id}")?;
+                }
+                last = id;
+                out.write_all(&text)?;
+            }
+        }
+    }
+    for text in sessions.into_values() {
+        out.write_all(&text)?;
+        // What was not committed then went with the connection.
+        writeln!(out, "ROLLBACK;")?;
+    }
+    for stop in crate::offline::stops_in_words(&folder) {
+        writeln!(out, "-- {}", plain(stop.as_bytes(), NAMED_MAX))?;
+    }
+    out.flush()?;
+    Ok(exporting.exported)
+}
+
+fn begin_of(session: &SessionRecord) -> Vec<u8> {
+    let mut text = format!(
+        "\n-- session {} of {} at {:.6} s\n",
+        session.id,
+        plain(session.user.as_bytes(), NAMED_MAX),
+        session.at_us as f64 / 1e6
+    )
+    .into_bytes();
+    if !session.schema.is_empty() {
+        text.extend_from_slice(&use_of(&session.schema));
+    }
+    text
+}
+
+fn use_of(schema: &[u8]) -> Vec<u8> {
+    if schema.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\0')) {
+        return b"-- a schema of which the name is none\n".to_vec();
+    }
+    let mut text = b"USE `".to_vec();
+    for byte in schema {
+        text.push(*byte);
+        if *byte == b'`' {
+            text.push(b'`');
+        }
+    }
+    text.extend_from_slice(b"`;\n");
+    text
+}
+
+struct Exporting {
+    judge: Judge,
+    prepared: HashMap<(u32, u32), Prepared>,
+    exported: Exported,
+}
+
+impl Exporting {
+    /// The command as lines of text; none where there is nothing to be said in SQL.
+    fn command(&mut self, command: &CommandRecord) -> Vec<u8> {
+        let verdict = self.judge.may_be_sent(command);
+        let place = (command.session, command.statement);
+        match Command(command.command) {
+            Command::INIT_DB => return use_of(&command.body),
+            Command::RESET_CONNECTION | Command::CHANGE_USER => {
+                return format!("-- {}\nROLLBACK;\n", Command(command.command).name()).into_bytes();
+            }
+            Command::STMT_PREPARE => {
+                let prepared = Prepared {
+                    text: command.body.clone(),
+                    ..Prepared::default()
+                };
+                self.prepared.insert(place, prepared);
+                return Vec::new();
+            }
+            Command::STMT_SEND_LONG_DATA => {
+                if let Some(prepared) = self.prepared.get_mut(&place) {
+                    prepared.add(&command.body);
+                }
+                return Vec::new();
+            }
+            Command::STMT_CLOSE => {
+                self.prepared.remove(&place);
+                return Vec::new();
+            }
+            Command::STMT_RESET => {
+                if let Some(prepared) = self.prepared.get_mut(&place) {
+                    prepared.long.clear();
+                }
+                return Vec::new();
+            }
+            Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {}
+            _ => return Vec::new(),
+        }
+        let at = format!("{:.6} s", command.start_us as f64 / 1e6);
+        let text = verdict.map_err(|why| why.words()).and_then(|()| {
+            if Command(command.command) == Command::QUERY {
+                return statement(&at, &command.body);
+            }
+            let prepared = self
+                .prepared
+                .get_mut(&place)
+                .ok_or("its statement is not there")?;
+            statement(&at, &prepared.with_values(command)?)
+        });
+        match text {
+            Ok(text) => {
+                self.exported.statements += 1;
+                text
+            }
+            Err(why) => {
+                self.exported.left_out += 1;
+                let digest = command.digest;
+                format!("-- {at}: left out, digest {digest:016x}: {why}\n").into_bytes()
+            }
+        }
+    }
+}
+
+/// Commands of clients that are no SQL.
+const OF_CLIENTS: [&str; 27] = [
+    "charset",
+    "clear",
+    "connect",
+    "costs",
+    "delimiter",
+    "edit",
+    "ego",
+    "exit",
+    "go",
+    "help",
+    "nopager",
+    "notee",
+    "nowarning",
+    "pager",
+    "print",
+    "prompt",
+    "query_attributes",
+    "quit",
+    "rehash",
+    "resetconnection",
+    "sandbox",
+    "source",
+    "ssl_session_data_print",
+    "status",
+    "system",
+    "tee",
+    "warnings",
+];
+
+/// A statement with a comment in front of it and with its end; the reason where a client may read something
+/// else in it.
+fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let text = without_comments_in_front(text).trim_ascii();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    let word = text
+        .split(|byte| !byte.is_ascii_alphabetic() && *byte != b'_')
+        .next()
+        .unwrap_or_default();
+    let is_of_client = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
+    if text.starts_with(b"/*M") || OF_CLIENTS.iter().any(|name| is_of_client(&name)) {
+        return Err("a client may find a command of its own in it");
+    }
+    for has_escapes in [true, false] {
+        let read = read(text, has_escapes);
+        if read.has_command {
+            return Err("a client may find a command of its own in it");
+        }
+        if has_escapes && !read.is_whole {
+            return Err("it ends within a text or a comment");
+        }
+    }
+    if text.contains(&0) {
+        return Err("it has a NUL byte");
+    }
+    let last_line = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let ends_in_comment = last_line.contains(&b'#') || last_line.windows(2).any(|part| part == b"--");
+    let end = if ends_in_comment { "\n" } else { "" };
+    let comment = format!("/* {comment} */ ");
+    if !text.contains(&b';') {
+        return Ok([comment.as_bytes(), text, end.as_bytes(), b";\n"].concat());
+    }
+    // Of several statements, or of a program: its own `;` are no ends.
+    let has = |word: &str| text.windows(word.len()).any(|part| part == word.as_bytes());
+    let word = (0..)
+        .map(|number| format!("//{number}"))
+        .find(|word| !has(word))
+        .unwrap_or_default();
+    let begin = format!("DELIMITER {word}\n{comment}");
+    let end = format!("\n{word}\nDELIMITER ;\n");
+    Ok([begin.as_bytes(), text, end.as_bytes()].concat())
+}
+
+/// Clients leave comments out, so that the line behind one is the first, where they look for their commands.
+fn without_comments_in_front(text: &[u8]) -> &[u8] {
+    let mut rest = text.trim_ascii_start();
+    loop {
+        let len = match rest {
+            [b'#', ..] | [b'-', b'-', b' ' | b'\t' | b'\n', ..] => {
+                rest.iter().position(|byte| *byte == b'\n')
+            }
+            [b'/', b'*', b'!' | b'M', ..] => return rest,
+            [b'/', b'*', ..] => rest
+                .windows(2)
+                .skip(2)
+                .position(|part| part == b"*/")
+                .map(|end| end + 4),
+            _ => return rest,
+        };
+        // One without an end is told below.
+        let Some(behind) = len.and_then(|len| rest.get(len..)) else {
+            return rest;
+        };
+        rest = behind.trim_ascii_start();
+    }
+}
+
+/// What a client sees in a text.
+#[derive(Default)]
+struct Read {
+    /// Where parameters stand.
+    parameters: Vec<usize>,
+    /// A backslash outside of quotes, which begins a command of the client.
+    has_command: bool,
+    /// No quote and no comment is open at its end.
+    is_whole: bool,
+}
+
+/// `has_escapes`: a backslash within quotes takes what follows as it is.
+fn read(text: &[u8], has_escapes: bool) -> Read {
+    let mut read = Read::default();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let rest = &text[at..];
+        let len = match rest {
+            [b'\'' | b'"' | b'`', ..] => quoted_len(rest, has_escapes && byte != b'`'),
+            [b'#', ..] | [b'-', b'-', b' ' | b'\t' | b'\n', ..] => {
+                let line = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+                // Within comments clients read no commands, but not all agree on what a comment is.
+                read.has_command |= rest[..line].contains(&b'\\');
+                Some(line)
+            }
+            [b'/', b'*', b'!' | b'M', ..] => Some(3),
+            [b'/', b'*', ..] => {
+                let end = rest
+                    .windows(2)
+                    .skip(2)
+                    .position(|part| part == b"*/")
+                    .map(|end| end + 4);
+                read.has_command |= rest[..end.unwrap_or(rest.len())].contains(&b'\\');
+                end
+            }
+            _ => {
+                read.has_command |= byte == b'\\';
+                if byte == b'?' {
+                    read.parameters.push(at);
+                }
+                Some(1)
+            }
+        };
+        let Some(len) = len else { return read };
+        at += len;
+    }
+    read.is_whole = true;
+    read
+}
+
+/// How long what begins with a quote is; `None` where it has no end.
+fn quoted_len(text: &[u8], has_escapes: bool) -> Option<usize> {
+    let quote = text.first()?;
+    let mut at = 1;
+    loop {
+        let byte = text.get(at)?;
+        if has_escapes && *byte == b'\\' {
+            at += 2;
+        } else if byte == quote {
+            // A doubled one begins another text at once, which comes to the same.
+            return Some(at + 1);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_finds_no_command_of_its_own() {
+        let end_of =
+            |text: &str| statement("c", text.as_bytes()).map(|text| String::from_utf8(text).unwrap());
+        for text in [
+            "SELECT 1 \\! rm -rf /",
+            "SELECT 'a\\' \\! rm -rf /",
+            "SELECT 'a\\'' \\! id",
+            "SELECT 1 -- \\! id",
+            "SELECT 1 /* \\! id */",
+            "SELECT `a\\` \\! id",
+            "SELECT 'open",
+            "SELECT 1 /* open",
+            "SELECT 1\0",
+            "system id",
+            "-- x\nsystem id",
+            "/* x */\n Source /etc/passwd",
+            "/*M! x */\nsystem id",
+            "delimiter x",
+        ] {
+            assert!(end_of(text).is_err(), "{text}");
+        }
+        assert_eq!(end_of("SELECT 'it\\'s'").unwrap(), "/* c */ SELECT 'it\\'s';\n");
+        assert_eq!(end_of("SELECT 1 -- x").unwrap(), "/* c */ SELECT 1 -- x\n;\n");
+        assert_eq!(
+            end_of("-- name: a\n# b\n/* c */ SELECT 1").unwrap(),
+            "/* c */ SELECT 1;\n"
+        );
+        let several = end_of("SELECT '//0'; SELECT 2").unwrap();
+        assert_eq!(
+            several,
+            "DELIMITER //1\n/* c */ SELECT '//0'; SELECT 2\n//1\nDELIMITER ;\n"
+        );
+        assert_eq!(use_of(b"a`b"), b"USE `a``b`;\n");
+    }
+
+    #[test]
+    fn parameters_are_found_where_servers_find_them() {
+        let of = |text: &str| read(text.as_bytes(), true).parameters;
+        assert_eq!(of("SELECT ?, '?', \"?\", `?`, 'it''s ?', ? -- ?"), [7, 36]);
+        assert_eq!(of("SELECT /* ? */ ? # ?\n, ?"), [15, 23]);
+    }
+}

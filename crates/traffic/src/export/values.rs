@@ -1,0 +1,221 @@
+//! Parameters of prepared statements as literals that mean the same whatever `sql_mode` is.
+
+use mysql_wire::statement::ExecuteHead;
+use mysql_wire::{Capabilities, Command};
+
+use super::{Prepared, read};
+use crate::record::CommandRecord;
+
+const UNKNOWN: &str = "its parameters make no sense";
+
+/// Bytes of a part of a long parameter in front of it: its statement, and which one it is.
+const LONG_DATA_HEAD: usize = 6;
+
+impl Prepared {
+    /// A part of a long parameter.
+    pub(super) fn add(&mut self, body: &[u8]) {
+        if let Some((head, bytes)) = body.split_first_chunk::<LONG_DATA_HEAD>() {
+            let index = u16::from_le_bytes([head[4], head[5]]);
+            self.long.entry(index).or_default().extend_from_slice(bytes);
+        }
+    }
+
+    /// The text with the values of an execution in it.
+    pub(super) fn with_values(&mut self, command: &CommandRecord) -> Result<Vec<u8>, &'static str> {
+        let long = std::mem::take(&mut self.long);
+        if Command(command.command) != Command::STMT_EXECUTE {
+            return Err("an execution with several rows");
+        }
+        let places = read(&self.text, true).parameters;
+        let count = u16::try_from(places.len()).map_err(|_| UNKNOWN)?;
+        let payload = [&[command.command], &command.body[..]].concat();
+        let head = ExecuteHead::decode(&payload, count, Capabilities::default()).map_err(|_| UNKNOWN)?;
+        if let Some(types) = head.types() {
+            self.types = types.to_vec();
+        }
+        if self.types.len() != places.len() * 2 {
+            return Err(UNKNOWN);
+        }
+        let nulls = head
+            .nulls()
+            .and_then(|nulls| payload.get(nulls))
+            .unwrap_or_default();
+        let mut values = payload.get(head.len..).unwrap_or_default();
+        let mut out = Vec::with_capacity(self.text.len() + values.len());
+        let mut from = 0;
+        for (index, place) in places.iter().enumerate() {
+            out.extend_from_slice(&self.text[from..*place]);
+            from = place + 1;
+            let is_null = nulls
+                .get(index / 8)
+                .is_some_and(|byte| byte >> (index % 8) & 1 != 0);
+            let kind = [self.types[index * 2], self.types[index * 2 + 1]];
+            let literal = match long.get(&(index as u16)) {
+                Some(bytes) => text(bytes, kind[0]),
+                None if is_null => "NULL".to_owned(),
+                None => value(kind, &mut values).ok_or(UNKNOWN)?,
+            };
+            out.extend_from_slice(literal.as_bytes());
+        }
+        out.extend_from_slice(&self.text[from..]);
+        match values.is_empty() {
+            true => Ok(out),
+            false => Err(UNKNOWN),
+        }
+    }
+}
+
+fn take<'a>(values: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (value, rest) = values.split_at_checked(len)?;
+    *values = rest;
+    Some(value)
+}
+
+fn little(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The next value, as a literal.
+fn value([kind, flags]: [u8; 2], values: &mut &[u8]) -> Option<String> {
+    let is_unsigned = flags & 0x80 != 0;
+    let mut whole = |len: usize| {
+        let number = little(take(values, len)?);
+        let shift = 64 - 8 * len as u32;
+        Some(match is_unsigned {
+            true => number.to_string(),
+            false => ((number << shift).cast_signed() >> shift).to_string(),
+        })
+    };
+    match kind {
+        1 => whole(1),
+        2 | 13 => whole(2),
+        3 | 9 => whole(4),
+        8 => whole(8),
+        4 => number(f64::from(f32::from_bits(little(take(values, 4)?) as u32))),
+        5 => number(f64::from_bits(little(take(values, 8)?))),
+        6 => Some("NULL".to_owned()),
+        7 | 10 | 12 => {
+            let len = usize::from(take(values, 1)?[0]);
+            date(kind == 10, take(values, len)?)
+        }
+        11 => {
+            let len = usize::from(take(values, 1)?[0]);
+            time(take(values, len)?)
+        }
+        _ => {
+            let len = match take(values, 1)?[0] {
+                short @ 0..=250 => u64::from(short),
+                252 => little(take(values, 2)?),
+                253 => little(take(values, 3)?),
+                254 => little(take(values, 8)?),
+                _ => return None,
+            };
+            Some(text(take(values, usize::try_from(len).ok()?)?, kind))
+        }
+    }
+}
+
+/// With an exponent it is a floating-point number for servers, too.
+fn number(number: f64) -> Option<String> {
+    number.is_finite().then(|| format!("{number:e}"))
+}
+
+fn date(is_date: bool, bytes: &[u8]) -> Option<String> {
+    let part = |at: usize| bytes.get(at).copied().unwrap_or(0);
+    let year = u16::from_le_bytes([part(0), part(1)]);
+    if !matches!(bytes.len(), 0 | 4 | 7 | 11) {
+        return None;
+    }
+    let mut text = format!("'{year:04}-{:02}-{:02}", part(2), part(3));
+    if !is_date {
+        text += &format!(" {:02}:{:02}:{:02}", part(4), part(5), part(6));
+    }
+    if bytes.len() == 11 {
+        text += &format!(".{:06}", little(&bytes[7..]));
+    }
+    Some(text + "'")
+}
+
+fn time(bytes: &[u8]) -> Option<String> {
+    let part = |at: usize| bytes.get(at).copied().unwrap_or(0);
+    if !matches!(bytes.len(), 0 | 8 | 12) {
+        return None;
+    }
+    let sign = if part(0) != 0 { "-" } else { "" };
+    let days = bytes.get(1..5).map_or(0, little);
+    let mut text = format!(
+        "'{sign}{:02}:{:02}:{:02}",
+        days * 24 + u64::from(part(5)),
+        part(6),
+        part(7)
+    );
+    if bytes.len() == 12 {
+        text += &format!(".{:06}", little(&bytes[8..]));
+    }
+    Some(text + "'")
+}
+
+/// Letters of which nobody has an opinion stand as they are; all others as hexadecimal digits.
+fn text(bytes: &[u8], kind: u8) -> String {
+    const DECIMAL: [u8; 2] = [0, 246];
+    let is_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    if DECIMAL.contains(&kind) && !bytes.is_empty() && bytes.iter().all(is_number) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    let is_blob = matches!(kind, 249..=252);
+    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && !matches!(byte, b'\'' | b'\\');
+    if !is_blob && bytes.iter().all(is_plain) {
+        return format!("'{}'", String::from_utf8_lossy(bytes));
+    }
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    match !is_blob && std::str::from_utf8(bytes).is_ok() {
+        true => format!("_utf8mb4 x'{digits}'"),
+        false => format!("x'{digits}'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: [u8; 2], bytes: &[u8]) -> Option<String> {
+        let mut values = bytes;
+        value(kind, &mut values).filter(|_| values.is_empty())
+    }
+
+    #[test]
+    fn values_become_literals() {
+        let known: [(u8, u8, &[u8], &str); 13] = [
+            (1, 0, &[0xff], "-1"),
+            (1, 0x80, &[0xff], "255"),
+            (3, 0, &[0xfe, 0xff, 0xff, 0xff], "-2"),
+            (8, 0x80, &[0xff; 8], "18446744073709551615"),
+            (5, 0, &13.25_f64.to_le_bytes(), "1.325e1"),
+            (10, 0, &[4, 0xea, 7, 11, 28], "'2026-11-28'"),
+            (
+                12,
+                0,
+                &[11, 0xea, 7, 11, 28, 3, 4, 5, 6, 0, 0, 0],
+                "'2026-11-28 03:04:05.000006'",
+            ),
+            (11, 0, &[8, 1, 1, 0, 0, 0, 2, 3, 4], "'-26:03:04'"),
+            (246, 0, b"\x0512.50", "12.50"),
+            (253, 0, b"\x05a b;c", "'a b;c'"),
+            (253, 0, b"\x04it's", "_utf8mb4 x'69742773'"),
+            (253, 0, b"\x02a\\", "_utf8mb4 x'615c'"),
+            (252, 0, b"\x02a\xff", "x'61ff'"),
+        ];
+        for (kind, flags, bytes, literal) in known {
+            assert_eq!(of([kind, flags], bytes).as_deref(), Some(literal));
+            assert_eq!(
+                of([kind, flags], &bytes[..bytes.len() - 1]),
+                None,
+                "cut: {literal}"
+            );
+        }
+        assert_eq!(of([5, 0], &f64::NAN.to_le_bytes()), None);
+    }
+}
