@@ -176,12 +176,16 @@ impl From<CommandRecord> for Waiting {
     }
 }
 
-/// Compares two folders.
+/// Compares a folder with another one, or with those of several replayers that have each replayed a part of it.
 ///
 /// # Errors
 /// One of them cannot be read.
-pub fn compare(a: &Path, b: &Path) -> Result<Comparison, FileError> {
-    let mut sides = [Reading::open(a)?, Reading::open(b)?];
+pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P]) -> Result<Comparison, FileError> {
+    let parts = b
+        .iter()
+        .map(|part| Folder::open(part.as_ref()).map(|folder| (part.as_ref(), folder)));
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let mut sides = [Reading::of(vec![(a, Folder::open(a)?)]), Reading::of(parts)];
     let mut comparing = Comparing::default();
     let mut waiting: [HashMap<(u32, u64), Waiting>; 2] = Default::default();
     loop {
@@ -211,36 +215,49 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison, FileError> {
     Ok(comparing.conclude(a.side(), b.side(), missing, added))
 }
 
-/// A folder that is read.
+/// A folder that is read, or several as if they were one: a command of each in turn.
 struct Reading {
-    folder: Folder,
+    folders: Vec<Folder>,
+    /// Whose turn it is.
+    turn: usize,
     side: Side,
 }
 
 impl Reading {
-    fn open(path: &Path) -> Result<Self, FileError> {
-        let folder = Folder::open(path)?;
-        let head = folder.head();
-        let side = Side {
-            folder: path.display().to_string(),
-            kind: head.kind.clone(),
-            versions: head
-                .servers
-                .iter()
-                .filter_map(|server| server.version.clone())
-                .collect(),
-            ..Side::default()
-        };
-        Ok(Self { folder, side })
+    fn of(folders: Vec<(&Path, Folder)>) -> Self {
+        let mut side = Side::default();
+        let names: Vec<_> = folders
+            .iter()
+            .map(|(path, _)| path.display().to_string())
+            .collect();
+        side.folder = names.join(", ");
+        for (_, folder) in &folders {
+            let head = folder.head();
+            side.kind.clone_from(&head.kind);
+            let versions = head.servers.iter().filter_map(|server| server.version.clone());
+            for version in versions {
+                if folders.len() == 1 || !side.versions.contains(&version) {
+                    side.versions.push(version);
+                }
+            }
+        }
+        Self {
+            folders: folders.into_iter().map(|(_, folder)| folder).collect(),
+            turn: 0,
+            side,
+        }
     }
 
     fn next_command(&mut self) -> Result<Option<CommandRecord>, FileError> {
-        while let Some(record) = self.folder.next_record()? {
-            match record {
-                Record::Command(command) => return Ok(Some(*command)),
-                Record::Thinned { .. } => self.side.thinned_sessions += 1,
-                Record::End(end) => self.side.end = end.reason,
-                Record::Head(_) | Record::Session(_) => {}
+        for _ in 0..self.folders.len() {
+            self.turn = (self.turn + 1) % self.folders.len();
+            while let Some(record) = self.folders[self.turn].next_record()? {
+                match record {
+                    Record::Command(command) => return Ok(Some(*command)),
+                    Record::Thinned { .. } => self.side.thinned_sessions += 1,
+                    Record::End(end) => self.side.end = end.reason,
+                    Record::Head(_) | Record::Session(_) => {}
+                }
             }
         }
         Ok(None)
@@ -248,7 +265,11 @@ impl Reading {
 
     fn side(self) -> Side {
         Side {
-            stops: crate::offline::stops_in_words(&self.folder),
+            stops: self
+                .folders
+                .iter()
+                .flat_map(crate::offline::stops_in_words)
+                .collect(),
             ..self.side
         }
     }
@@ -620,7 +641,7 @@ mod tests {
             folder
         };
         let (a, b) = (write("a", a), write("b", b));
-        compare(&a, &b).unwrap()
+        compare(&a, &[b]).unwrap()
     }
 
     #[test]

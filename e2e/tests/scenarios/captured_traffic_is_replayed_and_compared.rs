@@ -172,6 +172,43 @@ async fn replayed_and_compared(mode: &str) {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("now (1)"), "{said}");
 
+    // Two replayers have each a part, and together all of it.
+    copy.sql(TABLE).unwrap();
+    let parts = [result("part-1"), result("part-2")];
+    for (part, index) in parts.iter().zip(["1/2", "2/2"]) {
+        let (code, said) = replay(part, &["--even-source", "--index", index]);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let compare = |b: &[&str]| {
+        let fixed = [
+            "traffic",
+            "compare",
+            "--fail-on",
+            "errors,rows,missing",
+            &captured,
+        ];
+        forebay(&[&fixed[..], b].concat())
+    };
+    let (code, said) = compare(&[&parts[0], &parts[1]]);
+    assert!(
+        code == Some(0) && said.contains(" 0 only in a, 0 only in b"),
+        "{said}"
+    );
+    let (code, said) = compare(&[&parts[0]]);
+    assert!(code == Some(2) && said.contains("commands are missing"), "{said}");
+    // Of what was not chosen nothing is sent, and nothing is missing.
+    copy.sql(TABLE).unwrap();
+    for (name, more) in [("nobody", ["--only-user", "nobody"]), ("late", ["--after", "1h"])] {
+        let (code, said) = replay(&result(name), &["--even-source", more[0], more[1]]);
+        assert!(code == Some(0) && said.contains("not chosen"), "{said}");
+        let (_, said) = compare(&[&result(name)]);
+        assert!(
+            said.contains(" 0 only in a, 0 only in b") && said.contains("errors: 0 new"),
+            "{said}"
+        );
+    }
+    assert!(copy.sql("SELECT COUNT(*) FROM test.item").unwrap().contains('3'));
+
     copy.sql(TABLE).unwrap();
     copy.sql("UPDATE test.item SET name = 'tack' WHERE id = 1")
         .unwrap();

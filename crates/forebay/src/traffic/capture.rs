@@ -86,7 +86,7 @@ pub(super) struct Start {
 }
 
 /// `90`, `90s`, `30m`, `1h`, in seconds.
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.char_indices().next_back() {
         Some((at, 's')) => (&text[..at], 1.0),
         Some((at, 'm')) => (&text[..at], 60.0),

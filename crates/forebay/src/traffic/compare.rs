@@ -13,8 +13,9 @@ use traffic::report;
 pub(super) struct Compare {
     /// The folder that says how it was: a capture, or the replay on the old server.
     a: PathBuf,
-    /// The folder that says how it is: a replay.
-    b: PathBuf,
+    /// The folder that says how it is: a replay, or the results of several replayers (`--index`).
+    #[arg(required = true)]
+    b: Vec<PathBuf>,
     /// What makes the exit code 2: `errors`, `rows` (rows, affected rows, values), `warnings`, `missing`
     /// (commands that B lacks), `p50=N`, `p95=N`, `p99=N` (how many times as slow all commands together may
     /// be), `none`.

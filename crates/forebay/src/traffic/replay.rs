@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
-use traffic::replay::{self, LeftOut, Login, Logins, Order, Outcome, Permitted, Speed, Survey};
+use traffic::replay::{self, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey};
 
 #[derive(Args)]
 pub(super) struct Replay {
@@ -35,6 +35,27 @@ pub(super) struct Replay {
     /// answers.
     #[arg(long, default_value = "1", value_parser = speed)]
     speed: Speed,
+    /// Which of several replayers this is, as `1/3`: each has other sessions. Start all at once, and give
+    /// `compare` all of their results.
+    #[arg(long, value_parser = index)]
+    index: Option<(u32, u32)>,
+    /// Only sessions of this captured user.
+    #[arg(long)]
+    only_user: Option<String>,
+    /// Only commands whose current schema was this, and what sessions set for themselves.
+    #[arg(long)]
+    only_schema: Option<String>,
+    /// Only statements with this digest (16 hexadecimal digits, as `compare --json` has them), and what sessions
+    /// set for themselves.
+    #[arg(long, value_parser = digest)]
+    only_digest: Option<u64>,
+    /// Begin so long after the beginning of the capture: `90s`, `30m`, `1h`. Of what came before only what
+    /// sessions set for themselves is sent, at once.
+    #[arg(long, value_parser = super::capture::seconds)]
+    after: Option<f64>,
+    /// End so long after the beginning of the capture.
+    #[arg(long, value_parser = super::capture::seconds)]
+    until: Option<f64>,
     /// Only tell what would be sent and what would be left out; nobody is connected to.
     #[arg(long)]
     dry_run: bool,
@@ -63,6 +84,20 @@ fn speed(text: &str) -> Result<Speed, String> {
     }
 }
 
+/// `1/3`.
+fn index(text: &str) -> Result<(u32, u32), String> {
+    let parts = text
+        .split_once('/')
+        .and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    parts
+        .filter(|(index, count)| (1..=*count).contains(index))
+        .ok_or_else(|| "which of how many, as 1/3".to_owned())
+}
+
+fn digest(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|_| "hexadecimal digits".to_owned())
+}
+
 /// An account of the target, in the file of `--users`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +112,16 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         read_only: args.read_only,
         all: args.all,
     };
-    let survey = replay::survey(&args.folder, permitted)?;
+    let micros = |seconds: f64| (seconds * 1e6) as u64;
+    let selection = Selection {
+        index: args.index,
+        user: args.only_user.clone(),
+        schema: args.only_schema.clone(),
+        digest: args.only_digest,
+        from_us: args.after.map_or(0, micros),
+        until_us: args.until.map(micros),
+    };
+    let survey = replay::survey(&args.folder, permitted, &selection)?;
     for stop in &survey.stops {
         eprintln!("forebay: {stop}");
     }
@@ -95,6 +139,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         from: args.folder,
         speed: args.speed,
         permitted,
+        selection,
         even_source: args.even_source,
     };
     let result = order.result.clone();
@@ -233,5 +278,19 @@ fn of_open(count: u64) -> String {
             "{count} sessions were there before the capture: what they had set, prepared and locked is missing, but for \
              user and schema\n"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replayer_is_one_of_some() {
+        assert_eq!((index("1/1"), index("3/3")), (Ok((1, 1)), Ok((3, 3))));
+        for wrong in ["0/3", "4/3", "1", "a/b", ""] {
+            assert!(index(wrong).is_err(), "{wrong}");
+        }
+        assert!(digest("00ff") == Ok(255) && digest("x").is_err());
     }
 }

@@ -6,6 +6,7 @@
 
 mod client;
 mod plan;
+mod selection;
 mod session;
 
 use std::cell::RefCell;
@@ -21,11 +22,12 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::capture::unix_us;
 use crate::file::{FileError, Folder, FolderWriter};
-use crate::record::{End, Head, Record, ReplayOf, ServerAtStart, SessionRecord};
+use crate::record::{CommandRecord, End, Flags, Head, Record, ReplayOf, ServerAtStart, SessionRecord};
 
 pub use self::client::ClientError;
 pub(crate) use self::plan::Judge;
 pub use self::plan::{LeftOut, Permitted};
+pub use self::selection::Selection;
 
 /// Commands that are read ahead of those that are executed.
 const AHEAD_MAX: usize = 50_000;
@@ -81,6 +83,8 @@ pub struct Order {
     pub speed: Speed,
     /// What else may be sent.
     pub permitted: Permitted,
+    /// Which part of it.
+    pub selection: Selection,
     /// Also to the source, or to a replica.
     pub even_source: bool,
 }
@@ -164,22 +168,37 @@ pub struct Survey {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn survey(folder: &Path, permitted: Permitted) -> Result<Survey, ReplayError> {
+pub fn survey(folder: &Path, permitted: Permitted, selection: &Selection) -> Result<Survey, ReplayError> {
     let mut survey = Survey::default();
+    let mut chosen: HashMap<u32, bool> = HashMap::new();
     let mut folder = Folder::open(folder)?;
     let mut judge = plan::Judge::new(permitted);
     while let Some(record) = folder.next_record()? {
         match record {
             Record::Session(session) => {
+                let is_chosen = selection.takes_user(&session.user);
+                chosen.insert(session.id, is_chosen);
+                if !is_chosen || !selection.has(session.id) {
+                    continue;
+                }
                 *survey.users.entry(session.user).or_default() += 1;
                 survey.was_open += u64::from(session.was_open);
             }
             Record::Command(command) => {
+                if !selection.has(command.session) {
+                    continue;
+                }
                 survey.commands += 1;
                 *survey.by_session.entry(command.session).or_default() += 1;
                 let end = Duration::from_micros(command.start_us.saturating_add(command.took_us));
                 survey.length = survey.length.max(end);
-                if let Err(why) = judge.may_be_sent(&command) {
+                let is_chosen = selection.takes(&command) && chosen.get(&command.session) == Some(&true);
+                let verdict = judge.may_be_sent(&command);
+                if let Err(why) = if is_chosen {
+                    verdict
+                } else {
+                    Err(LeftOut::NotChosen)
+                } {
                     *survey.left_out.entry(why).or_default() += 1;
                 }
             }
@@ -209,11 +228,34 @@ impl Shared {
         }
     }
 
+    /// Notes a command of a session that is not replayed, where this replayer has it.
+    fn leave_out(&self, captured: &CommandRecord) {
+        if !self.order.selection.has(captured.session) {
+            return;
+        }
+        let mut record = CommandRecord {
+            start_us: self.began.elapsed().as_micros() as u64,
+            ..captured.clone()
+        };
+        record.flags.set(Flags::LEFT_OUT);
+        self.put(&Record::Command(Box::new(record)));
+        *self
+            .outcome
+            .borrow_mut()
+            .left_out
+            .entry(LeftOut::NotChosen)
+            .or_default() += 1;
+        self.progress.borrow_mut().done += 1;
+    }
+
     /// When a command that began so long after the capture did is to be sent.
     fn due(&self, start_us: u64) -> Instant {
         match self.order.speed {
             Speed::Max => self.began,
-            Speed::Times(times) => self.began + Duration::from_secs_f64(start_us as f64 / 1e6 / times),
+            Speed::Times(times) => {
+                let start_us = start_us.saturating_sub(self.order.selection.from_us);
+                self.began + Duration::from_secs_f64(start_us as f64 / 1e6 / times)
+            }
         }
     }
 }
@@ -292,7 +334,13 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
         if shared.failed.borrow().is_some() {
             break;
         }
+        let selection = &shared.order.selection;
         match record {
+            Record::Session(record) if !selection.has(record.id) => {}
+            Record::Session(record) if !selection.takes_user(&record.user) => {
+                sessions.remove(&record.id);
+                shared.put(&Record::Session(record));
+            }
             Record::Session(record) => {
                 shared.put(&Record::Session(record.clone()));
                 let left = survey.by_session.get(&record.id).copied().unwrap_or(0);
@@ -304,9 +352,13 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 let _ = sender.send(session::Given::Session(record));
             }
             Record::Command(command) => {
+                if !sessions.contains_key(&command.session) {
+                    shared.leave_out(&command);
+                    continue;
+                }
                 let due = shared.due(command.start_us);
                 let ahead = due.saturating_duration_since(Instant::now());
-                if ahead > AHEAD {
+                if ahead > AHEAD && !selection.is_over(&command) {
                     tokio::time::sleep(ahead - AHEAD).await;
                 }
                 let Ok(permit) = std::sync::Arc::clone(&room).acquire_owned().await else {

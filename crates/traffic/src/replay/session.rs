@@ -67,7 +67,16 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
 impl Session {
     async fn command(&mut self, captured: &CommandRecord) {
         let shared = Rc::clone(&self.shared);
-        if let Speed::Times(_) = shared.order.speed {
+        let verdict = self.judge.may_be_sent(captured);
+        let is_chosen = shared.order.selection.takes(captured);
+        let verdict = if is_chosen {
+            verdict
+        } else {
+            Err(LeftOut::NotChosen)
+        };
+        if let Speed::Times(_) = shared.order.speed
+            && is_chosen
+        {
             let due = shared.due(captured.start_us);
             let wait = due.saturating_duration_since(Instant::now());
             if !wait.is_zero() {
@@ -91,7 +100,7 @@ impl Session {
             statement: captured.statement,
             ..CommandRecord::default()
         };
-        let sent = match self.judge.may_be_sent(captured) {
+        let sent = match verdict {
             Ok(()) => self.send(captured, &mut record).await,
             Err(why) => Err(why),
         };

@@ -1,0 +1,115 @@
+//! Which part of a capture is replayed.
+
+use mysql_wire::Command;
+use sql_class::{Class, Syntax};
+
+use crate::record::CommandRecord;
+
+/// What of a capture is replayed; all of it by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The how many-th of how many replayers this is, from 1: each has other sessions.
+    pub index: Option<(u32, u32)>,
+    /// Only sessions of this captured user.
+    pub user: Option<String>,
+    /// Only commands in this schema.
+    pub schema: Option<String>,
+    /// Only statements with this digest.
+    pub digest: Option<u64>,
+    /// Only commands that began so many microseconds after the capture did, or later.
+    pub from_us: u64,
+    /// Only commands that began before.
+    pub until_us: Option<u64>,
+}
+
+impl Selection {
+    /// Whether this replayer has the session. The others have the others.
+    pub(super) fn has(&self, session: u32) -> bool {
+        let Some((index, count)) = self.index else {
+            return true;
+        };
+        // Numbers of sessions are not even: gateways of a fleet, or other clients, have those between them.
+        let place = u64::from(session.wrapping_mul(0x9e37_79b1));
+        (place * u64::from(count)) >> 32 == u64::from(index.saturating_sub(1))
+    }
+
+    /// Whether sessions of this user are replayed.
+    pub(super) fn takes_user(&self, user: &str) -> bool {
+        self.user.as_ref().is_none_or(|wanted| wanted == user)
+    }
+
+    /// Whether it began behind the end of what is replayed.
+    pub(super) fn is_over(&self, command: &CommandRecord) -> bool {
+        self.until_us.is_some_and(|until| command.start_us >= until)
+    }
+
+    /// Whether a command is replayed. What a session sets for itself is, so that the others find it as it was.
+    pub(super) fn takes(&self, command: &CommandRecord) -> bool {
+        let is_wanted = command.start_us >= self.from_us
+            && self
+                .schema
+                .as_ref()
+                .is_none_or(|schema| *schema.as_bytes() == *command.schema)
+            && self.digest.is_none_or(|digest| digest == command.digest);
+        !self.is_over(command) && (is_wanted || sets_session(command))
+    }
+}
+
+fn sets_session(command: &CommandRecord) -> bool {
+    match Command(command.command) {
+        Command::QUERY => matches!(
+            sql_class::facts(&command.body, Syntax::default()).class,
+            Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction
+        ),
+        Command::STMT_PREPARE
+        | Command::STMT_CLOSE
+        | Command::INIT_DB
+        | Command::RESET_CONNECTION
+        | Command::CHANGE_USER
+        | Command::SET_OPTION
+        | Command::QUIT => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_session_has_one_replayer() {
+        let of = |index| Selection {
+            index: Some((index, 3)),
+            ..Selection::default()
+        };
+        let mut counts = [0; 3];
+        for session in 1..3000 {
+            let having: Vec<_> = (1..=3).filter(|index| of(*index).has(session)).collect();
+            assert_eq!(having.len(), 1, "session {session}");
+            counts[having[0] as usize - 1] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 800), "{counts:?}");
+    }
+
+    #[test]
+    fn what_sessions_set_is_kept() {
+        let selection = Selection {
+            schema: Some("a".to_owned()),
+            from_us: 10,
+            until_us: Some(20),
+            ..Selection::default()
+        };
+        let takes = |text: &str, schema: &str, start_us| {
+            selection.takes(&CommandRecord {
+                command: Command::QUERY.0,
+                body: text.as_bytes().to_vec(),
+                schema: schema.as_bytes().to_vec(),
+                start_us,
+                ..CommandRecord::default()
+            })
+        };
+        assert!(takes("SELECT 1", "a", 10) && takes("SET NAMES utf8mb4", "b", 0) && takes("BEGIN", "a", 1));
+        assert!(!takes("SELECT 1", "a", 9) && !takes("SELECT 1", "b", 15));
+        assert!(!takes("SELECT 1", "a", 20) && !takes("SET NAMES utf8mb4", "a", 20));
+    }
+}
