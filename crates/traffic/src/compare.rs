@@ -176,7 +176,8 @@ impl From<CommandRecord> for Waiting {
     }
 }
 
-/// Compares a folder with another one, or with those of several replayers that have each replayed a part of it.
+/// Compares a folder with another one, or with those of several replayers that have each replayed a part of
+/// it.
 ///
 /// # Errors
 /// One of them cannot be read.

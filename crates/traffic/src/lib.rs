@@ -5,8 +5,8 @@
 //! thread of its own and never wait for it. [`mod@file`] and [`record`] are what is on the disk
 //! (`docs/protocol/traffic.md`); [`checks`] makes a few numbers of a result, by which two results are
 //! compared; [`secrets`] says which texts are never written. [`replay`] sends the statements of a folder to
-//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart. [`import`] makes
-//! such a folder of logs of servers, and [`mod@export`] makes SQL text of one.
+//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart. [`import`]
+//! makes such a folder of logs of servers, and [`mod@export`] makes SQL text of one.
 //!
 //! What a capture has is personal data: statements with their values.
 

@@ -61,6 +61,13 @@ async fn use_it(session: &mut Conn) {
         .exec_drop("UPDATE test.item SET price = ? WHERE id = ?", (13.25, 2))
         .await
         .unwrap();
+    let closed = session
+        .prep("SELECT price FROM test.item WHERE id > ?")
+        .await
+        .unwrap();
+    session.exec_drop(&closed, (0,)).await.unwrap();
+    session.exec_drop(&closed, (1,)).await.unwrap();
+    session.close(closed).await.unwrap();
     session.query_drop("BEGIN").await.unwrap();
     session
         .query_drop("INSERT INTO test.item (name, price) VALUES ('vise', 31), ('file', 4)")
@@ -196,6 +203,29 @@ async fn replayed_and_compared(mode: &str) {
     );
     let (code, said) = compare(&[&parts[0]]);
     assert!(code == Some(2) && said.contains("commands are missing"), "{said}");
+    // Sessions begin in another schema, and prepared statements live as long as is said.
+    copy.sql("CREATE DATABASE IF NOT EXISTS elsewhere").unwrap();
+    for (name, close) in [("always", "always"), ("never", "never")] {
+        copy.sql(TABLE).unwrap();
+        copy.sql("DROP TABLE IF EXISTS elsewhere.item; CREATE TABLE elsewhere.item SELECT 1 AS one")
+            .unwrap();
+        let (code, said) = replay(
+            &result(name),
+            &["--even-source", "--close", close, "--schema", "test=elsewhere"],
+        );
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(said.contains("--close never"), close == "never", "{said}");
+        // But for the count, which is that of the other schema.
+        let (_, said) = compare(&[&result(name)]);
+        assert!(
+            said.contains("errors: 0 new, 0 gone, 0 other   results: 0 rows, 0 affected, 1 values"),
+            "{said}"
+        );
+        assert!(
+            said.contains("other values in 1 rows: SELECT COUNT(*) FROM item"),
+            "{said}"
+        );
+    }
     // Of what was not chosen nothing is sent, and nothing is missing.
     copy.sql(TABLE).unwrap();
     for (name, more) in [("nobody", ["--only-user", "nobody"]), ("late", ["--after", "1h"])] {
@@ -361,7 +391,8 @@ async fn no_secret_is_in_the_files() {
     server.sql("DROP USER IF EXISTS nobody@'%'").unwrap();
 }
 
-/// What a capture has is the same for a command line client as text, parameters of prepared statements included.
+/// What a capture has is the same for a command line client as text, parameters of prepared statements
+/// included.
 #[tokio::test]
 async fn a_capture_is_exported_as_text() {
     let servers = servers(2);

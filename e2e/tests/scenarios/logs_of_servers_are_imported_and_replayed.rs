@@ -1,6 +1,6 @@
-//! What a server has written into its logs, or a network has seen, is imported, replayed on a copy of it and compared: nothing differs
-//! on a faithful copy, what another copy answers differently is found as far as the log knows it, and what the
-//! log does not know is not compared. No secret is in the files.
+//! What a server has written into its logs, or a network has seen, is imported, replayed on a copy of it
+//! and compared: nothing differs on a faithful copy, what another copy answers differently is found as far
+//! as the log knows it, and what the log does not know is not compared. No secret is in the files.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -64,8 +64,8 @@ async fn use_it(port: u16) {
     session.disconnect().await.unwrap();
 }
 
-/// Imports, and replays twice: on a faithful copy, and on one that lacks a row. The comparisons of both with the
-/// import, and of both replays.
+/// Imports, and replays twice: on a faithful copy, and on one that lacks a row. The comparisons of both
+/// with the import, and of both replays.
 fn import_and_replay(from: &str, file: &Path, place: &Path, copy: &Node) -> [(Option<i32>, String); 3] {
     let name = |name: &str| place.join(name).display().to_string();
     let imported = name("imported");

@@ -24,12 +24,13 @@ pub(super) struct Import {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
-    /// The slow query log of MySQL or MariaDB, best with `long_query_time = 0`: order, texts, times, counts of
-    /// rows; of MariaDB affected rows; of MySQL with `log_slow_extra` the codes of errors
+    /// The slow query log of MySQL or MariaDB, best with `long_query_time = 0`: order, texts, times, counts
+    /// of rows; of MariaDB affected rows; of MySQL with `log_slow_extra` the codes of errors
     SlowLog,
     /// The general query log of MySQL or MariaDB: order and texts alone, so compare two replays of it
     GeneralLog,
-    /// What TiProxy has captured (traffic-1.log, also .gz): order, texts, parameters, times of the starts, no users
+    /// What TiProxy has captured (traffic-1.log, also .gz): order, texts, parameters, times of the starts,
+    /// no users
     Tiproxy,
     /// Packets of a network, as tcpdump (pcap) and Wireshark (pcapng) write them: all that a capture has, of
     /// connections from their beginning on without TLS and compression

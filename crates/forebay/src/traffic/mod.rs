@@ -26,8 +26,8 @@ enum What {
         #[command(subcommand)]
         act: capture::Act,
     },
-    /// Make a folder as of a capture out of logs of servers. It is personal data. Exit code 2: not all could be
-    /// read.
+    /// Make a folder as of a capture out of logs of servers. It is personal data. Exit code 2: not all
+    /// could be read.
     Import(import::Import),
     /// Write a folder as SQL text.
     Export(export::Export),

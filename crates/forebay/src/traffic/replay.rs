@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
-use traffic::replay::{self, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey};
+use traffic::replay::{
+    self, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
+};
 
 #[derive(Args)]
 pub(super) struct Replay {
@@ -31,6 +33,13 @@ pub(super) struct Replay {
     /// `password = "…"`.
     #[arg(long)]
     users: Option<PathBuf>,
+    /// Another name of a schema on the target, as `shop=shop_copy`; may be given several times. It holds
+    /// for where sessions begin and for `USE`, not for names within statements.
+    #[arg(long, value_parser = schema)]
+    schema: Vec<(String, String)>,
+    /// When prepared statements are closed.
+    #[arg(long, value_enum, default_value = "as-captured")]
+    close: Close,
     /// How many times as fast as it was, from 0.1 to 100, or `max`: each session as fast as the server
     /// answers.
     #[arg(long, default_value = "1", value_parser = speed)]
@@ -45,8 +54,8 @@ pub(super) struct Replay {
     /// Only commands whose current schema was this, and what sessions set for themselves.
     #[arg(long)]
     only_schema: Option<String>,
-    /// Only statements with this digest (16 hexadecimal digits, as `compare --json` has them), and what sessions
-    /// set for themselves.
+    /// Only statements with this digest (16 hexadecimal digits, as `compare --json` has them), and what
+    /// sessions set for themselves.
     #[arg(long, value_parser = digest)]
     only_digest: Option<u64>,
     /// Begin so long after the beginning of the capture: `90s`, `30m`, `1h`. Of what came before only what
@@ -82,6 +91,25 @@ fn speed(text: &str) -> Result<Speed, String> {
             }
         }
     }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Close {
+    /// When their clients have closed them
+    AsCaptured,
+    /// Behind each execution, and prepared again in front of the next one
+    Always,
+    /// When their session ends
+    Never,
+}
+
+/// `shop=shop_copy`.
+fn schema(text: &str) -> Result<(String, String), String> {
+    let names = text
+        .split_once('=')
+        .filter(|(from, to)| !from.is_empty() && !to.is_empty());
+    let (from, to) = names.ok_or_else(|| "CAPTURED=TARGET".to_owned())?;
+    Ok((from.to_owned(), to.to_owned()))
 }
 
 /// `1/3`.
@@ -140,6 +168,12 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         speed: args.speed,
         permitted,
         selection,
+        schemas: args.schema.iter().cloned().collect(),
+        closing: match args.close {
+            Close::AsCaptured => Closing::AsCaptured,
+            Close::Always => Closing::Always,
+            Close::Never => Closing::Never,
+        },
         even_source: args.even_source,
     };
     let result = order.result.clone();

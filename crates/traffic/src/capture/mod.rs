@@ -30,7 +30,7 @@ use self::observer::{Item, WorkerObserver};
 
 pub(crate) use self::observer::Ended;
 pub use self::servers::servers;
-pub(crate) use self::thread::{Session, record};
+pub(crate) use self::thread::{Session, record, schema_of};
 
 /// Bytes of copies that there may be: of commands under way, and of those that wait for the thread.
 pub const QUEUE_MAX: usize = 64 << 20;

@@ -487,7 +487,7 @@ fn answer(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
 
 /// The schema that a command has gone to, where its text says so. For sessions of which the gateway reads
 /// nothing else.
-fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
+pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
     match Command(record.command) {
         Command::INIT_DB => Some(record.body.clone()),
         Command::QUERY => {

@@ -1,9 +1,9 @@
 //! The general query log of MySQL and of MariaDB: who has said what in which order, and no more.
 //!
-//! A line is a time (MariaDB leaves it out where it is that of the line before), the number of the session, the
-//! name of a command, and its text, which may have more lines. MySQL's times have microseconds; within a second
-//! of MariaDB the statements follow one another at once. Both log a statement that was prepared with its
-//! parameters in it when it is executed, so that is what is taken over, as text.
+//! A line is a time (MariaDB leaves it out where it is that of the line before), the number of the session,
+//! the name of a command, and its text, which may have more lines. MySQL's times have microseconds; within
+//! a second of MariaDB the statements follow one another at once. Both log a statement that was prepared
+//! with its parameters in it when it is executed, so that is what is taken over, as text.
 
 use std::collections::HashMap;
 use std::io::Read;

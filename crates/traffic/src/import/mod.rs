@@ -344,8 +344,8 @@ impl Importer {
     }
 }
 
-/// The version in `/usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:`, with which a
-/// server begins a log.
+/// The version in `/usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:`, with
+/// which a server begins a log.
 fn begin_of_server(line: &[u8]) -> Option<String> {
     let line = line.strip_suffix(b"started with:")?;
     let line = String::from_utf8_lossy(line);

@@ -1,8 +1,8 @@
 //! Captures of a network: the files of tcpdump (`pcap`, with times in micro- or nanoseconds, of machines of
 //! either byte order) and of Wireshark (`pcapng`).
 //!
-//! Packets of IPv4 and IPv6 are read from Ethernet, with VLANs or without, loopback, Linux' `any`, and without
-//! a link. Fragments of IP are not put together, since TCP does not make any.
+//! Packets of IPv4 and IPv6 are read from Ethernet, with VLANs or without, loopback, Linux' `any`, and
+//! without a link. Fragments of IP are not put together, since TCP does not make any.
 
 use std::io::{self, BufReader, Read};
 use std::net::IpAddr;
@@ -312,8 +312,8 @@ fn ipv6(packet: &[u8]) -> Option<Segment<'_>> {
     }
 }
 
-/// `len`: how many bytes of the packet are TCP's. There may be more of them, which fill the frame up, or fewer,
-/// where only the beginning of packets was captured.
+/// `len`: how many bytes of the packet are TCP's. There may be more of them, which fill the frame up, or
+/// fewer, where only the beginning of packets was captured.
 fn tcp(from: IpAddr, to: IpAddr, packet: &[u8], len: usize) -> Option<Segment<'_>> {
     let head = usize::from(packet.get(12)? >> 4) * 4;
     let flags = *packet.get(13)?;

@@ -275,8 +275,8 @@ fn is_timestamp(set: &[u8]) -> bool {
     set.ends_with(b";") && begins.iter().any(|begin| set.starts_with(begin))
 }
 
-/// The user of `app[app] @ localhost [127.0.0.1]  Id:    10`, which is the one in brackets: the first may be a
-/// name that the server has given it.
+/// The user of `app[app] @ localhost [127.0.0.1]  Id:    10`, which is the one in brackets: the first may
+/// be a name that the server has given it.
 fn account(rest: &[u8]) -> Option<String> {
     let at = rest.windows(4).position(|part| part == b"] @ ")?;
     let open = rest[..at].iter().position(|byte| *byte == b'[')?;

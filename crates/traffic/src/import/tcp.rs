@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use super::talk::Talk;
 use super::{ImportError, Importer};
 
-/// Bytes of a direction that may wait for those in front of them. What is still missing then was not captured.
+/// Bytes of a direction that may wait for those in front of them. What is still missing then was not
+/// captured.
 const HELD_MAX: usize = 4 << 20;
 /// Connections at a time, beyond which none is begun.
 const CONNECTIONS_MAX: usize = 100_000;

@@ -266,8 +266,8 @@ fn the_general_log_of_mysql_is_read() {
     assert_eq!(made.imported.withheld, 2);
 }
 
-/// Of tcpdump 4.99 on `lo`: the client of MariaDB and a server of 10.11, once plain, once compressed, once with
-/// TLS, once with a wrong password.
+/// Of tcpdump 4.99 on `lo`: the client of MariaDB and a server of 10.11, once plain, once compressed, once
+/// with TLS, once with a wrong password.
 const PCAP: &[u8] = include_bytes!("../../samples/mariadb.pcap");
 
 /// What was said on the plain connection; empty where it is kept as a digest.
@@ -561,7 +561,8 @@ fn what_tiproxy_has_captured_is_read() {
 }
 
 proptest::proptest! {
-    /// What is read ends and does not panic, whatever has become of a file, and what is made of it can be read.
+    /// What is read ends and does not panic, whatever has become of a file, and what is made of it can be
+    /// read.
     #[test]
     fn broken_files_harm_nothing(
         which in 0..6_usize,

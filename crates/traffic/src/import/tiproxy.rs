@@ -1,9 +1,10 @@
 //! What TiProxy captures, in its `native` format: `traffic-1.log`, also packed as `.log.gz`.
 //!
-//! A command is lines `# Name: value` (`Time`, its start; `Conn_ID`; `Cmd_type`, a text where it is missing;
-//! `Captured_ps_id`, of later versions; `Payload_len`) and then so many bytes. It has no users, no answers and
-//! no ends, and of a statement that was prepared earlier versions do not say the number: TiDB counts them up
-//! in each session, which is done here as well. Files that TiProxy has encrypted are not read.
+//! A command is lines `# Name: value` (`Time`, its start; `Conn_ID`; `Cmd_type`, a text where it is
+//! missing; `Captured_ps_id`, of later versions; `Payload_len`) and then so many bytes. It has no users, no
+//! answers and no ends, and of a statement that was prepared earlier versions do not say the number: TiDB
+//! counts them up in each session, which is done here as well. Files that TiProxy has encrypted are not
+//! read.
 
 use std::collections::HashMap;
 use std::io::{self, Read};

@@ -68,6 +68,18 @@ impl Logins {
     }
 }
 
+/// When prepared statements are closed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Closing {
+    /// When they were.
+    #[default]
+    AsCaptured,
+    /// Behind each execution; they are prepared again in front of the next one.
+    Always,
+    /// When their session ends.
+    Never,
+}
+
 /// What is to be replayed, and how.
 #[derive(Debug, Clone)]
 pub struct Order {
@@ -85,6 +97,10 @@ pub struct Order {
     pub permitted: Permitted,
     /// Which part of it.
     pub selection: Selection,
+    /// Schemas of the target by those that were captured.
+    pub schemas: HashMap<String, String>,
+    /// What becomes of prepared statements.
+    pub closing: Closing,
     /// Also to the source, or to a replica.
     pub even_source: bool,
 }

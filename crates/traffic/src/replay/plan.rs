@@ -44,6 +44,8 @@ pub enum LeftOut {
     ServerFile,
     /// It writes, and only reads are asked for.
     Writes,
+    /// It closes a statement, and none is to be closed.
+    StaysPrepared,
     /// It is not among what was chosen.
     NotChosen,
     /// There was no login.
@@ -65,6 +67,7 @@ impl LeftOut {
             Self::Replication => "about replication (--all sends them)",
             Self::ServerFile => "INTO OUTFILE and other files of the server (--all sends them)",
             Self::Writes => "writes, and --read-only",
+            Self::StaysPrepared => "closes a prepared statement (--close never)",
             Self::NotChosen => "not chosen (--only-user, --only-schema, --only-digest, --after, --until)",
             Self::NoLogin => "no login",
         }

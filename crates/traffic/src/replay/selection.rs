@@ -43,7 +43,8 @@ impl Selection {
         self.until_us.is_some_and(|until| command.start_us >= until)
     }
 
-    /// Whether a command is replayed. What a session sets for itself is, so that the others find it as it was.
+    /// Whether a command is replayed. What a session sets for itself is, so that the others find it as it
+    /// was.
     pub(super) fn takes(&self, command: &CommandRecord) -> bool {
         let is_wanted = command.start_us >= self.from_us
             && self

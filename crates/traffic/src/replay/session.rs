@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use super::client::{Answer, Client, ClientError};
 use super::plan::{Judge, LeftOut};
-use super::{Shared, Speed};
+use super::{Closing, Shared, Speed};
+use crate::capture::schema_of;
 use crate::checks;
 use crate::record::{CommandRecord, Flags, Record, SessionRecord};
 
@@ -33,6 +34,8 @@ struct Session {
     client: Option<Client>,
     /// The target's numbers of prepared statements, by those that were captured.
     statements: HashMap<u32, u32>,
+    /// Texts of those that are closed behind each execution.
+    texts: HashMap<u32, Vec<u8>>,
     has_no_login: bool,
 }
 
@@ -44,6 +47,7 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
         who: SessionRecord::default(),
         client: None,
         statements: HashMap::new(),
+        texts: HashMap::new(),
         has_no_login: false,
     };
     while let Some(next) = given.recv().await {
@@ -145,6 +149,20 @@ impl Session {
             self.connect().await?;
             record.start_us = self.shared.began.elapsed().as_micros() as u64;
         }
+        if command == Command::STMT_CLOSE {
+            match self.shared.order.closing {
+                Closing::AsCaptured => {}
+                Closing::Never => return Err(LeftOut::StaysPrepared),
+                Closing::Always => {
+                    self.texts.remove(&captured.statement);
+                    // Behind an execution it is closed already.
+                    if !self.statements.contains_key(&captured.statement) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.prepare_again(captured.statement).await;
         let payload = self.payload(captured)?;
         let Some(client) = &mut self.client else {
             return Err(LeftOut::NoLogin);
@@ -160,7 +178,10 @@ impl Session {
         };
         record.took_us = began.elapsed().as_micros() as u64;
         match answer {
-            Ok(answer) => self.note(captured, record, &answer),
+            Ok(answer) => {
+                self.note(captured, record, &answer);
+                self.close_behind(captured).await;
+            }
             Err(error) => {
                 tracing::debug!(session = captured.session, %error, "replay");
                 record.flags.set(Flags::LOST);
@@ -171,11 +192,61 @@ impl Session {
         Ok(())
     }
 
+    /// With `Closing::Always`: a statement that was closed behind an execution is needed once more. Where
+    /// that fails, the command is left out.
+    async fn prepare_again(&mut self, statement: u32) {
+        let Some(text) = self
+            .texts
+            .get(&statement)
+            .filter(|_| !self.statements.contains_key(&statement))
+        else {
+            return;
+        };
+        let Some(client) = &mut self.client else { return };
+        let payload = [&[Command::STMT_PREPARE.0], &text[..]].concat();
+        if let Ok(answer) = client.ask(&payload).await {
+            let read = checks::read(Command::STMT_PREPARE, client.capabilities, &answer.packets);
+            if let Some((id, _)) = read.prepared {
+                self.statements.insert(statement, id);
+            }
+        }
+    }
+
+    /// With `Closing::Always`: closes what was executed, unless it has a cursor.
+    async fn close_behind(&mut self, captured: &CommandRecord) {
+        if self.shared.order.closing != Closing::Always {
+            return;
+        }
+        let payload = [&[captured.command], &captured.body[..]].concat();
+        match Command(captured.command) {
+            Command::STMT_PREPARE if self.statements.contains_key(&captured.statement) => {
+                self.texts.insert(captured.statement, captured.body.clone());
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if !statement::asks_for_cursor(&payload) => {
+                if let Some(id) = self.statements.remove(&captured.statement)
+                    && let Some(client) = &mut self.client
+                {
+                    // It has no answer. Who is gone is noticed by the next command.
+                    let _ = client.ask(&statement::encode(Command::STMT_CLOSE, id)).await;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The schema of the target for one that was captured.
+    fn schema<'a>(&'a self, captured: &'a [u8]) -> &'a [u8] {
+        let name = std::str::from_utf8(captured).ok();
+        let other = name.and_then(|name| self.shared.order.schemas.get(name));
+        other.map_or(captured, |other| other.as_bytes())
+    }
+
     async fn connect(&mut self) -> Result<(), LeftOut> {
         if self.has_no_login {
             return Err(LeftOut::NoLogin);
         }
         self.statements.clear();
+        self.texts.clear();
         let order = &self.shared.order;
         let Some(login) = order.logins.of(&self.who.user) else {
             return Err(LeftOut::NoLogin);
@@ -184,7 +255,7 @@ impl Session {
             Ok(mut client) => {
                 if !self.who.schema.is_empty() {
                     let mut payload = vec![Command::INIT_DB.0];
-                    payload.extend_from_slice(&self.who.schema);
+                    payload.extend_from_slice(self.schema(&self.who.schema));
                     // Where it is not there each statement says so.
                     if client.ask(&payload).await.is_err() {
                         return Err(LeftOut::NoLogin);
@@ -206,7 +277,22 @@ impl Session {
     fn payload(&self, captured: &CommandRecord) -> Result<Vec<u8>, LeftOut> {
         let mut payload = Vec::with_capacity(captured.body.len() + 1);
         payload.push(captured.command);
-        payload.extend_from_slice(&captured.body);
+        match schema_of(captured) {
+            Some(schema) if *self.schema(&schema) != *schema => {
+                let other = self.schema(&schema);
+                match Command(captured.command) {
+                    Command::INIT_DB => payload.extend_from_slice(other),
+                    _ => {
+                        payload.extend_from_slice(b"USE `");
+                        payload.extend_from_slice(
+                            &String::from_utf8_lossy(other).replace('`', "``").into_bytes(),
+                        );
+                        payload.push(b'`');
+                    }
+                }
+            }
+            _ => payload.extend_from_slice(&captured.body),
+        }
         let uses_statement = matches!(
             Command(captured.command),
             Command::STMT_EXECUTE
@@ -238,7 +324,10 @@ impl Session {
         record.error = outcome.error.unwrap_or(0);
         match command {
             Command::STMT_CLOSE => drop(self.statements.remove(&captured.statement)),
-            Command::RESET_CONNECTION if record.error == 0 => self.statements.clear(),
+            Command::RESET_CONNECTION if record.error == 0 => {
+                self.statements.clear();
+                self.texts.clear();
+            }
             _ => {}
         }
         if answer.is_cut {
