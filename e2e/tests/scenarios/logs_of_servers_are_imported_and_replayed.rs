@@ -282,3 +282,44 @@ async fn packets_of_a_network() {
         another.1
     );
 }
+
+/// A statement is written where it has ended, behind those that began after it. It is in time all the same.
+#[tokio::test]
+async fn a_long_statement_begins_in_time() {
+    let servers = servers(1);
+    let place = tempfile::tempdir().unwrap();
+    let entry = |second: u32, session: u32, took: u32| {
+        format!(
+            "# Time: 2026-11-28T10:00:{second:02}.000000Z\n# User@Host: a[a] @ h []  Id: {session}\n\
+             # Query_time: {took}.000000  Lock_time: 0.000000 Rows_sent: 1  Rows_examined: 0\n\
+             SET timestamp=1;\nSELECT {session};\n"
+        )
+    };
+    let log = place.path().join("slow.log");
+    std::fs::write(&log, entry(0, 1, 0) + &entry(10, 2, 0) + &entry(30, 3, 30)).unwrap();
+    let name = |name: &str| place.path().join(name).display().to_string();
+    let (log, imported) = (log.display().to_string(), name("imported"));
+    let (code, said) = forebay(&["traffic", "import", "--from", "slow-log", &log, "--to", &imported]);
+    assert_eq!(code, Some(0), "{said}");
+    let target = servers[0].primary().address();
+    let (code, said) = forebay(&[
+        "traffic",
+        "replay",
+        &imported,
+        "--to",
+        &target,
+        "--user",
+        USER,
+        "--password-env",
+        "REPLAY_PASSWORD",
+        "--even-source",
+        "--speed",
+        "2",
+        "--result",
+        &name("result"),
+    ]);
+    assert!(code == Some(0) && said.contains("late: "), "{said}");
+    let (_, most) = said.split_once("most ").unwrap();
+    let most: f64 = most.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(most < 2000.0, "{said}");
+}

@@ -31,7 +31,8 @@ pub use self::selection::Selection;
 
 /// Commands that are read ahead of those that are executed.
 const AHEAD_MAX: usize = 50_000;
-/// Commands are read so long before they are due.
+/// Commands are read so long before they are due, and as much earlier as the longest one took: it is written
+/// where it has ended, behind all that began after it.
 const AHEAD: Duration = Duration::from_secs(2);
 const FILE_MAX: u64 = 256 << 20;
 
@@ -174,6 +175,8 @@ pub struct Survey {
     pub was_open: u64,
     /// From the first command to the end of the last.
     pub length: Duration,
+    /// How long the longest command took.
+    pub(crate) longest: Duration,
     /// Commands of each session, so that its connection can be closed behind the last.
     pub(crate) by_session: HashMap<u32, u64>,
     /// Files that could not be read to their end.
@@ -208,6 +211,7 @@ pub fn survey(folder: &Path, permitted: Permitted, selection: &Selection) -> Res
                 *survey.by_session.entry(command.session).or_default() += 1;
                 let end = Duration::from_micros(command.start_us.saturating_add(command.took_us));
                 survey.length = survey.length.max(end);
+                survey.longest = survey.longest.max(Duration::from_micros(command.took_us));
                 let is_chosen = selection.takes(&command) && chosen.get(&command.session) == Some(&true);
                 let verdict = judge.may_be_sent(&command);
                 if let Err(why) = if is_chosen {
@@ -344,6 +348,11 @@ pub async fn replay(
 /// Reads the capture and hands each command to its session, in time.
 async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> Result<(), FileError> {
     let room = std::sync::Arc::new(Semaphore::new(AHEAD_MAX));
+    let read_ahead = AHEAD
+        + match shared.order.speed {
+            Speed::Max => Duration::ZERO,
+            Speed::Times(times) => survey.longest.div_f64(times),
+        };
     let mut sessions: HashMap<u32, (mpsc::UnboundedSender<session::Given>, u64)> = HashMap::new();
     let mut running = JoinSet::new();
     while let Some(record) = folder.next_record()? {
@@ -374,8 +383,8 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 }
                 let due = shared.due(command.start_us);
                 let ahead = due.saturating_duration_since(Instant::now());
-                if ahead > AHEAD && !selection.is_over(&command) {
-                    tokio::time::sleep(ahead - AHEAD).await;
+                if ahead > read_ahead && !selection.is_over(&command) {
+                    tokio::time::sleep(ahead - read_ahead).await;
                 }
                 let Ok(permit) = std::sync::Arc::clone(&room).acquire_owned().await else {
                     break;
