@@ -29,6 +29,9 @@ use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord};
 
 /// From so many bytes on the next file is begun.
 const FILE_MAX: u64 = 256 << 20;
+/// Sessions that are known at a time. Not all logs tell where one has ended, so that beyond this the half that
+/// has been silent the longest is forgotten; who speaks again then is another session.
+const SESSIONS_MAX: usize = 200_000;
 
 /// What is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +113,8 @@ pub struct Importer {
     sessions: HashMap<u64, Known>,
     /// Numbers that sessions have had, here.
     used: HashSet<u32>,
+    /// From here on upwards numbers were given to those whose own was taken.
+    spare: u32,
     /// Of a network.
     streams: tcp::Streams,
     imported: Imported,
@@ -124,6 +129,8 @@ struct Known {
     is_told: bool,
     who: Who,
     at_us: u64,
+    /// When its last command has ended.
+    until_us: u64,
 }
 
 /// Whose session it is.
@@ -171,6 +178,7 @@ impl Importer {
             version: None,
             sessions: HashMap::new(),
             used: HashSet::new(),
+            spare: 0,
             streams: tcp::Streams::default(),
             imported: Imported::default(),
         }
@@ -217,12 +225,12 @@ impl Importer {
 
     /// A session begins, or is another one than before under this number.
     fn begins(&mut self, thread: u64, at_us: u64, who: Who) {
-        let wanted = thread as u32;
-        let free = |id: &u32| *id != 0 && !self.used.contains(id);
-        let id = Some(wanted)
-            .filter(free)
-            .or_else(|| (1..=u32::MAX).rev().find(free));
-        let Some(id) = id else { return };
+        let mut id = thread as u32;
+        while id == 0 || self.used.contains(&id) {
+            // Taken: the server has begun anew, or there are several.
+            self.spare = self.spare.wrapping_sub(1);
+            id = self.spare;
+        }
         self.used.insert(id);
         let session = Session::new(&who.user, who.schema.as_deref());
         let known = Known {
@@ -232,8 +240,22 @@ impl Importer {
             is_told: false,
             who,
             at_us,
+            until_us: at_us,
         };
+        self.forget(SESSIONS_MAX);
         self.sessions.insert(thread, known);
+    }
+
+    /// Makes room for another session where there are so many.
+    fn forget(&mut self, max: usize) {
+        if self.sessions.len() < max {
+            return;
+        }
+        let mut times: Vec<_> = self.sessions.values().map(|known| known.until_us).collect();
+        let half = times.len() / 2;
+        let (_, median, _) = times.select_nth_unstable(half);
+        let median = *median;
+        self.sessions.retain(|_, known| known.until_us > median);
     }
 
     /// The first line that a server writes into a log: all sessions have ended before.
@@ -313,6 +335,7 @@ impl Importer {
         let ended = ended(said, known);
         let mut record = record(&ended, &mut known.session, start_us);
         known.session.commands += 1;
+        known.until_us = said.start_us.saturating_add(said.took_us.unwrap_or(0));
         note_unknown(said, &mut record.flags);
         if said.is_cut {
             record.flags.set(Flags::CUT);

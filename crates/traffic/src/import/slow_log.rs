@@ -41,8 +41,6 @@ struct Reading<'a> {
     entry: Option<Entry>,
     /// The last one that a `use` has named.
     schema: Option<Vec<u8>>,
-    /// When the statement before has ended, by session.
-    until_us: HashMap<u64, u64>,
 }
 
 pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> Result<(), ImportError> {
@@ -56,7 +54,6 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
         path,
         entry: None,
         schema: None,
-        until_us: HashMap::new(),
     };
     while lines.next().map_err(failed)? {
         if super::begin_of_server(&lines.line).is_some() {
@@ -90,7 +87,6 @@ impl Reading<'_> {
 
     fn begin_of_server(&mut self, line: &[u8]) {
         self.importer.begin_of_server(line);
-        self.until_us.clear();
         self.schema = None;
     }
 
@@ -164,12 +160,11 @@ impl Reading<'_> {
         let start_us = match (entry.ended_us, entry.began_us) {
             (Some(ended), _) => ended.saturating_sub(took_us.unwrap_or(0)),
             (None, began) => {
-                let until = self.until_us.get(&thread).copied().unwrap_or(0);
+                let known = self.importer.sessions.get(&thread);
+                let until = known.map_or(0, |known| known.until_us);
                 began.unwrap_or(0).max(until)
             }
         };
-        self.until_us
-            .insert(thread, start_us.saturating_add(took_us.unwrap_or(0)));
         let schema = match entry.fields.get(&b"Schema"[..]) {
             Some(schema) => Some(schema.clone()),
             None => self.schema.clone(),

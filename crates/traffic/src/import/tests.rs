@@ -188,6 +188,28 @@ fn a_slow_log_that_is_broken_is_read_up_to_there() {
     assert_eq!(error.to_string(), "no command was found: is it a slow-log?");
 }
 
+#[test]
+fn sessions_that_are_silent_are_forgotten() {
+    let mut importer = Importer::new(From::SlowLog, Path::new("nowhere"), "test");
+    for thread in 0..10 {
+        importer.begins(thread, 100 + thread, super::Who::default());
+    }
+    // A number that is taken is not given twice.
+    importer.begins(3, 103, super::Who::default());
+    importer.begins(3 << 32 | 3, 104, super::Who::default());
+    let mut ids: Vec<_> = importer.sessions.values().map(|known| known.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 11);
+    importer.sessions.remove(&(3 << 32 | 3));
+    importer.forget(11);
+    assert_eq!(importer.sessions.len(), 10);
+    importer.forget(10);
+    let mut left: Vec<_> = importer.sessions.keys().copied().collect();
+    left.sort_unstable();
+    assert_eq!(left, [6, 7, 8, 9]);
+}
+
 /// Of MariaDB 10.11.
 const GENERAL_MARIADB: &str = "\
 /usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:
