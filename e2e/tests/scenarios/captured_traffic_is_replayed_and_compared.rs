@@ -7,7 +7,7 @@ use std::process::Command;
 use e2e::{Gateway, Setup, client, kind, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
-use sandbox::{Kind, PASSWORD, USER};
+use sandbox::{Kind, Node, PASSWORD, USER};
 
 /// What a capture must not have. The first of each is what is looked for.
 const SECRETS: &[&str] = &include!("../../../crates/traffic/src/secrets_list.rs");
@@ -179,6 +179,41 @@ async fn replayed_and_compared(mode: &str) {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("now (1)"), "{said}");
 
+    in_parts_and_otherwise(&captured, copy, &replay, &result);
+
+    copy.sql(TABLE).unwrap();
+    copy.sql("UPDATE test.item SET name = 'tack' WHERE id = 1")
+        .unwrap();
+    let (code, said) = replay(&result("another"), &["--even-source"]);
+    assert_eq!(code, Some(0), "{said}");
+    let page = result("page.html");
+    let (code, said) = forebay(&[
+        "traffic",
+        "compare",
+        &captured,
+        &result("another"),
+        "--html",
+        &page,
+    ]);
+    assert!(
+        code == Some(2) && said.contains("other values in 3 rows: SELECT * FROM test.item"),
+        "{said}"
+    );
+    assert!(
+        std::fs::read_to_string(page)
+            .unwrap()
+            .contains("SELECT * FROM test.item")
+    );
+}
+
+/// What was captured is replayed in other ways: by two replayers, with other lives of prepared statements, into
+/// another schema, and nothing of it.
+fn in_parts_and_otherwise(
+    captured: &str,
+    copy: &Node,
+    replay: &dyn Fn(&str, &[&str]) -> (Option<i32>, String),
+    result: &dyn Fn(&str) -> String,
+) {
     // Two replayers have each a part, and together all of it.
     copy.sql(TABLE).unwrap();
     let parts = [result("part-1"), result("part-2")];
@@ -238,30 +273,6 @@ async fn replayed_and_compared(mode: &str) {
         );
     }
     assert!(copy.sql("SELECT COUNT(*) FROM test.item").unwrap().contains('3'));
-
-    copy.sql(TABLE).unwrap();
-    copy.sql("UPDATE test.item SET name = 'tack' WHERE id = 1")
-        .unwrap();
-    let (code, said) = replay(&result("another"), &["--even-source"]);
-    assert_eq!(code, Some(0), "{said}");
-    let page = result("page.html");
-    let (code, said) = forebay(&[
-        "traffic",
-        "compare",
-        &captured,
-        &result("another"),
-        "--html",
-        &page,
-    ]);
-    assert!(
-        code == Some(2) && said.contains("other values in 3 rows: SELECT * FROM test.item"),
-        "{said}"
-    );
-    assert!(
-        std::fs::read_to_string(page)
-            .unwrap()
-            .contains("SELECT * FROM test.item")
-    );
 }
 
 #[tokio::test]

@@ -609,3 +609,27 @@ proptest::proptest! {
         let _ = import(from, &bytes);
     }
 }
+
+#[test]
+fn no_secret_of_a_log_gets_into_a_folder() {
+    let secrets: &[&str] = &include!("../secrets_list.rs");
+    let (mut slow, mut general) = (String::new(), String::new());
+    for (number, text) in secrets.iter().enumerate() {
+        slow += &format!(
+            "# Time: 2026-11-28T03:19:05Z\n# User@Host: a[a] @ h []  Id: {number}\n# Query_time: 0.1\nSET \
+             timestamp=1;\n{text};\n"
+        );
+        general += &format!("2026-11-28T03:19:05Z\t   {number} Query\t{text}\n");
+    }
+    for (from, log) in [(From::SlowLog, slow), (From::GeneralLog, general)] {
+        let made = import(from, log.as_bytes()).unwrap();
+        assert_eq!(made.imported.commands, secrets.len() as u64, "{from}");
+        for command in &made.commands {
+            let body = String::from_utf8_lossy(&command.body);
+            assert!(
+                command.flags.has(Flags::WITHHELD) && body.is_empty(),
+                "{from}: {body}"
+            );
+        }
+    }
+}
