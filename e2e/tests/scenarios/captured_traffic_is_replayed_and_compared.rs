@@ -206,8 +206,8 @@ async fn replayed_and_compared(mode: &str) {
     );
 }
 
-/// What was captured is replayed in other ways: by two replayers, with other lives of prepared statements, into
-/// another schema, and nothing of it.
+/// What was captured is replayed in other ways: by two replayers, with other lives of prepared statements,
+/// into another schema, and nothing of it.
 fn in_parts_and_otherwise(
     captured: &str,
     copy: &Node,

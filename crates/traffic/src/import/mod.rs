@@ -29,8 +29,8 @@ use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord};
 
 /// From so many bytes on the next file is begun.
 const FILE_MAX: u64 = 256 << 20;
-/// Sessions that are known at a time. Not all logs tell where one has ended, so that beyond this the half that
-/// has been silent the longest is forgotten; who speaks again then is another session.
+/// Sessions that are known at a time. Not all logs tell where one has ended, so that beyond this the half
+/// that has been silent the longest is forgotten; who speaks again then is another session.
 const SESSIONS_MAX: usize = 200_000;
 
 /// What is imported.
