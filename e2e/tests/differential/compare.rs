@@ -468,8 +468,8 @@ pub fn without_server_state(payload: &[u8], capabilities: Capabilities) -> Optio
     Some(out)
 }
 
-/// The OK of a login as a gateway that answers logins itself gives it: without the proof and without the system
-/// variables that MariaDB from 11.3 on tells there.
+/// The OK of a login as a gateway that answers logins itself gives it: without the proof and without the
+/// system variables that MariaDB from 11.3 on tells there.
 pub fn login_ok(payload: &[u8], capabilities: Capabilities) -> Vec<u8> {
     let Ok(mut ok) = OkPacket::decode(payload, capabilities) else {
         return payload.to_vec();

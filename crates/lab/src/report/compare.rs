@@ -33,7 +33,8 @@ pub struct CompareArgs {
 /// Compares two runs: prints what differs and writes the page.
 ///
 /// # Errors
-/// A file is not what `bench report` writes, the runs have no table in common, or the folder cannot be written.
+/// A file is not what `bench report` writes, the runs have no table in common, or the folder cannot be
+/// written.
 pub fn compare(args: &CompareArgs) -> anyhow::Result<()> {
     let [a, b] = [read(&args.a)?, read(&args.b)?];
     let is_same_machine = machine(&a) == machine(&b);

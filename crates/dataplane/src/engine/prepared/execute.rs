@@ -120,8 +120,8 @@ async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared
     Next::settle(ended)
 }
 
-/// Whether the client has agreed on bulk executions. Their form the server judges: MariaDB 11.5 and later ignore
-/// the flag for results row by row where the client has not agreed on them, and earlier ones refuse it.
+/// Whether the client has agreed on bulk executions. Their form the server judges: MariaDB from 11.5 on
+/// ignores the flag for results row by row where the client has not agreed on them, and earlier ones refuse.
 fn may_bulk(session: &ClientSession) -> bool {
     let capabilities = session.client.capabilities;
     capabilities.contains(Capabilities::MARIADB_STMT_BULK)
