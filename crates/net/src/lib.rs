@@ -18,8 +18,10 @@ mod sys;
 mod tls;
 mod unix_path;
 
+pub mod arp;
 pub mod buffer;
 pub mod handover;
+pub mod interface;
 pub mod limits;
 pub mod proxy_header;
 

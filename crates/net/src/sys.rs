@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use socket2::{SockAddr, Socket};
+use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 /// three.
 pub(crate) fn accept_nonblocking(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    let accept = |storage: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
+    let accept = |storage: *mut SockAddrStorage, length: *mut libc::socklen_t| {
         // SAFETY: `storage` points to `*length` writable bytes (the contract of `SockAddr::try_init`),
         // `listener` is open for the duration of the call, and the kernel writes both arguments back on
         // success.
@@ -26,6 +26,22 @@ pub(crate) fn accept_nonblocking(listener: BorrowedFd<'_>) -> io::Result<(OwnedF
     };
     // SAFETY: on success `accept4` has written an address of the length it stored.
     unsafe { SockAddr::try_init(accept) }
+}
+
+/// A socket for whole frames of one protocol on one interface, which does not wait.
+pub(crate) fn packet_socket(interface: u32, protocol: u16) -> io::Result<Socket> {
+    let kind = Type::from(libc::SOCK_RAW | libc::SOCK_NONBLOCK);
+    let socket = Socket::new(Domain::PACKET, kind, None)?;
+    let mut storage = SockAddrStorage::zeroed();
+    // SAFETY: `sockaddr_ll` is a form of an address, which any bytes are a valid one of.
+    let address: &mut libc::sockaddr_ll = unsafe { storage.view_as() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = interface.cast_signed();
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the storage has an address of that length.
+    socket.bind(&unsafe { SockAddr::new(storage, length) })?;
+    Ok(socket)
 }
 
 /// Has the current runtime tell when a listening socket has connections. An error without a runtime.

@@ -1,0 +1,185 @@
+//! Interfaces of this machine and their IPv4 addresses, as far as an address needs it that moves between
+//! machines (rtnetlink(7)).
+//!
+//! Questions are answered by the kernel at once; a call waits only while something else changes the network
+//! of this machine.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+/// How long the kernel may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
+/// Longest answer about an interface, in bytes.
+const ANSWER_MAX: usize = 64 << 10;
+
+const HEADER: usize = 16;
+const OF_INTERFACE: usize = 16;
+
+/// An interface at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its address on an Ethernet; `None` where it is none.
+    pub mac: Option<[u8; 6]>,
+    /// It is switched on, and there is something at the other end.
+    pub is_up: bool,
+}
+
+/// The interface of this name; `None` where there is none.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn interface(name: &str) -> io::Result<Option<Interface>> {
+    let mut request = Message::new(libc::RTM_GETLINK, 0);
+    request.bytes.extend([0; OF_INTERFACE]);
+    request.attribute(libc::IFLA_IFNAME, &[name.as_bytes(), b"\0"].concat());
+    let answer = match request.ask() {
+        Ok(answer) => answer,
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let body = answer.get(HEADER..).unwrap_or_default();
+    let (Some(index), Some(flags)) = (number_at(body, 4), number_at(body, 8)) else {
+        return Err(io::Error::other("an answer about an interface that is too short"));
+    };
+    let attributes = body.get(OF_INTERFACE..).unwrap_or_default();
+    let mac = attribute_of(attributes, libc::IFLA_ADDRESS);
+    let is_up = (libc::IFF_UP | libc::IFF_RUNNING).cast_unsigned();
+    Ok(Some(Interface {
+        index,
+        mac: mac.and_then(|mac| mac.try_into().ok()),
+        is_up: flags & is_up == is_up,
+    }))
+}
+
+/// Has an interface have this address for so many seconds from now on, and no longer.
+///
+/// # Errors
+/// It cannot have it: the right (`CAP_NET_ADMIN`) may be missing, or the interface.
+pub fn lend_address(interface: u32, address: Ipv4Addr, prefix: u8, seconds: u32) -> io::Result<()> {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    let mut request = Message::about_address(libc::RTM_NEWADDR, flags, interface, prefix);
+    request.attribute(libc::IFA_LOCAL, &address.octets());
+    request.attribute(libc::IFA_ADDRESS, &address.octets());
+    let life = [seconds, seconds, 0, 0];
+    request.attribute(libc::IFA_CACHEINFO, &life.map(u32::to_ne_bytes).concat());
+    request.ask().map(drop)
+}
+
+/// Takes an address off an interface; false where it was not there.
+///
+/// # Errors
+/// As for [`lend_address`].
+pub fn remove_address(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
+    let mut request = Message::about_address(libc::RTM_DELADDR, 0, interface, 32);
+    request.attribute(libc::IFA_LOCAL, &address.octets());
+    match request.ask() {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A question to the kernel, in this machine's byte order.
+struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    fn new(kind: u16, flags: libc::c_int) -> Self {
+        let flags = (libc::NLM_F_REQUEST | flags) as u16;
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend([0; 8]);
+        Self { bytes }
+    }
+
+    fn about_address(kind: u16, flags: libc::c_int, interface: u32, prefix: u8) -> Self {
+        let mut message = Self::new(kind, libc::NLM_F_ACK | flags);
+        message
+            .bytes
+            .extend([libc::AF_INET as u8, prefix, 0, libc::RT_SCOPE_UNIVERSE]);
+        message.bytes.extend(interface.to_ne_bytes());
+        message
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        let length = (4 + value.len()) as u16;
+        self.bytes.extend(length.to_ne_bytes());
+        self.bytes.extend(kind.to_ne_bytes());
+        self.bytes.extend(value);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    /// What the kernel says, one message.
+    fn ask(mut self) -> io::Result<Vec<u8>> {
+        let length = (self.bytes.len() as u32).to_ne_bytes();
+        self.bytes[..4].copy_from_slice(&length);
+        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, None)?;
+        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+        socket.set_write_timeout(Some(ANSWER_LIMIT))?;
+        socket.send(&self.bytes)?;
+        let mut answer = vec![0; ANSWER_MAX];
+        let length = io::Read::read(&mut (&socket), &mut answer)?;
+        answer.truncate(length);
+        let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok());
+        match (kind.map(u16::from_ne_bytes), number_at(&answer, HEADER)) {
+            (Some(kind), Some(code)) if libc::c_int::from(kind) == libc::NLMSG_ERROR && code != 0 => {
+                Err(io::Error::from_raw_os_error(code.cast_signed().wrapping_neg()))
+            }
+            (Some(_), Some(_)) => Ok(answer),
+            _ => Err(io::Error::other("an answer of the kernel that is too short")),
+        }
+    }
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*bytes))
+}
+
+fn attribute_of(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let [a, b, c, d] = *attributes.first_chunk()?;
+        let (length, kind) = (
+            usize::from(u16::from_ne_bytes([a, b])),
+            u16::from_ne_bytes([c, d]),
+        );
+        if kind == wanted {
+            return attributes.get(4..length);
+        }
+        attributes = attributes.get(length.max(4).next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_found_by_their_name() {
+        let loopback = interface("lo").unwrap().unwrap();
+        assert!(loopback.is_up, "{loopback:?}");
+        assert_eq!(loopback.mac, Some([0; 6]));
+        assert_eq!(interface("no-such-one").unwrap(), None);
+    }
+
+    #[test]
+    fn attributes_that_are_cut_off_are_none() {
+        let mut message = Message::new(0, 0);
+        message.attribute(7, b"abc");
+        message.attribute(1, b"macmac");
+        let attributes = &message.bytes[HEADER..];
+        assert_eq!(attribute_of(attributes, 1), Some(&b"macmac"[..]));
+        for length in 0..attributes.len() - 2 {
+            assert_eq!(attribute_of(&attributes[..length], 1), None);
+        }
+        assert_eq!(attribute_of(&[0; 9], 1), None);
+    }
+}
