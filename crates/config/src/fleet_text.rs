@@ -63,6 +63,7 @@ impl Config {
         config.admin = own.admin;
         config.watch = own.watch;
         config.store = own.store;
+        config.vip = own.vip;
         match (report.finish(), elsewhere) {
             (Ok(()), Ok((users, renamed))) => {
                 config.users.extend(users);

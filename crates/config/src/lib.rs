@@ -53,7 +53,7 @@ pub use schema::{
     Monitor, OnDown, Pd, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
     ReadConsistency as Consistency, Rebalance, RebalancePolicy, ReplicationAccount, Reuse, Role, Rule,
     Server, ServerCompression, Sharing, Srv, StatementClass, Store, Switchover, TlsMode, TlsVersion,
-    Topology, TransactionReads, User, Verify,
+    Topology, TransactionReads, User, Verify, Vip,
 };
 pub use secret::Secret;
 pub use stored::{is_native_hash, sha2_hash};

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::ServerAddress;
+use config::{IpNet, ServerAddress};
 use net::TlsConnector;
 use serde::Serialize;
 use telemetry::{Samples, Source, catalog};
@@ -76,6 +77,12 @@ pub trait Host: Send + Sync {
     /// Why not, in words; the part that it had stays.
     fn share(&self, parts: u32) -> Result<(), String>;
 
+    /// Whether clients may come (`/readyz`).
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn is_ready(&self) -> Result<(), String>;
+
     /// Whether no server has more connections than that.
     fn is_within_share(&self) -> bool;
 
@@ -95,6 +102,7 @@ pub trait Host: Send + Sync {
 /// The gateways that this one belongs to.
 pub struct Fleet {
     settings: config::Store,
+    vip: Option<config::Vip>,
     tls: Option<Arc<TlsConnector>>,
     disk: Disk,
     me: Me,
@@ -105,6 +113,8 @@ pub struct Fleet {
     reader: tokio::sync::Mutex<Option<Etcd>>,
     is_leaving: AtomicBool,
     has_left: AtomicBool,
+    has_left_vip: AtomicBool,
+    is_replaced: AtomicBool,
     must_try_again: AtomicBool,
 }
 
@@ -121,6 +131,7 @@ struct State {
     fulfilled: VecDeque<(String, Fate)>,
     orders: VecDeque<(String, Option<Fate>)>,
     now: Now,
+    vip: Option<VipStatus>,
 }
 
 /// What was seen last.
@@ -156,6 +167,23 @@ pub struct MemberStatus {
     /// Of the limits that all have together it takes no more than one of so many parts; `None`: it has none
     /// yet, or has the limits for itself.
     pub parts: Option<u32>,
+    /// The virtual address, where it has it, as far as the gateway knows that was asked.
+    pub vip: Option<String>,
+}
+
+/// How a gateway stands to the virtual address. Field names are a contract with scripts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VipStatus {
+    /// The address.
+    pub address: String,
+    /// Where it is when it is here.
+    pub interface: String,
+    /// `holds`, `takes` (it is about to have it), `waits` (another one has it) or `out` (it is no candidate).
+    pub state: String,
+    /// The gateway that has it, as the store says; `None`: no gateway, or the store has not said.
+    pub holder: Option<String>,
+    /// What is in the way, or went wrong last.
+    pub problem: Option<String>,
 }
 
 /// How this gateway stands to the fleet and the store. Field names are a contract with scripts.
@@ -178,6 +206,8 @@ pub struct Status {
     /// Of the limits that all have together this gateway has one of so many parts; `None`: it has one of each
     /// limit until the others have made room, or has the limits for itself.
     pub parts: Option<u32>,
+    /// The virtual address, where there is one.
+    pub vip: Option<VipStatus>,
     /// What is wrong, in words.
     pub problems: Vec<String>,
 }
@@ -210,6 +240,7 @@ impl Fleet {
     /// Its folder cannot be used, or the files for TLS.
     pub fn open(
         settings: &config::Store,
+        vip: Option<&config::Vip>,
         version: &str,
         zone: Option<String>,
         addresses: Vec<String>,
@@ -245,6 +276,7 @@ impl Fleet {
                 zone,
                 addresses,
             },
+            vip: vip.cloned(),
             tls,
             disk,
             lease: settings.lease,
@@ -254,6 +286,8 @@ impl Fleet {
             reader: tokio::sync::Mutex::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
+            has_left_vip: AtomicBool::new(vip.is_none()),
+            is_replaced: AtomicBool::new(false),
             must_try_again: AtomicBool::new(false),
         }))
     }
@@ -322,10 +356,17 @@ impl Fleet {
         self.wake.notify_one();
     }
 
+    /// The same, and another process of this gateway has come: it has the virtual address next.
+    pub fn leave_to_successor(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
+        self.leave();
+    }
+
     /// Waits until it is none, or the store has not taken that in time: its lease ends by itself.
     pub async fn left(&self) {
         let left = async {
-            while !self.has_left.load(Ordering::Relaxed) {
+            let has_left = [&self.has_left, &self.has_left_vip];
+            while !has_left.iter().all(|has| has.load(Ordering::Relaxed)) {
                 tokio::time::sleep(LEFT_LOOK).await;
             }
         };
@@ -527,7 +568,15 @@ impl Fleet {
 
     /// The gateways that live, as this one has seen them last.
     pub fn members(&self) -> Vec<MemberStatus> {
-        self.state().now.members.clone()
+        let state = self.state();
+        let mut members = state.now.members.clone();
+        if let Some(vip) = &state.vip {
+            let holder = |member: &&mut MemberStatus| vip.holder.as_ref() == Some(&member.name);
+            if let Some(member) = members.iter_mut().find(holder) {
+                member.vip = Some(vip.address.clone());
+            }
+        }
+        members
     }
 
     /// How this gateway stands.
@@ -568,6 +617,7 @@ impl Fleet {
             committed: now.committed,
             members: now.members.len(),
             parts: now.parts,
+            vip: state.vip.clone(),
             problems,
         }
     }
@@ -609,6 +659,38 @@ impl Fleet {
                 reader.get_or_insert_with(|| self.etcd()).read(range).await
             }
         }
+    }
+
+    // For the virtual address.
+
+    /// Settings, address, and the length of its network.
+    pub(crate) fn vip(&self) -> Option<(&config::Vip, Ipv4Addr, u8)> {
+        match self.vip.as_ref().map(|vip| (vip, vip.address)) {
+            Some((vip, IpNet::V4(net))) => Some((vip, net.addr(), net.prefix_len())),
+            // Refused with the configuration.
+            Some((_, IpNet::V6(_))) | None => None,
+        }
+    }
+
+    pub(crate) fn vip_key(&self, address: Ipv4Addr) -> String {
+        self.keys().vip(address)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.me.name
+    }
+
+    /// Which gateway is to have the address when this one leaves it.
+    pub(crate) fn leaves_vip_to(&self) -> Option<&str> {
+        self.is_replaced.load(Ordering::Relaxed).then_some(&self.me.name)
+    }
+
+    pub(crate) fn note_vip(&self, status: VipStatus) {
+        self.state().vip = Some(status);
+    }
+
+    pub(crate) fn note_vip_left(&self) {
+        self.has_left_vip.store(true, Ordering::Relaxed);
     }
 
     // For the driver.
@@ -727,6 +809,7 @@ impl Fleet {
                 addresses: told.addresses,
                 revision: told.revision,
                 parts: Some(told.parts).filter(|parts| ![0, NONE].contains(parts)),
+                vip: None,
             },
             None => MemberStatus {
                 name: name.to_owned(),
@@ -737,6 +820,7 @@ impl Fleet {
                 is_current: false,
                 problem: Some("what it says of itself is not understood: another version?".to_owned()),
                 parts: None,
+                vip: None,
             },
         };
         let now = Now {
@@ -780,6 +864,9 @@ impl Source for Fleet {
         if self.settings.share_limits {
             let parts = now.parts.unwrap_or_default();
             out.gauge(&catalog::FLEET_PARTS, &[], i64::from(parts));
+        }
+        if let Some(vip) = &state.vip {
+            out.gauge(&catalog::VIP_HELD, &[], i64::from(vip.state == "holds"));
         }
     }
 }

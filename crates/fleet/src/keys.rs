@@ -9,11 +9,13 @@
 //! | `gateways/NAME` | a gateway that lives: what it is and runs; ends with its lease |
 //! | `history/about/N` | who made revision N, when and why |
 //! | `history/text/N` | its text |
+//! | `vip/ADDRESS` | who has a virtual address; ends with a lease of its own. Without one: it is free |
 //!
-//! Everything but the history is looked at all the time.
+//! Everything but the history and the addresses is looked at all the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 use upstream::etcd::{Change, Entry, Guard, Range, Snapshot};
@@ -90,6 +92,10 @@ impl Keys {
 
     pub(crate) fn text(&self, revision: u64) -> String {
         format!("{}history/text/{revision:010}", self.prefix)
+    }
+
+    pub(crate) fn vip(&self, address: Ipv4Addr) -> String {
+        format!("{}vip/{address}", self.prefix)
     }
 }
 

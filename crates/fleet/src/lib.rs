@@ -6,6 +6,9 @@
 //! Sessions know nothing of this. Without the store a gateway goes on with what it runs, which is on its own
 //! disk as well (`disk`).
 
+mod claim;
+#[cfg(test)]
+mod claim_simulator;
 mod deed;
 mod disk;
 mod driver;
@@ -23,11 +26,12 @@ mod simulator;
 mod store;
 #[cfg(test)]
 mod trials;
+mod vip;
 
 use std::fs::File;
 use std::io::{self, Read};
 
-pub use fleet::{Fleet, Host, MemberStatus, OrderStatus, Status, TEXT_MAX, Wanted};
+pub use fleet::{Fleet, Host, MemberStatus, OrderStatus, Status, TEXT_MAX, VipStatus, Wanted};
 pub use keys::{About, Deed};
 pub use order::{Fate, Refusal};
 

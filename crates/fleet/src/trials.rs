@@ -31,7 +31,7 @@ fn settings(folder: &Path, store: &str) -> config::Store {
 
 fn in_folder(folder: &Path) -> Arc<Fleet> {
     let store = settings(folder, "folder = \"shared\"");
-    Fleet::open(&store, "1", None, Vec::new()).unwrap()
+    Fleet::open(&store, None, "1", None, Vec::new()).unwrap()
 }
 
 async fn until(mut is_so: impl FnMut() -> bool) {
@@ -86,6 +86,10 @@ impl Host for Looking {
 
     fn share(&self, parts: u32) -> Result<(), String> {
         self.parts.lock().unwrap().push(parts);
+        Ok(())
+    }
+
+    fn is_ready(&self) -> Result<(), String> {
         Ok(())
     }
 
@@ -213,9 +217,9 @@ async fn a_gateway_whose_folder_is_a_copy_leaves_the_place_to_the_first() {
     let (one, other) = (place.path().join("one"), place.path().join("other"));
     fs::create_dir(&one).unwrap();
     let store = format!("folder = {:?}", place.path().join("shared"));
-    let first = Fleet::open(&settings(&one, &store), "1", None, Vec::new()).unwrap();
+    let first = Fleet::open(&settings(&one, &store), None, "1", None, Vec::new()).unwrap();
     copy(&one, &other);
-    let second = Fleet::open(&settings(&other, &store), "1", None, Vec::new()).unwrap();
+    let second = Fleet::open(&settings(&other, &store), None, "1", None, Vec::new()).unwrap();
     let host: Arc<dyn Host> = Arc::new(Looking::at(place.path()));
     let asks = async {
         until(|| {
@@ -232,7 +236,7 @@ async fn a_gateway_whose_folder_is_a_copy_leaves_the_place_to_the_first() {
             "{problems:?}"
         );
         // One that comes back to the same folder is the same gateway, and goes before.
-        let again = Fleet::open(&settings(&one, &store), "2", None, Vec::new()).unwrap();
+        let again = Fleet::open(&settings(&one, &store), None, "2", None, Vec::new()).unwrap();
         let is_there = || first.members().iter().any(|member| member.version == "2");
         tokio::select! {
             () = until(is_there) => {}
@@ -263,7 +267,7 @@ async fn a_gateway_takes_its_part_once_the_first_has_come_down_to_its_own() {
         fs::create_dir(folder).unwrap();
         let mut store = settings(folder, &format!("folder = {shared:?}\nshare_limits = true"));
         store.name = Some(name.to_owned());
-        Fleet::open(&store, "1", None, Vec::new()).unwrap()
+        Fleet::open(&store, None, "1", None, Vec::new()).unwrap()
     };
     let (first, second) = (open(&one, "g1"), open(&other, "g2"));
     let (of_first, of_second) = (Arc::new(Looking::at(&one)), Arc::new(Looking::at(&other)));
@@ -328,7 +332,7 @@ async fn whoever_reads_does_it_with_the_one_login() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let store = format!("endpoints = [\"{address}\"]\nuser = \"u\"\npassword = \"p\"");
-    let fleet = Fleet::open(&settings(folder.path(), &store), "1", None, Vec::new()).unwrap();
+    let fleet = Fleet::open(&settings(folder.path(), &store), None, "1", None, Vec::new()).unwrap();
     let logins = AtomicUsize::new(0);
     let asks = async {
         for _ in 0..5 {

@@ -31,7 +31,8 @@ impl Common {
             return Ok((own, None));
         };
         let addresses = own.admin.iter().map(|admin| reached_at(admin.bind)).collect();
-        let fleet = Fleet::open(store, env!("CARGO_PKG_VERSION"), own.zone.clone(), addresses)?;
+        let version = env!("CARGO_PKG_VERSION");
+        let fleet = Fleet::open(store, own.vip.as_ref(), version, own.zone.clone(), addresses)?;
         let mut notes = Vec::new();
         let kept = usable(path, fleet.kept());
         let (found, why) = match kept {

@@ -222,6 +222,9 @@ impl Operator {
     pub(crate) fn replaced(&self) {
         net::handover::leave_files();
         notify::replaced();
+        if let Some(fleet) = self.fleet() {
+            fleet.leave_to_successor();
+        }
         self.leave();
         self.gateway.stop_listening();
     }
@@ -460,6 +463,11 @@ impl Host for Operator {
             common.take_parts(before);
         }
         taken.map(drop)
+    }
+
+    fn is_ready(&self) -> Result<(), String> {
+        let ready = admin::Gateway::ready(self);
+        ready.map(drop).map_err(|reasons| reasons.join("; "))
     }
 
     fn is_within_share(&self) -> bool {

@@ -111,6 +111,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         // The process before this one leaves the fleet when it sees this one there.
         if let Some(fleet) = operator.fleet() {
             let (host, running) = (Arc::clone(&operator), operator.common_text());
+            spawn_local(Arc::clone(&fleet).run_vip(Arc::clone(&host) as _, takes_over));
             spawn_local(fleet.run(host as _, running));
         }
         notify::ready(takes_over);

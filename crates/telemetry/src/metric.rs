@@ -218,6 +218,7 @@ metrics! {
     FLEET_MEMBERS = Gauge "forebay_fleet_members" [] "gateways": "Gateways of the fleet that live, as this gateway has seen it. Only with `[store]`.";
     FLEET_BEHIND = Gauge "forebay_fleet_members_behind" [] "gateways": "Those of them that do not run the revision that was committed last (forebay ctl members names them). Only with `[store]`.";
     FLEET_PARTS = Gauge "forebay_fleet_parts" [] "parts": "Of the limits that all gateways have together this one has one of so many equal parts; 0: one of each limit, until the others have made room. Only with `share_limits` in `[store]`.";
+    VIP_HELD = Gauge "forebay_vip_held" [] "state": "1 while this gateway has the virtual address. Only with `[vip]`.";
     UNREADY = Gauge "forebay_unready" [] "state": "1 while an operator has the gateway say that it is not ready (forebay ctl unready).";
     SHUTTING_DOWN = Gauge "forebay_shutting_down" [] "state": "1 once a shutdown has begun.";
     UPGRADE_SESSIONS_TAKEN = Counter "forebay_upgrade_sessions_taken_total" [] "sessions": "Sessions that this process has taken over from the one before it (forebay ctl upgrade).";

@@ -26,7 +26,7 @@ pub use cluster::{
 pub use listener::{Listener, Mode, Protocol, ReadConsistency, Sharing, TransactionReads};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};
-pub use store::Store;
+pub use store::{Store, Vip};
 pub use tls::{ClientAuth, ClusterTls, ListenerTls, TlsMode, TlsVersion, Verify};
 pub(crate) use user::UsersFile;
 pub use user::{Accounts, AccountsFrom, Pooling, User};
@@ -83,6 +83,9 @@ section! {
 
         /// The store that several gateways have their configuration in.
         pub store: Option<Store> = default(None), Restart;
+
+        /// An address that one of several gateways has.
+        pub vip: Option<Vip> = default(None), Restart;
 
         /// Where clients connect.
         pub listeners as "listener": Vec<Listener> = default(Vec::new()), Live;

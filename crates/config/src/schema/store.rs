@@ -1,7 +1,10 @@
-//! `[store]`: where a gateway that is one of several takes its configuration from.
+//! `[store]`: where a gateway that is one of several takes its configuration from; and `[vip]`: the address
+//! that one of them has.
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::tls::ClusterTls;
 use crate::address::ServerAddress;
@@ -59,5 +62,21 @@ section! {
         /// A gateway of which nothing has been heard for this time is none of the fleet any more: changes
         /// no longer wait for its word.
         pub lease: Duration = default(secs(10)) in secs(2)..=minutes(5), Restart;
+    }
+
+    /// An address that one of the gateways has: the store says which one, so it takes a `[store]` with an
+    /// etcd. Where that one is lost another one has it some seconds later. Needs the rights
+    /// `CAP_NET_ADMIN` and `CAP_NET_RAW`.
+    pub struct Vip {
+        /// The address, which clients connect to, and the length of its network. All gateways have the same,
+        /// and listeners bind to `0.0.0.0` (or it takes `net.ipv4.ip_nonlocal_bind`). IPv4 only.
+        pub address: IpNet = required, Restart;
+
+        /// The interface that has it then.
+        pub interface: String = required, Restart;
+
+        /// Of several gateways that could have it that one takes it whose number is larger. Who has it keeps
+        /// it, also where one comes whose number is larger.
+        pub priority: u32 = default(100) in 0..=255, Restart;
     }
 }

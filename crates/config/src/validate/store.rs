@@ -1,13 +1,15 @@
-//! `[store]`, and what may stand in the file of a gateway that has one.
+//! `[store]`, `[vip]`, and what may stand in the file of a gateway that has them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
 
 use crate::address::ServerAddress;
 use crate::report::Report;
-use crate::schema::{Config, Store, TlsMode};
+use crate::schema::{Config, Store, TlsMode, Vip};
 
 /// Options that a gateway has by itself.
-pub(crate) const OF_GATEWAY: [&str; 5] = ["store", "zone", "workers", "admin", "watch"];
+pub(crate) const OF_GATEWAY: [&str; 6] = ["store", "vip", "zone", "workers", "admin", "watch"];
 
 /// Options that may stand in the gateway's own file, for what the common text does not say.
 const IN_EITHER: [&str; 4] = [
@@ -26,7 +28,13 @@ const NAME_MAX: usize = 64;
 /// Endpoints that are asked one after the other.
 const ENDPOINTS_MAX: usize = 9;
 
+/// Longest name of an interface, in bytes (IFNAMSIZ without the final zero).
+const INTERFACE_MAX: usize = 15;
+
 pub(super) fn store(config: &Config, report: &mut Report<'_>) {
+    if let Some(vip) = &config.vip {
+        self::vip(vip, config.store.as_ref(), report);
+    }
     let Some(store) = &config.store else { return };
     where_it_is(store, report);
     for (option, name) in [("fleet", Some(&store.fleet)), ("name", store.name.as_ref())] {
@@ -48,6 +56,48 @@ pub(super) fn store(config: &Config, report: &mut Report<'_>) {
     }
     super::cluster_tls(&store.tls, "store.tls", report);
     only_own(report);
+}
+
+fn vip(vip: &Vip, store: Option<&Store>, report: &mut Report<'_>) {
+    let found = match store {
+        None => Some("none"),
+        Some(store) if store.folder.is_some() => Some("`folder`"),
+        Some(_) => None,
+    };
+    if let Some(found) = found {
+        let expected = "a [store] with `endpoints` of an etcd, which says who has the address";
+        report.wrong("vip", expected, found).hint(None);
+    }
+    if !report.is_wrong("vip.address") {
+        let expected = match vip.address {
+            IpNet::V6(_) => "an IPv4 address: one of IPv6 cannot move yet",
+            IpNet::V4(net)
+                if net.prefix_len() < 31 && [net.network(), net.broadcast()].contains(&net.addr()) =>
+            {
+                "the address of a machine (\"10.0.0.9/24\")"
+            }
+            IpNet::V4(net) if !is_of_a_machine(net.addr()) => "the address of a machine (\"10.0.0.9/24\")",
+            IpNet::V4(_) => "",
+        };
+        if !expected.is_empty() {
+            let found = format!("\"{}\"", vip.address);
+            report.wrong("vip.address", expected, found).hint(None);
+        }
+    }
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':');
+    let name = &vip.interface;
+    if !((1..=INTERFACE_MAX).contains(&name.len()) && name.bytes().all(is_plain))
+        && !report.is_wrong("vip.interface")
+    {
+        let expected = format!("the name of an interface, 1 to {INTERFACE_MAX} characters (\"eth0\")");
+        report
+            .wrong("vip.interface", expected, format!("{name:?}"))
+            .hint(None);
+    }
+}
+
+fn is_of_a_machine(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast())
 }
 
 fn where_it_is(store: &Store, report: &mut Report<'_>) {

@@ -75,7 +75,7 @@ pasword = "hunter2"
             f.toml:2:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean `workers`?
             f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.monitor`, `cluster.NAME.accounts` or `cluster.NAME.check`
             f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; `topology` belongs in `cluster.NAME`
-            f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, upgrade_timeout, watch, buffer_pool_max, statement_memory_max, log, admin, store, listener, cluster, user, users_file, rule, zone, cache
+            f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, upgrade_timeout, watch, buffer_pool_max, statement_memory_max, log, admin, store, vip, listener, cluster, user, users_file, rule, zone, cache
             f.toml:7:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
             f.toml:13:1: listener[0].lookup_consistency: expected this option with `protocol = "redis"` or `point_lookups = true`, found it where nothing is read from memory; for reads on replicas it is `read_consistency`
             f.toml:15:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing

@@ -310,11 +310,12 @@ fn members(text: &str) -> Result<()> {
             member["parts"]
                 .as_u64()
                 .map_or_else(|| "-".to_owned(), |parts| format!("1/{parts}")),
+            word("vip"),
             problem,
         ]
     };
     let columns = [
-        "NAME", "VERSION", "ZONE", "ADDRESS", "REVISION", "LIMITS", "PROBLEM",
+        "NAME", "VERSION", "ZONE", "ADDRESS", "REVISION", "LIMITS", "VIP", "PROBLEM",
     ];
     let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
     print!("{}", table(columns, rows));
