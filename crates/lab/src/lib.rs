@@ -20,4 +20,5 @@ pub mod overhead;
 pub mod report;
 pub mod split;
 mod sysbench;
+mod tpcc;
 pub mod usage;
