@@ -45,16 +45,16 @@ struct Turns<'a> {
 }
 
 /// Takes rounds until there are as many as wanted, or time is up, or somebody wants it to end.
-struct Rounds<'a> {
+pub(super) struct Rounds<'a> {
     plan: &'a Plan,
     stop: &'a Stop,
-    bar: ProgressBar,
+    pub bar: ProgressBar,
     began: Instant,
-    done: u32,
+    pub done: u32,
 }
 
 impl<'a> Rounds<'a> {
-    fn new(plan: &'a Plan, stop: &'a Stop, steps: usize) -> Self {
+    pub(super) fn new(plan: &'a Plan, stop: &'a Stop, steps: usize) -> Self {
         Self {
             plan,
             stop,
@@ -65,7 +65,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Whether there is to be another one. One there is always.
-    fn next(&mut self) -> anyhow::Result<bool> {
+    pub(super) fn next(&mut self) -> anyhow::Result<bool> {
         self.stop.check()?;
         let spent = self.began.elapsed();
         let fits = self.done == 0 || self.stop.time_left() > spent / self.done;
@@ -77,7 +77,7 @@ impl<'a> Rounds<'a> {
         Ok(goes_on)
     }
 
-    fn tell(&self, parameter: &str, who: &str) -> anyhow::Result<()> {
+    pub(super) fn tell(&self, parameter: &str, who: &str) -> anyhow::Result<()> {
         self.bar.set_message(format!("{parameter}: {who}"));
         self.stop.check()
     }

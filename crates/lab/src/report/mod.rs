@@ -12,6 +12,7 @@ mod measure;
 mod needs;
 mod page;
 mod published;
+mod queries;
 mod results;
 mod stand;
 mod text;
@@ -37,7 +38,7 @@ pub use self::{
     compare::{CompareArgs, compare},
 };
 use self::{
-    catalogue::{How, Table},
+    catalogue::{How, Own, Table},
     results::{Results, Section},
     stand::Stand,
 };
@@ -198,6 +199,14 @@ fn fill(
         How::Sysbench(load) => measure::sysbench(stand(standing, false, plan)?, &load, plan, stop, section),
         How::Group(load) => measure::sysbench(stand(standing, true, plan)?, &load, plan, stop, section),
         How::Connects => measure::connects(stand(standing, false, plan)?, plan, stop, section),
+        How::Own(load) => {
+            let run = match load {
+                Own::Tpcc => queries::tpcc,
+                Own::Updates => queries::updates,
+                Own::Joins => queries::joins,
+            };
+            run(stand(standing, false, plan)?, plan, stop, section)
+        }
         How::NotHere => Ok(()),
         how => {
             // The other benches start servers of their own.
@@ -287,7 +296,7 @@ impl Plan {
         if uses(by_sysbench) {
             stand::find("sysbench", None, "apt-get install sysbench")?;
         }
-        let of_contenders = |how| matches!(how, How::Sysbench(_) | How::Connects | How::Idle);
+        let of_contenders = |how| matches!(how, How::Sysbench(_) | How::Own(_) | How::Connects | How::Idle);
         let haproxy = if uses(|how| matches!(how, How::Cache(Part::Operations))) {
             let how_to_get = "apt-get install haproxy, name it with --haproxy, or leave out C1 with --tables";
             stand::find("haproxy", args.haproxy.as_deref(), how_to_get)?

@@ -110,7 +110,7 @@ fn modes(tables: &[&Table], contenders: &[Contender]) -> Vec<(Contender, &'stati
     let mut modes = Vec::new();
     for table in tables {
         match table.how {
-            How::Sysbench(_) | How::Connects | How::Idle => {
+            How::Sysbench(_) | How::Own(_) | How::Connects | How::Idle => {
                 let own = contenders
                     .iter()
                     .filter(|kind| !matches!(kind, Contender::Direct | Contender::Haproxy));

@@ -114,6 +114,10 @@ impl Stand {
             .collect()
     }
 
+    pub(super) fn primary(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.servers.primary().address().parse()?)
+    }
+
     pub(super) fn version(&self) -> String {
         format!("{} {}", self.servers.kind(), self.servers.version())
     }
