@@ -86,9 +86,8 @@ fn vip(vip: &Vip, store: Option<&Store>, report: &mut Report<'_>) {
     }
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':');
     let name = &vip.interface;
-    if !((1..=INTERFACE_MAX).contains(&name.len()) && name.bytes().all(is_plain))
-        && !report.is_wrong("vip.interface")
-    {
+    let is_name = (1..=INTERFACE_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+    if !is_name && !report.is_wrong("vip.interface") {
         let expected = format!("the name of an interface, 1 to {INTERFACE_MAX} characters (\"eth0\")");
         report
             .wrong("vip.interface", expected, format!("{name:?}"))

@@ -120,10 +120,10 @@ fn write_run(out: &mut String, results: &Results) -> fmt::Result {
         [] => "none".to_owned(),
         options => escaped(&options.join("; ")),
     };
-    write!(
+    writeln!(
         out,
         "<dl><dt>date</dt><dd>{}</dd><dt>machine</dt><dd>{}, {} cores, {memory:.0} GiB, {}; load average before {}</dd>\
-         <dt>programs</dt><dd>{}</dd><dt>options</dt><dd>{options}</dd></dl>\n",
+         <dt>programs</dt><dd>{}</dd><dt>options</dt><dd>{options}</dd></dl>",
         escaped(&results.date),
         escaped(&machine.cpu),
         machine.cpus,

@@ -110,10 +110,10 @@ impl Streams {
                 .give_up(importer, "connections of which packets are missing");
         }
         connection.ways[way].is_over |= segment.is_end;
-        if segment.is_reset || connection.ways.iter().all(|way| way.is_over) {
-            if let Some(connection) = self.connections.remove(&key) {
-                connection.talk.end(importer, at_us)?;
-            }
+        if (segment.is_reset || connection.ways.iter().all(|way| way.is_over))
+            && let Some(connection) = self.connections.remove(&key)
+        {
+            connection.talk.end(importer, at_us)?;
         }
         Ok(())
     }
