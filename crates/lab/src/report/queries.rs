@@ -36,7 +36,7 @@ const QUESTIONS: [(&str, &str); 2] = [
     (
         "dependent subquery",
         "SELECT COUNT(*) FROM rows_of_lab a WHERE a.other < \
-         (SELECT MAX(b.other) FROM rows_of_lab b WHERE b.id BETWEEN a.id AND a.id + 2)",
+         (SELECT MAX(b.other) FROM rows_of_lab b WHERE b.id = a.id + 1)",
     ),
 ];
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
 
 use super::{
     Plan,
@@ -139,6 +139,19 @@ impl Stand {
             ))?;
         }
         servers.sync()?;
+        // Our client knows the short way of `caching_sha2_password` only: somebody has to log in before it.
+        let mut login = servers.primary().client();
+        login.args([
+            format!("--user={USER}"),
+            format!("--password={PASSWORD}"),
+            "--execute=DO 1".to_owned(),
+        ]);
+        let output = login.output().context("logging in")?;
+        anyhow::ensure!(
+            output.status.success(),
+            "logging in: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(Self {
             racers: Vec::new(),
             _gateways: Vec::new(),

@@ -169,6 +169,10 @@ mod tests {
     fn conditions_are_found(kind: Kind) {
         let servers = Sandbox::start(Spec::new(kind)).unwrap();
         let address: SocketAddr = servers.primary().address().parse().unwrap();
+        // Our client knows the short way of `caching_sha2_password` only.
+        let mut login = servers.primary().client();
+        login.args(["--user=forebay", "--password=forebay", "--execute=DO 1"]);
+        assert!(login.status().unwrap().success());
         load(address, SIZE).unwrap();
         assert_eq!(
             check(address, SIZE, 0).unwrap(),
