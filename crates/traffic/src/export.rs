@@ -260,7 +260,7 @@ fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
         .next()
         .unwrap_or_default();
     let is_of_client = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
-    if text.starts_with(b"/*M") || OF_CLIENTS.iter().any(|name| is_of_client(name)) {
+    if text.starts_with(b"/*M") || OF_CLIENTS.iter().any(is_of_client) {
         return Err("a client may find a command of its own in it");
     }
     for has_escapes in [true, false] {
