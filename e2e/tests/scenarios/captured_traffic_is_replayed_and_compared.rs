@@ -206,14 +206,12 @@ async fn replayed_and_compared(mode: &str) {
     );
 }
 
+/// What is replayed to, and with which options; how it ended, and what it said.
+type Replay<'a> = dyn Fn(&str, &[&str]) -> (Option<i32>, String) + 'a;
+
 /// What was captured is replayed in other ways: by two replayers, with other lives of prepared statements,
 /// into another schema, and nothing of it.
-fn in_parts_and_otherwise(
-    captured: &str,
-    copy: &Node,
-    replay: &dyn Fn(&str, &[&str]) -> (Option<i32>, String),
-    result: &dyn Fn(&str) -> String,
-) {
+fn in_parts_and_otherwise(captured: &str, copy: &Node, replay: &Replay<'_>, result: &dyn Fn(&str) -> String) {
     // Two replayers have each a part, and together all of it.
     copy.sql(TABLE).unwrap();
     let parts = [result("part-1"), result("part-2")];
@@ -222,13 +220,7 @@ fn in_parts_and_otherwise(
         assert_eq!(code, Some(0), "{said}");
     }
     let compare = |b: &[&str]| {
-        let fixed = [
-            "traffic",
-            "compare",
-            "--fail-on",
-            "errors,rows,missing",
-            &captured,
-        ];
+        let fixed = ["traffic", "compare", "--fail-on", "errors,rows,missing", captured];
         forebay(&[&fixed[..], b].concat())
     };
     let (code, said) = compare(&[&parts[0], &parts[1]]);

@@ -178,7 +178,7 @@ fn the_slow_log_of_mysql_is_read() {
 #[test]
 fn a_slow_log_that_is_broken_is_read_up_to_there() {
     let at = SLOW_MARIADB.find("SELECT SLEEP").unwrap() + 8;
-    let made = import(From::SlowLog, SLOW_MARIADB[..at].as_bytes()).unwrap();
+    let made = import(From::SlowLog, &SLOW_MARIADB.as_bytes()[..at]).unwrap();
     assert_eq!(made.texts().len(), 2);
     assert_eq!(
         made.imported.stops,
