@@ -202,6 +202,7 @@ impl Importer {
     /// # Errors
     /// It cannot be written, or there was nothing.
     pub fn finish(mut self) -> Result<Imported, ImportError> {
+        std::mem::take(&mut self.streams).end(&mut self)?;
         let Some(mut writer) = self.writer.take() else {
             let stops: String = self
                 .imported
@@ -264,6 +265,11 @@ impl Importer {
         self.version = begin_of_server(line);
     }
 
+    /// Its connection is over.
+    fn ends(&mut self, thread: u64) {
+        self.sessions.remove(&thread);
+    }
+
     /// The session is another user's from its next command on.
     fn changes_user(&mut self, thread: u64, at_us: u64, user: &str) {
         if let Some(known) = self.sessions.get_mut(&thread) {
@@ -313,6 +319,7 @@ impl Importer {
     fn say(&mut self, said: &Said<'_>) -> Result<(), ImportError> {
         self.open(said.start_us)?;
         let Some(known) = self.sessions.get_mut(&said.thread) else {
+            self.leave_out("commands of sessions that were silent for too long");
             return Ok(());
         };
         let Some(writer) = &mut self.writer else {

@@ -14,6 +14,9 @@ use crate::capture::{ANSWER_MAX, COMMAND_MAX};
 /// Answers that wait for their command: more than that is no conversation.
 const UNREAD_MAX: usize = 4 << 20;
 
+/// Bytes of a client that wait for the rest of their packet or for an answer. A packet has up to 16 MiB.
+const PACKET_MAX: usize = 17 << 20;
+
 pub(super) struct Talk {
     /// The number of the connection here in the upper half, that of the server in the lower one.
     thread: u64,
@@ -25,6 +28,7 @@ pub(super) struct Talk {
     tracker: ResponseTracker,
     /// What the server has not answered yet.
     waiting: VecDeque<Asked>,
+    waiting_len: usize,
     asked: Option<Asked>,
     answer: Vec<u8>,
     is_answer_cut: bool,
@@ -62,6 +66,7 @@ impl Talk {
             from_server: Vec::new(),
             tracker: ResponseTracker::new(Capabilities::default()),
             waiting: VecDeque::new(),
+            waiting_len: 0,
             asked: None,
             answer: Vec::new(),
             is_answer_cut: false,
@@ -77,6 +82,11 @@ impl Talk {
         }
         self.state = State::GivenUp;
         (self.from_client, self.from_server, self.answer) = Default::default();
+        (self.waiting, self.asked) = Default::default();
+    }
+
+    pub(super) fn thread(&self) -> u64 {
+        self.thread
     }
 
     /// The next bytes of one side.
@@ -94,7 +104,8 @@ impl Talk {
             true => self.from_server.extend_from_slice(bytes),
             false => self.from_client.extend_from_slice(bytes),
         }
-        if self.from_server.len() > UNREAD_MAX {
+        let is_one_sided = self.from_client.len() > PACKET_MAX || self.waiting_len > PACKET_MAX;
+        if self.from_server.len() > UNREAD_MAX || is_one_sided {
             self.give_up(importer, "connections of which packets are missing");
         }
         while self.state != State::GivenUp && self.state != State::Commands {
@@ -176,18 +187,22 @@ impl Talk {
                 if let Some(last) = self.waiting.back_mut().or(self.asked.as_mut()) {
                     last.is_cut = true;
                 }
+            } else if self.sends_file {
+                // Numbers of packets begin anew within a file, which ends with an empty one.
+                if payload.is_empty() {
+                    self.sends_file = false;
+                    self.tracker.resume_after_local_infile();
+                }
             } else if header.sequence == 0 && !payload.is_empty() {
                 let mut payload = payload;
                 let is_cut = payload.len() > COMMAND_MAX || header.is_continued();
                 payload.truncate(COMMAND_MAX);
+                self.waiting_len += payload.len();
                 self.waiting.push_back(Asked {
                     at_us,
                     payload,
                     is_cut,
                 });
-            } else if self.sends_file && payload.is_empty() {
-                self.sends_file = false;
-                self.tracker.resume_after_local_infile();
             }
         }
     }
@@ -198,6 +213,7 @@ impl Talk {
                 let Some(asked) = self.waiting.pop_front() else {
                     return Ok(());
                 };
+                self.waiting_len -= asked.payload.len();
                 let command = Command(asked.payload[0]);
                 self.tracker.begin(command);
                 self.tracker.allow_infile();
@@ -284,6 +300,7 @@ impl Talk {
                 ..Said::default()
             })?;
         }
+        importer.ends(self.thread);
         Ok(())
     }
 }
@@ -301,4 +318,33 @@ fn take_packet(bytes: &mut Vec<u8>) -> Option<(PacketHeader, Vec<u8>)> {
 fn take_login_packet(bytes: &mut Vec<u8>) -> bool {
     let is_of_login = PacketHeader::parse(bytes).is_some_and(|header| header.sequence != 0);
     is_of_login && take_packet(bytes).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_many_packets_has_no_commands_in_it() {
+        let mut talk = Talk::new(1);
+        talk.state = State::Commands;
+        talk.sends_file = true;
+        let mut sequence = 2_u8;
+        for payload in [&b"a row"[..]; 600].into_iter().chain([&b""[..]]) {
+            let header = [payload.len() as u8, 0, 0, sequence];
+            talk.from_client.extend(header.iter().chain(payload));
+            sequence = sequence.wrapping_add(1);
+        }
+        let query = b"\x03SELECT 1";
+        talk.from_client.extend([query.len() as u8, 0, 0, 0]);
+        talk.from_client.extend(query);
+        talk.client_packets(7);
+        let commands: Vec<_> = talk
+            .waiting
+            .iter()
+            .map(|asked| asked.payload.as_slice())
+            .collect();
+        assert_eq!(commands, [query]);
+        assert!(!talk.sends_file && talk.from_client.is_empty());
+    }
 }

@@ -35,6 +35,8 @@ pub(super) struct Streams {
     connections: HashMap<(End, End), Connection>,
     /// So many have begun.
     begun: u32,
+    /// The time of the last packet.
+    last_us: u64,
     /// Connections of which it was said already that their beginning is not there.
     unknown: HashMap<(End, End), ()>,
 }
@@ -51,7 +53,8 @@ struct Way {
     next: Option<u32>,
     held: BTreeMap<u32, Vec<u8>>,
     held_len: usize,
-    is_over: bool,
+    /// The number behind the last byte, once that is known.
+    end: Option<u32>,
 }
 
 impl Streams {
@@ -69,7 +72,19 @@ impl Streams {
             } else {
                 (from_client, 0)
             };
-            let is_new = way == 0 || !self.connections.contains_key(&key);
+            let start = Some(segment.sequence.wrapping_add(1));
+            let known = self.connections.get(&key).and_then(|known| known.ways[way].next);
+            let is_again =
+                self.connections.contains_key(&key) && (way == 1 && known.is_some() || known == start);
+            if is_again {
+                return Ok(());
+            }
+            if way == 0
+                && let Some(before) = self.connections.remove(&key)
+            {
+                before.talk.end(importer, at_us)?;
+            }
+            let is_new = !self.connections.contains_key(&key);
             if is_new && self.connections.len() < CONNECTIONS_MAX {
                 self.begun += 1;
                 let connection = Connection {
@@ -79,7 +94,7 @@ impl Streams {
                 self.connections.insert(key, connection);
             }
             if let Some(connection) = self.connections.get_mut(&key) {
-                connection.ways[way].next = Some(segment.sequence.wrapping_add(1));
+                connection.ways[way].next = start;
             }
             return Ok(());
         }
@@ -109,17 +124,38 @@ impl Streams {
                 .talk
                 .give_up(importer, "connections of which packets are missing");
         }
-        connection.ways[way].is_over |= segment.is_end;
-        if (segment.is_reset || connection.ways.iter().all(|way| way.is_over))
+        if segment.is_end {
+            connection.ways[way].end = Some(segment.sequence.wrapping_add(segment.bytes.len() as u32));
+        }
+        if (segment.is_reset || connection.ways.iter().all(Way::is_over))
             && let Some(connection) = self.connections.remove(&key)
         {
             connection.talk.end(importer, at_us)?;
         }
+        self.last_us = at_us;
         Ok(())
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(self, importer: &mut Importer) -> Result<(), ImportError> {
+        let mut connections: Vec<_> = self.connections.into_values().collect();
+        connections.sort_by_key(|connection| connection.talk.thread());
+        connections
+            .into_iter()
+            .try_for_each(|connection| connection.talk.end(importer, self.last_us))
     }
 }
 
 impl Way {
+    /// All that the one side has sent was handed over.
+    fn is_over(&self) -> bool {
+        let behind = |end: u32| {
+            self.next
+                .is_some_and(|next| end.wrapping_sub(next).cast_signed() <= 0)
+        };
+        self.end.is_some_and(behind)
+    }
+
     /// Hands over what comes next, as far as it is there. False: something is missing for good.
     fn add(
         &mut self,
@@ -160,5 +196,45 @@ impl Way {
             self.held_len = 0;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(sequence: u32, bytes: &[u8]) -> Segment<'_> {
+        let end = ([127, 0, 0, 1].into(), 1);
+        Segment {
+            from: end,
+            to: end,
+            sequence,
+            is_syn: false,
+            is_ack: true,
+            is_end: false,
+            is_reset: false,
+            is_cut: false,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn a_way_is_over_once_all_in_front_of_its_end_is_there() {
+        let mut got = Vec::new();
+        let mut way = Way {
+            next: Some(u32::MAX),
+            end: Some(5),
+            ..Way::default()
+        };
+        for (sequence, bytes) in [(2, &b"def"[..]), (u32::MAX, b"abc")] {
+            assert!(!way.is_over());
+            let mut take = |bytes: &[u8]| {
+                got.extend_from_slice(bytes);
+                Ok(())
+            };
+            assert!(way.add(&segment(sequence, bytes), &mut take).unwrap());
+        }
+        assert!(way.is_over());
+        assert_eq!(got, b"abcdef");
     }
 }
