@@ -88,12 +88,29 @@ pub fn export(folder: &Path, wanted: Wanted, out: &mut impl Write) -> Result<Exp
         out,
         "-- For mysql --binary-mode --force, or mariadb with the same; it stands for what others have sent."
     )?;
+    if matches!(wanted.by, By::Time) {
+        writeln!(
+            out,
+            "-- All sessions in one, by time: what one of them sets, and its temporary tables and transactions, the others have as well."
+        )?;
+    }
+    // Quotes are read as they are by default, whatever the server's default is.
+    writeln!(
+        out,
+        "SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '');"
+    )?;
     let mut sessions: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     let mut last = 0;
     while let Some(record) = folder.next_record()? {
-        let (id, text) = match record {
-            Record::Session(session) => (session.id, begin_of(&session)),
-            Record::Command(command) => (command.session, exporting.command(&command)),
+        let (id, text, schema) = match record {
+            Record::Session(session) => (session.id, begin_of(&session), Vec::new()),
+            Record::Command(command) => {
+                let schema = match command.schema.is_empty() {
+                    true => b"-- it has chosen no schema\n".to_vec(),
+                    false => use_of(&command.schema),
+                };
+                (command.session, exporting.command(&command), schema)
+            }
             Record::Head(_) | Record::Thinned { .. } | Record::End(_) => continue,
         };
         if wanted.session.is_some_and(|session| session != id) {
@@ -104,6 +121,7 @@ pub fn export(folder: &Path, wanted: Wanted, out: &mut impl Write) -> Result<Exp
             By::Time => {
                 if id != last {
                     writeln!(out, "-- session {id}")?;
+                    out.write_all(&schema)?;
                 }
                 last = id;
                 out.write_all(&text)?;
@@ -263,6 +281,16 @@ fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
     if text.starts_with(b"/*M") || OF_CLIENTS.iter().any(is_of_client) {
         return Err("a client may find a command of its own in it");
     }
+    let has_word = |word: &[u8]| {
+        text.windows(word.len())
+            .any(|part| part.eq_ignore_ascii_case(word))
+    };
+    if has_word(b"no_backslash_escapes") {
+        return Err("clients read quotes otherwise behind it");
+    }
+    if has_word(b"delimiter") {
+        return Err("a client may find a command of its own in it");
+    }
     for has_escapes in [true, false] {
         let read = read(text, has_escapes);
         if read.has_command {
@@ -407,6 +435,8 @@ mod tests {
             "/* x */\n Source /etc/passwd",
             "/*M! x */\nsystem id",
             "delimiter x",
+            "SELECT a AS delimiter FROM t",
+            "SET sql_mode = 'No_Backslash_Escapes'",
         ] {
             assert!(end_of(text).is_err(), "{text}");
         }
