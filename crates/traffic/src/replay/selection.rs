@@ -64,6 +64,8 @@ fn sets_session(command: &CommandRecord) -> bool {
         ),
         Command::STMT_PREPARE
         | Command::STMT_CLOSE
+        | Command::STMT_SEND_LONG_DATA
+        | Command::STMT_RESET
         | Command::INIT_DB
         | Command::RESET_CONNECTION
         | Command::CHANGE_USER

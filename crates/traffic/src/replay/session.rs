@@ -1,10 +1,10 @@
 //! One session of a replay: its connection, its prepared statements, one command after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mysql_wire::{Command, statement};
+use mysql_wire::{Capabilities, Command, statement};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
@@ -36,6 +36,8 @@ struct Session {
     statements: HashMap<u32, u32>,
     /// Texts of those that are closed behind each execution.
     texts: HashMap<u32, Vec<u8>>,
+    /// Captured numbers of statements whose parameters have come in parts.
+    has_long_data: HashSet<u32>,
     has_no_login: bool,
 }
 
@@ -48,6 +50,7 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
         client: None,
         statements: HashMap::new(),
         texts: HashMap::new(),
+        has_long_data: HashSet::new(),
         has_no_login: false,
     };
     while let Some(next) = given.recv().await {
@@ -106,7 +109,10 @@ impl Session {
         };
         let sent = match verdict {
             Ok(()) => self.send(captured, &mut record).await,
-            Err(why) => Err(why),
+            Err(why) => {
+                self.drop_long_data(captured).await;
+                Err(why)
+            }
         };
         {
             let mut outcome = shared.outcome.borrow_mut();
@@ -179,6 +185,10 @@ impl Session {
         record.took_us = began.elapsed().as_micros() as u64;
         match answer {
             Ok(answer) => {
+                match command {
+                    Command::STMT_SEND_LONG_DATA => drop(self.has_long_data.insert(captured.statement)),
+                    _ => drop(self.has_long_data.remove(&captured.statement)),
+                }
                 self.note(captured, record, &answer);
                 self.close_behind(captured).await;
             }
@@ -192,6 +202,32 @@ impl Session {
         Ok(())
     }
 
+    /// An execution is left out: the parameters that were sent in front of it are not for the next one.
+    async fn drop_long_data(&mut self, captured: &CommandRecord) {
+        let is_execution =
+            [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE].contains(&Command(captured.command));
+        if is_execution
+            && self.has_long_data.remove(&captured.statement)
+            && let Some(id) = self.statements.get(&captured.statement).copied()
+        {
+            let _ = self.ask(&statement::encode(Command::STMT_RESET, id)).await;
+        }
+    }
+
+    /// Asks for something that was not captured. Where there is no answer in time the connection is given up.
+    async fn ask(&mut self, payload: &[u8]) -> Option<(Capabilities, Answer)> {
+        let client = self.client.as_mut()?;
+        let capabilities = client.capabilities;
+        match timeout(ANSWER_LIMIT, client.ask(payload)).await {
+            Ok(Ok(answer)) => Some((capabilities, answer)),
+            Ok(Err(_)) | Err(_) => {
+                self.client = None;
+                self.statements.clear();
+                None
+            }
+        }
+    }
+
     /// With `Closing::Always`: a statement that was closed behind an execution is needed once more. Where
     /// that fails, the command is left out.
     async fn prepare_again(&mut self, statement: u32) {
@@ -202,10 +238,9 @@ impl Session {
         else {
             return;
         };
-        let Some(client) = &mut self.client else { return };
         let payload = [&[Command::STMT_PREPARE.0], &text[..]].concat();
-        if let Ok(answer) = client.ask(&payload).await {
-            let read = checks::read(Command::STMT_PREPARE, client.capabilities, &answer.packets);
+        if let Some((capabilities, answer)) = self.ask(&payload).await {
+            let read = checks::read(Command::STMT_PREPARE, capabilities, &answer.packets);
             if let Some((id, _)) = read.prepared {
                 self.statements.insert(statement, id);
             }
@@ -223,11 +258,9 @@ impl Session {
                 self.texts.insert(captured.statement, captured.body.clone());
             }
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if !statement::asks_for_cursor(&payload) => {
-                if let Some(id) = self.statements.remove(&captured.statement)
-                    && let Some(client) = &mut self.client
-                {
-                    // It has no answer. Who is gone is noticed by the next command.
-                    let _ = client.ask(&statement::encode(Command::STMT_CLOSE, id)).await;
+                if let Some(id) = self.statements.remove(&captured.statement) {
+                    // It has no answer.
+                    let _ = self.ask(&statement::encode(Command::STMT_CLOSE, id)).await;
                 }
             }
             _ => {}
