@@ -219,6 +219,8 @@ pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P]) -> Result<Comparison, FileErro
 /// A folder that is read, or several as if they were one: a command of each in turn.
 struct Reading {
     folders: Vec<Folder>,
+    /// How each has ended, as far as it has.
+    ends: Vec<Option<String>>,
     /// Whose turn it is.
     turn: usize,
     side: Side,
@@ -243,6 +245,7 @@ impl Reading {
             }
         }
         Self {
+            ends: vec![None; folders.len()],
             folders: folders.into_iter().map(|(_, folder)| folder).collect(),
             turn: 0,
             side,
@@ -256,7 +259,7 @@ impl Reading {
                 match record {
                     Record::Command(command) => return Ok(Some(*command)),
                     Record::Thinned { .. } => self.side.thinned_sessions += 1,
-                    Record::End(end) => self.side.end = end.reason,
+                    Record::End(end) => self.ends[self.turn] = Some(end.reason),
                     Record::Head(_) | Record::Session(_) => {}
                 }
             }
@@ -265,7 +268,12 @@ impl Reading {
     }
 
     fn side(self) -> Side {
+        // Of several each has to have its end.
+        let ends: Option<Vec<String>> = self.ends.into_iter().collect();
         Side {
+            end: ends
+                .and_then(|ends| ends.into_iter().next_back())
+                .unwrap_or_default(),
             stops: self
                 .folders
                 .iter()
@@ -520,6 +528,12 @@ pub struct FailOn {
 }
 
 impl FailOn {
+    /// Whether other rows make it fail.
+    #[must_use]
+    pub fn looks_at_results(&self) -> bool {
+        self.rows
+    }
+
     /// Reads `errors,rows,warnings,missing,p50=1.2,p95=1.5,p99=2`. `rows` is rows, affected rows and values;
     /// the others are how many times as slow all commands together may be.
     ///
