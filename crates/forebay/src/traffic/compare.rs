@@ -1,7 +1,9 @@
 //! `forebay traffic compare`.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -31,14 +33,20 @@ pub(super) struct Compare {
 
 pub(super) fn run(args: &Compare) -> Result<ExitCode> {
     let comparison = compare::compare(&args.a, &args.b)?;
-    let failures = args.fail_on.failures(&comparison);
+    let mut failures = args.fail_on.failures(&comparison);
+    if args.b.len() > 1 && comparison.missing > 0 && args.fail_on.looks_at_results() {
+        failures.push(format!(
+            "{} commands are in none of the parts",
+            comparison.missing
+        ));
+    }
     if let Some(file) = &args.json {
         let json = serde_json::to_vec_pretty(&comparison)?;
-        fs::write(file, json).with_context(|| file.display().to_string())?;
+        write(file, &json)?;
     }
     if let Some(file) = &args.html {
         let page = report::html(&comparison, &failures);
-        fs::write(file, page).with_context(|| file.display().to_string())?;
+        write(file, page.as_bytes())?;
     }
     crate::print(&report::text(&comparison))?;
     if failures.is_empty() {
@@ -46,4 +54,20 @@ pub(super) fn run(args: &Compare) -> Result<ExitCode> {
     }
     crate::print(&format!("\nfailed: {}\n", failures.join("; ")))?;
     Ok(ExitCode::from(2))
+}
+
+/// Statements stand in it, so it is for its owner alone.
+fn write(path: &Path, text: &[u8]) -> Result<()> {
+    let whole = || -> io::Result<()> {
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(text)
+    };
+    whole().with_context(|| path.display().to_string())
 }
