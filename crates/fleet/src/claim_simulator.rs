@@ -10,6 +10,7 @@ use inputs::Random;
 use upstream::etcd::{Entry, Outcome, Range};
 
 use crate::claim::{Act, Ask, Claim, LEASE, Standing};
+use crate::histories;
 use crate::model::Model;
 
 const KEY: &str = "/forebay/main/vip/10.0.0.9";
@@ -426,40 +427,19 @@ impl World {
 
 #[test]
 fn whatever_fails_no_two_have_the_address() {
-    let steps = inputs::asked("FOREBAY_VIP_STEPS").unwrap_or(1_000_000);
-    let one = inputs::asked("FOREBAY_SEED");
-    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut done = 0;
-    for seed in one.unwrap_or(1).. {
-        let history = || {
-            let mut world = World::new(seed);
-            (0..FAULTY).for_each(|_| world.step());
-            world.settle();
-            world.ends
-        };
-        let of_this = std::panic::catch_unwind(history).unwrap_or_else(|_| panic!("FOREBAY_SEED={seed}"));
-        for (word, count) in of_this {
-            *ends.entry(word).or_default() += count;
-        }
-        done += FAULTY + SOUND;
-        if one.is_some() || done >= steps {
-            break;
-        }
-    }
-    println!("{done} steps: {ends:?}");
-    if one.is_none() {
-        for word in [
-            "bound",
-            "stopped",
-            "stopped within",
-            "strayed",
-            "killed",
-            "replaced",
-        ] {
-            assert!(
-                ends.get(word).is_some_and(|count| *count > 0),
-                "none is {word}: {ends:?}"
-            );
-        }
-    }
+    let history = |seed| {
+        let mut world = World::new(seed);
+        (0..FAULTY).for_each(|_| world.step());
+        world.settle();
+        world.ends
+    };
+    let wanted = [
+        "bound",
+        "stopped",
+        "stopped within",
+        "strayed",
+        "killed",
+        "replaced",
+    ];
+    histories::run(("FOREBAY_VIP_STEPS", 1_000_000), FAULTY + SOUND, history, &wanted);
 }

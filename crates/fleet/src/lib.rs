@@ -14,6 +14,8 @@ mod disk;
 mod driver;
 mod fleet;
 mod folder;
+#[cfg(test)]
+mod histories;
 mod keys;
 #[cfg(test)]
 mod likeness;

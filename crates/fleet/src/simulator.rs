@@ -12,6 +12,7 @@ use inputs::Random;
 use upstream::etcd::{Change, Op, Outcome, Range, Transaction};
 
 use crate::deed::Wish;
+use crate::histories;
 use crate::keys::{About, Deed, Keys, View, first_about};
 use crate::member::{Action, Me, Member};
 use crate::model::Model;
@@ -660,42 +661,21 @@ impl World {
 
 #[test]
 fn whatever_fails_all_run_what_was_committed_and_nothing_else() {
-    let steps = inputs::asked("FOREBAY_FLEET_STEPS").unwrap_or(150_000);
-    let one = inputs::asked("FOREBAY_SEED");
-    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut done = 0;
-    for seed in one.unwrap_or(1).. {
-        let history = || {
-            let mut world = World::new(seed);
-            (0..FAULTY).for_each(|_| world.step());
-            world.settle();
-            world.ends
-        };
-        let of_this = std::panic::catch_unwind(history).unwrap_or_else(|_| panic!("FOREBAY_SEED={seed}"));
-        for (word, count) in of_this {
-            *ends.entry(word).or_default() += count;
-        }
-        done += FAULTY + SOUND;
-        if one.is_some() || done >= steps {
-            break;
-        }
-    }
-    println!("{done} steps: {ends:?}");
-    if one.is_none() {
-        for word in [
-            "committed",
-            "conflict",
-            "refused",
-            "unchanged",
-            "failed",
-            "done",
-            "undone",
-            "shared",
-        ] {
-            assert!(
-                ends.get(word).is_some_and(|count| *count > 0),
-                "none is {word}: {ends:?}"
-            );
-        }
-    }
+    let history = |seed| {
+        let mut world = World::new(seed);
+        (0..FAULTY).for_each(|_| world.step());
+        world.settle();
+        world.ends
+    };
+    let wanted = [
+        "committed",
+        "conflict",
+        "refused",
+        "unchanged",
+        "failed",
+        "done",
+        "undone",
+        "shared",
+    ];
+    histories::run(("FOREBAY_FLEET_STEPS", 150_000), FAULTY + SOUND, history, &wanted);
 }
