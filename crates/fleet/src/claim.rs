@@ -156,7 +156,11 @@ pub(crate) struct Claim {
     seen_since: Duration,
     look_at: Duration,
     term: Option<Term>,
+    /// The lease that it has lost. As long as the key has it nobody else can have had the address since.
+    former: Option<i64>,
     bound: Option<Bound>,
+    /// What it was that it asked to have.
+    was_free: bool,
     /// The present question, and when it was asked.
     asking: Option<Ask>,
     asked: Duration,
@@ -188,6 +192,8 @@ impl Claim {
             seen_since: Duration::ZERO,
             look_at: Duration::ZERO,
             term: None,
+            former: None,
+            was_free: false,
             bound: is_left.then_some(Bound {
                 until: Duration::ZERO,
                 recall: true,
@@ -293,6 +299,7 @@ impl Claim {
                 .then_some(Ask::Grant),
         };
         self.asked = now;
+        self.was_free = matches!(self.seen, Some(Seen::Free { .. }));
         self.asking = ask.or_else(|| (now >= self.look_at).then_some(Ask::Look));
         self.asking.clone()
     }
@@ -352,6 +359,10 @@ impl Claim {
                 modified: entry.modified,
                 next: said.next,
             },
+            (Some(entry), _) if self.former == Some(entry.lease) && self.term.is_none() => Seen::Free {
+                modified: entry.modified,
+                next: Some(self.name.clone()),
+            },
             (Some(_), Some(said)) => Seen::Held {
                 holder: said.holder.unwrap_or_default(),
             },
@@ -385,6 +396,7 @@ impl Claim {
 
     pub(crate) fn granted(&mut self, lease: i64) {
         self.asking = None;
+        self.trouble = None;
         self.term = Some(Term {
             lease,
             until: self.asked + LEASE,
@@ -398,18 +410,17 @@ impl Claim {
     pub(crate) fn wrote(&mut self, outcome: &Outcome, now: Duration) {
         self.asking = None;
         self.look_at = now;
-        let was_free = matches!(self.seen, Some(Seen::Free { .. }));
         let Some(term) = &mut self.term else { return };
         match outcome {
             // It was left as free. Where nobody knows, the lease ends by itself.
             _ if term.taken.is_some() => self.term = None,
             Outcome::Made(revision) => {
-                let bind_at = now + if was_free { LISTEN } else { GRACE };
+                let bind_at = now + if self.was_free { LISTEN } else { GRACE };
                 term.taken = Some(Taken {
                     revision: *revision,
                     bind_at,
                     probe_at: bind_at.saturating_sub(LISTEN),
-                    free_from: if was_free { now } else { bind_at },
+                    free_from: if self.was_free { now } else { bind_at },
                 });
                 self.seen = Some(Seen::Held {
                     holder: self.name.clone(),
@@ -541,9 +552,11 @@ impl Claim {
     }
 
     fn lose(&mut self, why: &str) {
-        if self.term.take().is_some_and(|term| !term.resigns) {
+        let Some(term) = self.term.take() else { return };
+        if !term.resigns {
             self.trouble = Some(why.to_owned());
         }
+        self.former = term.taken.map(|_| term.lease);
         self.seen = None;
         self.look_at = Duration::ZERO;
     }
