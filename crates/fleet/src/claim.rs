@@ -110,6 +110,7 @@ struct Taken {
     /// When the address may be bound, if nobody is heard.
     bind_at: Duration,
     probe_at: Duration,
+    is_probed: bool,
     /// From then on it may be left to others as free.
     free_from: Duration,
 }
@@ -223,7 +224,7 @@ impl Claim {
             return self.bound.is_some().then_some(Act::Remove);
         };
         let left = term.until.saturating_sub(now);
-        if self.bound.is_none() && now < taken.bind_at {
+        if self.bound.is_none() && (now < taken.bind_at || !taken.is_probed) {
             return (now >= taken.probe_at).then_some(Act::Probe);
         }
         let seconds = u32::try_from(left.as_secs()).unwrap_or_default();
@@ -250,6 +251,10 @@ impl Claim {
             }
             (Act::Probe, Ok(())) => {
                 if let Some(taken) = self.term.as_mut().and_then(|term| term.taken.as_mut()) {
+                    if !taken.is_probed {
+                        taken.is_probed = true;
+                        taken.bind_at = taken.bind_at.max(now + LISTEN);
+                    }
                     taken.probe_at = now + PROBE_EVERY;
                 }
             }
@@ -420,6 +425,7 @@ impl Claim {
                     revision: *revision,
                     bind_at,
                     probe_at: bind_at.saturating_sub(LISTEN),
+                    is_probed: false,
                     free_from: if self.was_free { now } else { bind_at },
                 });
                 self.seen = Some(Seen::Held {
@@ -567,5 +573,119 @@ impl Claim {
         if let Some(term) = &mut self.term {
             term.resigns = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Result<(), String> = Ok(());
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// One that has taken the key at this time; it was in the store before, or was not.
+    fn taken(before: Option<&Entry>, time: u64) -> Claim {
+        let mut claim = Claim::new("vip".to_owned(), "g1".to_owned(), 255, false);
+        claim.is_fit(NOTHING, NOTHING, at(0));
+        assert_eq!(claim.ask(at(time)), Some(Ask::Look));
+        claim.looked(before, 5, at(time));
+        assert_eq!(claim.ask(at(time)), Some(Ask::Grant));
+        claim.granted(7);
+        assert!(matches!(claim.ask(at(time)), Some(Ask::Write(_))));
+        claim.wrote(&Outcome::Made(6), at(time));
+        claim
+    }
+
+    fn free(next: Option<&str>) -> Entry {
+        let said = Said {
+            holder: None,
+            next: next.map(str::to_owned),
+        };
+        Entry {
+            key: "vip".to_owned(),
+            value: written(&said),
+            lease: 0,
+            created: 1,
+            modified: 1,
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn the_kernel_has_it_for_less_than_the_lease_lasts() {
+        let mut claim = taken(Some(&free(None)), 1000);
+        assert_eq!(claim.act(at(1000)), Some(Act::Probe));
+        claim.acted(Act::Probe, NOTHING, at(1000));
+        assert_eq!(claim.act(at(1001)), None);
+        assert_eq!(claim.act(at(1300)), Some(Act::Lend(2)));
+        claim.acted(Act::Lend(2), NOTHING, at(1300));
+        assert_eq!(claim.act(at(1300)), Some(Act::Announce));
+        claim.acted(Act::Announce, NOTHING, at(1300));
+        // Nothing more can be lent but at the very end, and then it goes.
+        assert_eq!(claim.act(at(1399)), None);
+        assert_eq!(claim.act(at(4000)), Some(Act::Remove));
+        claim.acted(Act::Remove, NOTHING, at(4000));
+        assert_eq!(claim.act(at(4000)), None);
+    }
+
+    #[test]
+    fn who_was_stopped_while_it_lent_takes_it_off_at_once() {
+        let mut claim = taken(Some(&free(None)), 1000);
+        // It comes late to ask who has it, and waits for an answer all the same.
+        assert_eq!(claim.act(at(1600)), Some(Act::Probe));
+        claim.acted(Act::Probe, NOTHING, at(1600));
+        assert_ne!(claim.act(at(1899)), Some(Act::Lend(2)));
+        assert_eq!(claim.act(at(1900)), Some(Act::Lend(2)));
+        claim.acted(Act::Lend(2), NOTHING, at(3900));
+        assert_eq!(claim.act(at(3900)), Some(Act::Remove));
+    }
+
+    #[test]
+    fn who_has_not_waited_leaves_others_to_wait() {
+        let mut claim = taken(None, 1000);
+        claim.leave(None);
+        assert_eq!(claim.ask(at(2499)), Some(Ask::Revoke(7)));
+        let mut claim = taken(None, 1000);
+        claim.leave(Some("g1"));
+        let resignation = claim.ask(at(2500));
+        let Some(Ask::Write(Transaction { ops, .. })) = resignation else {
+            panic!("{resignation:?}")
+        };
+        assert_eq!(ops, [Op::Put("vip".to_owned(), free(Some("g1")).value, 0)]);
+    }
+
+    #[test]
+    fn somebody_who_answers_keeps_it() {
+        let mut claim = taken(None, 1000);
+        let mac = [2, 0, 0, 0, 0, 7];
+        // The one before may still have it.
+        claim.heard(mac, at(2199));
+        assert_eq!(claim.problem(), None);
+        assert_eq!(claim.act(at(2200)), Some(Act::Probe));
+        claim.heard(mac, at(2200));
+        assert_eq!(claim.problem(), Some("02:00:00:00:00:07 answers for it"));
+        assert_eq!(claim.act(at(2500)), None);
+        assert_eq!(claim.ask(at(2499)), Some(Ask::Revoke(7)));
+        claim.revoked();
+        claim.looked(None, 8, at(2500));
+        assert_ne!(claim.ask(at(7199)), Some(Ask::Grant), "not so soon");
+    }
+
+    #[test]
+    fn one_that_is_not_ready_for_a_moment_keeps_it() {
+        let mut claim = taken(Some(&free(None)), 1000);
+        claim.acted(Act::Lend(2), NOTHING, at(1300));
+        let no = || Err("no server is up".to_owned());
+        claim.is_fit(no(), NOTHING, at(1500));
+        assert_ne!(claim.act(at(2499)), Some(Act::Remove));
+        assert_eq!(claim.act(at(2500)), Some(Act::Remove));
+        // Without a link nobody has anything of it.
+        let mut claim = taken(Some(&free(None)), 1000);
+        claim.acted(Act::Lend(2), NOTHING, at(1300));
+        claim.is_fit(NOTHING, no(), at(1500));
+        assert_eq!(claim.act(at(1500)), Some(Act::Remove));
     }
 }

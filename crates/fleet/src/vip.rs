@@ -1,7 +1,7 @@
 //! Does what a [`Claim`] says: asks the store, and gives the address to the kernel and takes it off.
 //!
-//! It has a connection to the store and a lease of its own: whatever keeps the fleet waiting keeps the
-//! address from nothing.
+//! It has a connection to the store and a lease of its own: whatever keeps the fleet waiting does not keep
+//! the address.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -233,6 +233,8 @@ fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
         .chain(config::idle_worries(&config))
         .chain(config::trust_worries(&config, &system_user::name()))
         .chain(config::setup_worries(&config))
+        // The gateway may run as another user.
+        .chain(rights_of_vip(&config).err().map(|error| error.to_string()))
     {
         eprintln!("forebay: {words}");
     }
@@ -282,6 +284,20 @@ fn check_files(config: &config::Config) -> anyhow::Result<()> {
         key.and_then(|text| Ok(dataplane::rsa_key::PrivateKey::from_pem(&text)?))
             .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
     }
+    Ok(())
+}
+
+/// What this process may not do that `[vip]` takes.
+fn rights_of_vip(config: &config::Config) -> anyhow::Result<()> {
+    let missing = match &config.vip {
+        Some(_) => net::interface::missing_rights(),
+        None => Vec::new(),
+    };
+    anyhow::ensure!(
+        missing.is_empty(),
+        "[vip] takes rights that this process has not: {} (systemd: the drop-in examples/vip.conf)",
+        missing.join(", ")
+    );
     Ok(())
 }
 

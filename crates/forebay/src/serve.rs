@@ -45,6 +45,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build_local(LocalOptions::default())?;
     let (mut config, common) = runtime.block_on(Common::begin(path, crate::load(path)?))?;
+    crate::rights_of_vip(&config)?;
     let token = token::of(&config)?;
     let log = telemetry::log::init(&config.log)?;
     settle_max_connections(&mut config)?;

@@ -85,6 +85,23 @@ pub fn remove_address(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
     }
 }
 
+/// Which of the rights this process has not that an address of this machine takes which it announces. All
+/// of them are there where that is not known.
+#[must_use]
+pub fn missing_rights() -> Vec<&'static str> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let rights = effective.and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok());
+    missing(rights.unwrap_or(u64::MAX))
+}
+
+/// The numbers are those of `linux/capability.h`.
+fn missing(rights: u64) -> Vec<&'static str> {
+    let needed = [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW")];
+    let missing = needed.into_iter().filter(|(bit, _)| rights & (1 << bit) == 0);
+    missing.map(|(_, name)| name).collect()
+}
+
 /// A question to the kernel, in this machine's byte order.
 struct Message {
     bytes: Vec<u8>,
@@ -168,6 +185,13 @@ mod tests {
         assert!(loopback.is_up, "{loopback:?}");
         assert_eq!(loopback.mac, Some([0; 6]));
         assert_eq!(interface("no-such-one").unwrap(), None);
+    }
+
+    #[test]
+    fn rights_are_named_that_are_missing() {
+        assert_eq!(missing(0), ["CAP_NET_ADMIN", "CAP_NET_RAW"]);
+        assert_eq!(missing(1 << 12), ["CAP_NET_RAW"]);
+        assert!(missing(3 << 12).is_empty());
     }
 
     #[test]

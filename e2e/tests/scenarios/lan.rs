@@ -1,5 +1,5 @@
-//! Machines of one network, each a network namespace, with a bridge between them. Nothing of it is seen on this
-//! machine's own network, and nothing leaves it.
+//! Machines of one network, each a network namespace, with a bridge between them. Nothing of it is seen on
+//! this machine's own network, and nothing leaves it.
 
 use std::fs::File;
 use std::io;

@@ -40,6 +40,5 @@ mod several_gateways_have_one_configuration;
 mod statements_and_transactions_work_as_before;
 mod the_proxy_header_carries_the_client_s_address;
 mod the_tcp_mode_forwards_bytes;
-mod the_virtual_address_is_at_one_gateway;
 mod the_way_to_servers_may_be_encrypted;
 mod unix_socket_clients_are_served;

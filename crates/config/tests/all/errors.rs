@@ -652,3 +652,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_virtual_address_takes_an_etcd_and_an_address_that_can_move() {
+    told_after(
+        "[vip]\naddress = \"10.0.0.0/24\"\ninterface = \"a/b\"\npriority = 300\n",
+        expect![[r#"
+            f.toml:8:1: vip: expected a [store] with `endpoints` of an etcd, which says who has the address, found none
+            f.toml:9:11: vip.address: expected the address of a machine ("10.0.0.9/24"), found "10.0.0.0/24"
+            f.toml:10:13: vip.interface: expected the name of an interface, 1 to 15 characters ("eth0"), found "a/b"
+            f.toml:11:12: vip.priority: expected a whole number from 0 to 255, found 300
+        "#]],
+    );
+    let store = "[store]\nfolder = \"shared\"\n";
+    told(
+        &format!("{store}[vip]\naddress = \"fd00::9/64\"\ninterface = \"\"\n"),
+        expect![[r#"
+            f.toml:3:1: vip: expected a [store] with `endpoints` of an etcd, which says who has the address, found `folder`
+            f.toml:4:11: vip.address: expected an IPv4 address: one of IPv6 cannot move yet, found "fd00::9/64"
+            f.toml:5:13: vip.interface: expected the name of an interface, 1 to 15 characters ("eth0"), found ""
+        "#]],
+    );
+    for address in ["127.0.0.1/8", "0.0.0.0", "224.0.0.1", "10.0.0.255/24"] {
+        let store = "[store]\nendpoints = [\"127.0.0.1:2379\"]\n";
+        let text = format!("{store}[vip]\naddress = {address:?}\ninterface = \"eth0\"\n");
+        let problem = Config::parse(&text, "f.toml").unwrap_err().to_string();
+        assert!(
+            problem.contains("vip.address: expected the address of a machine"),
+            "{problem}"
+        );
+    }
+}

@@ -81,32 +81,19 @@ lease = "1s"
 }
 
 #[test]
-fn a_virtual_address_is_one_of_a_machine_and_takes_an_etcd() {
-    let vip = "[vip]\naddress = \"10.0.0.255/24\"\ninterface = \"eth 0\"\npriority = 0\n";
-    told(
-        vip,
-        expect![[r#"
-            f.toml:1:1: vip: expected a [store] with `endpoints` of an etcd, which says who has the address, found none
-            f.toml:1:1: listener: expected at least one listener, found none; add [[listener]] with `bind` and `cluster`
-            f.toml:2:11: vip.address: expected the address of a machine ("10.0.0.9/24"), found "10.0.0.255/24"
-            f.toml:3:13: vip.interface: expected the name of an interface, 1 to 15 characters ("eth0"), found "eth 0"
-        "#]],
+fn a_gateway_s_own_address_stays_beside_the_text_of_all() {
+    let vip = "[vip]\naddress = \"10.0.0.9/24\"\ninterface = \"eth0\"\n";
+    let folder = own(&format!("{OWN}{vip}"));
+    let config = common(folder.path(), COMMON).unwrap();
+    let vip_of = config.vip.unwrap();
+    assert_eq!(
+        (vip_of.address.to_string().as_str(), vip_of.priority),
+        ("10.0.0.9/24", 100)
     );
-    told(
-        &format!("[store]\nfolder = \"/srv/store\"\n{vip}")
-            .replace(".255/24", ".9/24")
-            .replace("priority = 0", ""),
-        expect![[r#"
-            f.toml:3:1: vip: expected a [store] with `endpoints` of an etcd, which says who has the address, found `folder`
-            f.toml:5:13: vip.interface: expected the name of an interface, 1 to 15 characters ("eth0"), found "eth 0"
-        "#]],
-    );
-    told(
-        &format!("{OWN}\n[vip]\naddress = \"fd00::9/64\"\ninterface = \"a-name-that-is-too-long\"\n"),
-        expect![[r#"
-            f.toml:11:11: vip.address: expected an IPv4 address: one of IPv6 cannot move yet, found "fd00::9/64"
-            f.toml:12:13: vip.interface: expected the name of an interface, 1 to 15 characters ("eth0"), found "a-name-that-is-too-long"
-        "#]],
+    let problem = common(folder.path(), &format!("{COMMON}{vip}")).unwrap_err();
+    assert!(
+        problem.contains("vip: expected what is one for all gateways"),
+        "{problem}"
     );
 }
 
