@@ -219,32 +219,48 @@ impl Observer {
     /// For how long two have answered at the same time, at most; and how many answers there were.
     pub(crate) fn longest_overlap(&self) -> (Duration, usize) {
         let answers = self.answers.lock().unwrap();
-        // Who does not answer eight times has not had it in between.
-        let mut times: Vec<(Mac, Instant, Instant)> = Vec::new();
-        for (at, mac) in answers.iter() {
-            let last = times.iter_mut().rev().find(|(of, ..)| of == mac);
-            match last.filter(|(.., end)| at.duration_since(*end) <= 8 * ASK_EVERY) {
-                Some((.., end)) => *end = *at,
-                None => times.push((*mac, *at, *at)),
-            }
-        }
-        let mut longest = Duration::ZERO;
-        for (place, (mac, begin, end)) in times.iter().enumerate() {
-            for (other, its_begin, its_end) in &times[..place] {
-                if mac != other {
-                    let both = (*end)
-                        .min(*its_end)
-                        .saturating_duration_since(*(begin.max(its_begin)));
-                    longest = longest.max(both);
-                }
-            }
-        }
-        (longest, answers.len())
+        (longest_overlap(&answers), answers.len())
     }
+}
+
+fn longest_overlap(answers: &[(Instant, Mac)]) -> Duration {
+    // Who does not answer eight times has not had it in between.
+    let mut times: Vec<(Mac, Instant, Instant)> = Vec::new();
+    for (at, mac) in answers {
+        let last = times.iter_mut().rev().find(|(of, ..)| of == mac);
+        match last.filter(|(.., end)| at.duration_since(*end) <= 8 * ASK_EVERY) {
+            Some((.., end)) => *end = *at,
+            None => times.push((*mac, *at, *at)),
+        }
+    }
+    let mut longest = Duration::ZERO;
+    for (place, (mac, begin, end)) in times.iter().enumerate() {
+        for (other, its_begin, its_end) in &times[..place] {
+            if mac != other {
+                let both = (*end)
+                    .min(*its_end)
+                    .saturating_duration_since(*(begin.max(its_begin)));
+                longest = longest.max(both);
+            }
+        }
+    }
+    longest
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn two_that_answer_at_the_same_time_are_noticed() {
+    let (began, step) = (Instant::now(), ASK_EVERY);
+    let answers = |from: u32, to: u32, mac: u8| (from..to).map(move |at| (began + at * step, [mac; 6]));
+    let mut one_then_other: Vec<_> = answers(0, 20, 1).chain(answers(20, 40, 2)).collect();
+    one_then_other.extend(answers(60, 80, 1));
+    assert_eq!(longest_overlap(&one_then_other), Duration::ZERO);
+    let mut both: Vec<_> = answers(0, 20, 1).chain(answers(10, 40, 2)).collect();
+    both.sort_unstable();
+    assert_eq!(longest_overlap(&both), 9 * step);
 }
