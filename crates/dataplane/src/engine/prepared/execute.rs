@@ -9,6 +9,7 @@ use std::rc::Rc;
 use mysql_wire::statement::{ExecuteHead, asks_for_cursor};
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
+use sql_class::Dialect;
 
 use crate::command_head::CommandHead;
 use crate::engine::begin::needs_no_priming;
@@ -37,7 +38,7 @@ const ER_UNSUPPORTED_PS: u16 = 1295;
 /// The statement that COM_STMT_EXECUTE or MariaDB's bulk execution is about, with its id.
 pub(crate) fn requested(session: &mut ClientSession, head: CommandHead) -> Result<(u32, Prepared), Refused> {
     session.statement.asks_for_cursor = asks_for_cursor(command::payload(session, head));
-    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(session) {
+    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(session, head) {
         return Err(Refused(match session.dialect().is_mariadb() {
             true => SessionError::NotInProtocol,
             false => SessionError::UnknownCommand,
@@ -120,11 +121,18 @@ async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared
     Next::settle(ended)
 }
 
-/// Whether the client has agreed on bulk executions. Their form the server judges: MariaDB from 11.5 on
-/// ignores the flag for results row by row where the client has not agreed on them, and earlier ones refuse.
-fn may_bulk(session: &ClientSession) -> bool {
+/// Whether the client has agreed on bulk executions, and on the form of their results that it asks for. MariaDB
+/// from 11.5 on ignores that where it has not.
+fn may_bulk(session: &ClientSession, head: CommandHead) -> bool {
+    const UNIT_RESULTS: u8 = 64;
+    const IGNORES_IT: u32 = 110_500;
+    let flags = command::payload(session, head).get(5).copied().unwrap_or(0);
     let capabilities = session.client.capabilities;
+    let ignores_it = matches!(session.dialect(), Dialect::MariaDb { version } if version >= IGNORES_IT);
     capabilities.contains(Capabilities::MARIADB_STMT_BULK)
+        && (flags & UNIT_RESULTS == 0
+            || ignores_it
+            || capabilities.contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
 }
 
 /// Makes the leased connection ready for the execution, or sends it with what that takes.
