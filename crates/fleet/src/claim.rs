@@ -231,7 +231,7 @@ impl Claim {
         let lent = Duration::from_secs(u64::from(seconds));
         match &self.bound {
             Some(bound) if bound.recall => Some(Act::Remove),
-            Some(bound) if now + lent >= bound.until + WORTH_IT => Some(Act::Lend(seconds)),
+            Some(bound) if seconds > 0 && now + lent >= bound.until + WORTH_IT => Some(Act::Lend(seconds)),
             None if seconds > 0 => Some(Act::Lend(seconds)),
             Some(bound) if now >= bound.announce_at => Some(Act::Announce),
             _ => None,
@@ -437,6 +437,10 @@ impl Claim {
                 term.resigns = true;
                 self.seen = None;
             }
+        }
+        if let Outcome::Unknown(why) = outcome {
+            self.trouble = Some(format!("the store does not take its name: {why}"));
+            self.not_before = now + RENEW_EVERY;
         }
     }
 

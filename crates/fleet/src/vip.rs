@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::arp::{Arp, Message};
-use net::interface::{Interface, interface, lend_address, remove_address};
+use net::interface::{Interface, has_for_good, interface, lend_address, remove_address};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
@@ -22,6 +22,9 @@ use crate::store::{Changes, Store};
 
 /// How often the clock is looked at, and the network listened to.
 const TICK: Duration = Duration::from_millis(50);
+
+/// Messages of others that are read at a time.
+const HEARD_MAX: usize = 256;
 
 /// How often it is looked whether this gateway is ready, and its interface up.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -130,7 +133,8 @@ impl Driver<'_> {
             let link = self.place.look();
             self.claim.is_fit(self.host.is_ready(), link, now);
         }
-        while let Some(message) = self.place.hear() {
+        for _ in 0..HEARD_MAX {
+            let Some(message) = self.place.hear() else { break };
             self.claim.heard(message.mac, now);
         }
     }
@@ -278,13 +282,21 @@ impl Place {
         let gone = || io::Error::other(format!("interface {} is gone", self.name));
         let found = match (self.found, act) {
             (Some(found), _) => found,
-            (None, Act::Remove) => return Ok(()),
+            // What cannot be looked at may still have it.
+            (None, Act::Remove) => match interface(&self.name)? {
+                Some(found) => found,
+                None => return Ok(()),
+            },
             (None, _) => return Err(gone()),
         };
+        let is_own = matches!(act, Act::Lend(_) | Act::Remove) && has_for_good(found.index, self.address)?;
         let mac = found
             .mac
             .ok_or_else(|| io::Error::other("the interface is no Ethernet"));
         match act {
+            Act::Lend(_) if is_own => Err(io::Error::other("it is this machine's own address for good")),
+            // Not lent by a gateway.
+            Act::Remove if is_own => Ok(()),
             Act::Lend(seconds) => lend_address(found.index, self.address, self.prefix, seconds),
             Act::Remove => {
                 self.arp = None;

@@ -18,6 +18,9 @@ const ANSWER_MAX: usize = 64 << 10;
 
 const HEADER: usize = 16;
 const OF_INTERFACE: usize = 16;
+const OF_ADDRESS: usize = 8;
+/// `IFA_F_PERMANENT`: an address without an end.
+const PERMANENT: u8 = 0x80;
 
 /// An interface at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,23 @@ pub fn remove_address(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
     }
 }
 
+/// Whether the interface has this address by itself: for ever, and not lent for a time.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn has_for_good(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
+    let mut request = Message::new(libc::RTM_GETADDR, libc::NLM_F_DUMP);
+    request.bytes.extend([libc::AF_INET as u8, 0, 0, 0, 0, 0, 0, 0]);
+    let all = request.ask_for_all()?;
+    let is_it = |body: &&Vec<u8>| {
+        let attributes = body.get(OF_ADDRESS..).unwrap_or_default();
+        number_at(body, 4) == Some(interface)
+            && attribute_of(attributes, libc::IFA_LOCAL) == Some(&address.octets()[..])
+    };
+    let for_good = |body: &Vec<u8>| body.get(2).is_some_and(|flags| flags & PERMANENT != 0);
+    Ok(all.iter().filter(is_it).any(for_good))
+}
+
 /// Which of the rights this process has not that an address of this machine takes which it announces. All
 /// of them are there where that is not known.
 #[must_use]
@@ -134,17 +154,45 @@ impl Message {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// What the kernel says, one message.
-    fn ask(mut self) -> io::Result<Vec<u8>> {
+    fn send(mut self) -> io::Result<Socket> {
         let length = (self.bytes.len() as u32).to_ne_bytes();
         self.bytes[..4].copy_from_slice(&length);
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, None)?;
         socket.set_read_timeout(Some(ANSWER_LIMIT))?;
         socket.set_write_timeout(Some(ANSWER_LIMIT))?;
         socket.send(&self.bytes)?;
-        let mut answer = vec![0; ANSWER_MAX];
-        let length = io::Read::read(&mut (&socket), &mut answer)?;
-        answer.truncate(length);
+        Ok(socket)
+    }
+
+    /// What the kernel lists, the part behind the head of each message.
+    fn ask_for_all(self) -> io::Result<Vec<Vec<u8>>> {
+        let socket = self.send()?;
+        let mut all = Vec::new();
+        loop {
+            let answer = received(&socket)?;
+            let mut rest = &answer[..];
+            while let Some(length) = number_at(rest, 0) {
+                let message = rest.get(HEADER..length as usize);
+                let message =
+                    message.ok_or_else(|| io::Error::other("an answer of the kernel that is cut"))?;
+                match libc::c_int::from(u16::from_ne_bytes([rest[4], rest[5]])) {
+                    libc::NLMSG_DONE => return Ok(all),
+                    libc::NLMSG_ERROR => {
+                        let code = number_at(message, 0).unwrap_or_default();
+                        return Err(io::Error::from_raw_os_error(code.cast_signed().wrapping_neg()));
+                    }
+                    _ => all.push(message.to_vec()),
+                }
+                let next = (length as usize).next_multiple_of(4);
+                rest = rest.get(next..).unwrap_or_default();
+            }
+        }
+    }
+
+    /// What the kernel says, one message.
+    fn ask(self) -> io::Result<Vec<u8>> {
+        let socket = self.send()?;
+        let answer = received(&socket)?;
         let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok());
         match (kind.map(u16::from_ne_bytes), number_at(&answer, HEADER)) {
             (Some(kind), Some(code)) if libc::c_int::from(kind) == libc::NLMSG_ERROR && code != 0 => {
@@ -154,6 +202,13 @@ impl Message {
             _ => Err(io::Error::other("an answer of the kernel that is too short")),
         }
     }
+}
+
+fn received(socket: &Socket) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0; ANSWER_MAX];
+    let length = io::Read::read(&mut { socket }, &mut answer)?;
+    answer.truncate(length);
+    Ok(answer)
 }
 
 fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -185,6 +240,14 @@ mod tests {
         assert!(loopback.is_up, "{loopback:?}");
         assert_eq!(loopback.mac, Some([0; 6]));
         assert_eq!(interface("no-such-one").unwrap(), None);
+    }
+
+    #[test]
+    fn an_address_of_the_machine_itself_is_told_from_a_lent_one() {
+        let loopback = interface("lo").unwrap().unwrap();
+        assert!(has_for_good(loopback.index, Ipv4Addr::LOCALHOST).unwrap());
+        assert!(!has_for_good(loopback.index, Ipv4Addr::new(127, 9, 9, 9)).unwrap());
+        assert!(!has_for_good(loopback.index + 1000, Ipv4Addr::LOCALHOST).unwrap());
     }
 
     #[test]
