@@ -121,8 +121,8 @@ async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared
     Next::settle(ended)
 }
 
-/// Whether the client has agreed on bulk executions, and on the form of their results that it asks for. MariaDB
-/// from 11.5 on ignores that where it has not.
+/// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
+/// MariaDB from 11.5 on ignores that where it has not.
 fn may_bulk(session: &ClientSession, head: CommandHead) -> bool {
     const UNIT_RESULTS: u8 = 64;
     const IGNORES_IT: u32 = 110_500;
