@@ -82,7 +82,9 @@ async fn while_others_have_all_connections() {
         .into_iter()
         .flat_map(|failing| asking.iter().map(move |asking| (failing, *asking)))
         .collect();
-    let gateway = cluster::narrow(cluster::single(), scripts.len() as u32)
+    // One more than those of the silent: where all are taken, connections are wanted.
+    let connections = scripts.len() as u32 + 1;
+    let gateway = cluster::narrow(cluster::single(), connections)
         .cluster("pool = { adaptive = false }")
         .start();
     let held = || {
@@ -100,7 +102,7 @@ async fn while_others_have_all_connections() {
     }
     assert_eq!(held(), scripts.len());
     let mut others = Vec::new();
-    for _ in &scripts {
+    for _ in 0..connections {
         let mut other = cluster::connect_to(&gateway, "errors").await;
         others.push(tokio::spawn(async move {
             other.query_drop("BEGIN").await.unwrap();
