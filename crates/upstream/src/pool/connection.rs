@@ -123,7 +123,7 @@ pub(super) struct Life {
     /// The server's doubts when it was seen to work last.
     pub(super) doubts: u32,
     pub(super) busy: bool,
-    /// The look at the pool's size before which it was leased: see [`Series::lent`].
+    /// The look at the pool's size before which it was leased: see [`Metrics::lent`].
     pub(super) look: u64,
     /// Statements that are executed in its lease.
     pub(super) statements: u32,
