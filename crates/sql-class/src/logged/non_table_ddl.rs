@@ -1,0 +1,209 @@
+//! Statements about what is no table of the server's: views, triggers, routines, events, and temporary
+//! tables, which nobody but their session has. Tables that they name stay as they are, with all their rows.
+//!
+//! Wrong in one direction only: a statement that is not surely of this kind is none of them, which costs a
+//! copy. Up to the word that says what it is about nothing is read that may mean different things to
+//! different servers or sessions: no comment but the one that servers write themselves, no character that
+//! stands for another one.
+
+/// What a statement is about that is no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    TemporaryTable,
+    /// It is made, changed or dropped; nothing is executed that it consists of.
+    Other,
+}
+
+/// What a statement is about, if it leaves all tables alone that are named in it.
+pub(super) fn object(sql: &[u8]) -> Option<Object> {
+    Head { rest: sql }.statement()
+}
+
+/// What servers write where a session has ended with its temporary tables. Both have passed that version.
+const TEMPORARY: &[u8] = b"/*!40005 TEMPORARY */";
+
+/// The beginning of a statement.
+struct Head<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    fn statement(mut self) -> Option<Object> {
+        if self.take("DROP") {
+            if self.take("TEMPORARY") || self.take_comment() {
+                return self.must("TABLE").map(|()| Object::TemporaryTable);
+            }
+            return self.other();
+        }
+        if self.take("CREATE") {
+            if self.take("OR") {
+                self.must("REPLACE")?;
+            }
+            if self.take("TEMPORARY") {
+                return self.must("TABLE").map(|()| Object::TemporaryTable);
+            }
+        } else {
+            self.must("ALTER")?;
+        }
+        loop {
+            if self.take("ALGORITHM") {
+                self.sign(b'=')?;
+                self.word()?;
+            } else if self.take("DEFINER") {
+                self.sign(b'=')?;
+                self.account()?;
+            } else if self.take("SQL") {
+                self.must("SECURITY")?;
+                self.word()?;
+            } else if !self.take("AGGREGATE") {
+                return self.other();
+            }
+        }
+    }
+
+    fn other(&mut self) -> Option<Object> {
+        let kinds = ["VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"];
+        kinds.iter().any(|kind| self.take(kind)).then_some(Object::Other)
+    }
+
+    /// `` `user`@`host` ``, or `CURRENT_USER`.
+    fn account(&mut self) -> Option<()> {
+        self.name()?;
+        match self.sign(b'@') {
+            Some(()) => self.name(),
+            None => Some(()),
+        }
+    }
+
+    fn name(&mut self) -> Option<()> {
+        self.pass_blanks();
+        let quote = *self.rest.first()?;
+        if !b"`'\"".contains(&quote) {
+            return self.word();
+        }
+        let len = self.rest[1..].iter().position(|&byte| byte == quote)?;
+        let (inner, behind) = (&self.rest[1..=len], &self.rest[len + 2..]);
+        // What has its own quote in it, or may have, is left alone.
+        let is_plain =
+            inner.iter().all(|&byte| byte.is_ascii() && byte != b'\\') && behind.first() != Some(&quote);
+        self.rest = behind;
+        is_plain.then_some(())
+    }
+
+    fn must(&mut self, word: &str) -> Option<()> {
+        self.take(word).then_some(())
+    }
+
+    fn take(&mut self, word: &str) -> bool {
+        let before = self.rest;
+        let is_it = self.word_text().eq_ignore_ascii_case(word.as_bytes());
+        if !is_it {
+            self.rest = before;
+        }
+        is_it
+    }
+
+    fn take_comment(&mut self) -> bool {
+        self.pass_blanks();
+        let behind = self.rest.strip_prefix(TEMPORARY);
+        self.rest = behind.unwrap_or(self.rest);
+        behind.is_some()
+    }
+
+    fn word(&mut self) -> Option<()> {
+        (!self.word_text().is_empty()).then_some(())
+    }
+
+    fn word_text(&mut self) -> &'a [u8] {
+        self.pass_blanks();
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
+        let len = self.rest.iter().position(|byte| !is_plain(byte));
+        let (word, rest) = self.rest.split_at(len.unwrap_or(self.rest.len()));
+        // A name may go on with characters that are none of ASCII.
+        if rest.first().is_some_and(|byte| !byte.is_ascii()) {
+            return &[];
+        }
+        self.rest = rest;
+        word
+    }
+
+    fn sign(&mut self, sign: u8) -> Option<()> {
+        self.pass_blanks();
+        self.rest = self.rest.strip_prefix(&[sign])?;
+        Some(())
+    }
+
+    fn pass_blanks(&mut self) {
+        self.rest = self.rest.trim_ascii_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_about_other_things_leave_tables() {
+        for sql in [
+            "DROP TEMPORARY TABLE `t` /* generated by server */",
+            "DROP TEMPORARY TABLE IF EXISTS `test`.`u`,`test`.`t` /* generated by server */",
+            "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `t`",
+            "create temporary table t (id int)",
+            "CREATE OR REPLACE TEMPORARY TABLE t SELECT 1",
+            "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`localhost` SQL SECURITY DEFINER VIEW `v` AS select * from t",
+            "CREATE OR REPLACE ALGORITHM=MERGE DEFINER=\"root\"@'%' SQL SECURITY INVOKER VIEW t2 AS SELECT * FROM t",
+            "ALTER ALGORITHM = MERGE DEFINER = r@localhost VIEW v AS SELECT * FROM t",
+            "drop view if exists t2, nosuch",
+            "CREATE DEFINER=`root`@`localhost` trigger if not exists t BEFORE INSERT ON t FOR EACH ROW SET NEW.c = 1",
+            "CREATE DEFINER=CURRENT_USER PROCEDURE p() TRUNCATE t",
+            "ALTER DEFINER=`r` EVENT e RENAME TO f",
+            "DROP FUNCTION IF EXISTS t",
+            "CREATE DEFINER=`r`@`h` AGGREGATE FUNCTION f(a INT) RETURNS INT BEGIN END",
+            "CREATE DEFINER=`r`@`h` PACKAGE BODY p AS END",
+        ] {
+            assert!(object(sql.as_bytes()).is_some(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_about_a_table_is_not_believed() {
+        for sql in [
+            "DROP TABLE t",
+            "DROP TABLE IF EXISTS `t` /* TEMPORARY */",
+            "DROP /* TEMPORARY */ TABLE t",
+            "DROP /*!99999 TEMPORARY */ TABLE t",
+            "DROP /*!40005 TEMPORARY */ /*! TABLE t */",
+            "DROP /*M!40005 TEMPORARY */ TABLE t",
+            "DROP TEMPORARY",
+            "DROP TEMPORARYTABLE t",
+            "DROP DATABASE view_",
+            "CREATE TABLE t (a INT)",
+            "CREATE OR REPLACE TABLE t (view INT)",
+            "CREATE OR TEMPORARY TABLE t (a INT)",
+            "CREATE /*!TEMPORARY*/ TABLE t (a INT)",
+            "CREATE /* c */ VIEW v AS SELECT 1",
+            "CREATE DEFINER=`a``b`@`c` VIEW v AS SELECT 1",
+            "CREATE DEFINER='a\\'VIEW'@`c` TABLE t (a INT)",
+            "CREATE DEFINER=`\u{e9}` VIEW v AS SELECT 1",
+            "CREATE DEFINER=`unclosed VIEW v AS SELECT 1",
+            "CREATE VIEW\u{e9} TABLE t",
+            "ALTER TABLE t ALGORITHM=COPY, RENAME TO view",
+            "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
+            "ALTER TEMPORARY TABLE t",
+            "RENAME TABLE t TO view",
+            "TRUNCATE TABLE t",
+            "SET STATEMENT a=1 FOR DROP VIEW v",
+            "",
+        ] {
+            assert!(object(sql.as_bytes()).is_none(), "{sql}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_panic(sql: Vec<u8>) {
+            let _ = object(&sql);
+            let _ = object(&[b"CREATE DEFINER=", &sql[..]].concat());
+        }
+    }
+}
