@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair, sockopt,
 };
 
 /// The first message: another format has another number.
@@ -121,6 +121,9 @@ impl Predecessor {
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
         let (format, _) = receive(&socket)?;
+        if format.is_empty() {
+            return Err(io::Error::other("it has ended"));
+        }
         if format != FORMAT {
             let format = String::from_utf8_lossy(&format).into_owned();
             return Err(io::Error::other(format!("it speaks another format: {format:?}")));
@@ -142,6 +145,17 @@ impl Predecessor {
         IS_WAITED_FOR.store(true, Ordering::Release);
         *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
         Ok(Self(socket))
+    }
+
+    /// Whether the old process has ended: it says nothing while it waits for this one.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut byte = [0];
+        let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match retry_on_intr(|| recv(&self.0, &mut byte, look)) {
+            Ok((_, length)) => length == 0,
+            Err(error) => error != Errno::AGAIN,
+        }
     }
 
     /// Takes connections from here on, and tells the old process. Sockets that nobody has taken are closed.

@@ -31,4 +31,6 @@ pub use listener::{Accepted, Listener};
 pub use peer::Peer;
 pub use plain::{Plain, Watched};
 pub use stream::{Stream, poll_read_into, poll_read_pooled};
-pub use tls::{TlsAcceptor, TlsConnector, TlsRefusal, TlsStream, Validity, certificate_validities};
+pub use tls::{
+    TlsAcceptor, TlsConnector, TlsRefusal, TlsStream, Validity, certificate_validities, trusting_client,
+};

@@ -24,6 +24,18 @@ pub struct TlsConnector {
     identity: bool,
 }
 
+/// For clients that trust every certificate, and have none to show.
+///
+/// # Errors
+/// There is no version of TLS for it.
+pub fn trusting_client() -> Result<Arc<ClientConfig>, NetError> {
+    let settings = Settings {
+        trust: Trust::Anybody,
+        pair: None,
+    };
+    Ok(settings.build()?.config)
+}
+
 /// What the files say.
 struct Terms {
     config: Arc<ClientConfig>,

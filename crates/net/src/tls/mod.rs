@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 pub use acceptor::TlsAcceptor;
-pub use connector::{TlsConnector, TlsRefusal};
+pub use connector::{TlsConnector, TlsRefusal, trusting_client};
 pub use stream::TlsStream;
 pub use validity::{Validity, certificate_validities};
 
