@@ -4,7 +4,6 @@ mod found_rows;
 mod insert_id;
 mod intern;
 mod settle;
-mod text_probes;
 mod tracker_reports;
 mod transaction;
 mod untracked_sets;
@@ -14,11 +13,12 @@ use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use serde::{Deserialize, Serialize};
+use sql_class::text::savepoint::Savepoint;
+use sql_class::text::{Collation, HandlerStep, RowCount};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
 pub use self::insert_id::OfConnection;
 use self::insert_id::{InsertIdSource, ReportedIds};
-use self::text_probes::{Collation, Count, Savepoint};
 use self::untracked_sets::UntrackedSets;
 use self::written_gtids::LastGtid;
 use crate::next_transaction::NextTransaction;
@@ -91,23 +91,12 @@ struct Current {
     /// What FOUND_ROWS() says after it is not known.
     counts_rows: bool,
     /// What it is where that is not as usual.
-    count: Count,
+    count: RowCount,
     /// `SET STATEMENT … FOR`, and then maybe another SET.
     sets_twice: bool,
     /// It cannot be read for certain, but is one SELECT; and no statement before was in doubt.
     doubtful_select: bool,
     collation: Collation,
-}
-
-/// What a `HANDLER` statement does to the tables that are open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum HandlerStep {
-    /// None, or reads.
-    Other,
-    Opens,
-    Closes,
-    /// Not to be told from its text.
-    Unclear,
 }
 
 /// What belongs to the last statement and may be asked for on another connection.
@@ -656,7 +645,7 @@ impl Current {
             handler: HandlerStep::Other,
             savepoint: Savepoint::Other,
             counts_rows: false,
-            count: Count::Usual,
+            count: RowCount::Usual,
             sets_twice: false,
             doubtful_select: false,
             collation: Collation::Unclear,

@@ -1,10 +1,10 @@
 //! What FOUND_ROWS() says: of the last statement that has counted rows.
 
 use mysql_wire::{Outcome, StatusFlags};
+use sql_class::text::RowCount;
 use sql_class::{Class, Effects};
 
 use super::settle::runs_sql;
-use super::text_probes::Count;
 use super::{Current, Session};
 
 impl Session {
@@ -37,7 +37,7 @@ impl Session {
             statements,
             ..
         } = self.current;
-        if self.current.count == Count::Kept || !runs_sql(self.current.command) {
+        if self.current.count == RowCount::Kept || !runs_sql(self.current.command) {
             return false;
         }
         // A procedure most likely has a query, be it one that answers nothing.
@@ -53,12 +53,12 @@ impl Session {
     /// is to be asked how many before it is given back.
     #[must_use]
     pub fn has_unclear_count(&self) -> bool {
-        self.current.count == Count::Unclear && self.may_ask_found_rows()
+        self.current.count == RowCount::Unclear && self.may_ask_found_rows()
     }
 
     /// Nothing but its connection can tell what the last statement has counted.
     pub(super) fn counts_unseen(&self) -> bool {
-        self.current.counts_rows || self.current.count == Count::Unclear
+        self.current.counts_rows || self.current.count == RowCount::Unclear
     }
 
     /// It may do anything, is said to leave nothing, and has shown no rows.
@@ -86,11 +86,11 @@ impl Session {
             && !effects.intersects(opaque);
         let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
         let count = self.current.count;
-        if self.is_taken_to_count_none(outcome) || count == Count::Kept {
+        if self.is_taken_to_count_none(outcome) || count == RowCount::Kept {
             // stays what it was
-        } else if count == Count::None && outcome.error.is_none() {
+        } else if count == RowCount::None && outcome.error.is_none() {
             self.last.found_rows = Some(0);
-        } else if count == Count::Shown && outcome.error.is_none() || ends_with_rows && !calculates {
+        } else if count == RowCount::Shown && outcome.error.is_none() || ends_with_rows && !calculates {
             self.last.found_rows = Some(outcome.rows);
         } else if calculates || statements > 1 || self.counts_unseen() {
             self.last.found_rows = None;

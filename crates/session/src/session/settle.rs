@@ -3,15 +3,15 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, Outcome, StatusFlags};
+use sql_class::text::savepoint::{Savepoint, begins_with_rollback, is_of_savepoint};
+use sql_class::text::{
+    Collation, HandlerStep, RowCount, handler_step, has_select, is_computed, is_one_select, may_count_rows,
+    may_set_trackers, only_sets_insert_id, sets_once, uses_tables,
+};
 use sql_class::{Class, Effects, Facts};
 
 use super::insert_id::InsertIdSource;
-use super::text_probes::{
-    Collation, Count, Savepoint, begins_with_rollback, handler_step, has_select, is_computed,
-    is_of_savepoint, is_one_select, may_count_rows, may_set_trackers, only_sets_insert_id, sets_once,
-    uses_tables,
-};
-use super::{Current, HandlerStep, Request, Session};
+use super::{Current, Request, Session};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
 
@@ -281,8 +281,8 @@ impl Session {
                 }
             },
             count: match statements {
-                1 => Count::of(text, class, self.syntax),
-                _ => Count::Usual,
+                1 => RowCount::of(text, class, self.syntax),
+                _ => RowCount::Usual,
             },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
             may_commit: class == Class::Transaction

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
+use mysql_wire::{OkPacket, StatusFlags};
+use sql_class::text::Collation;
 use sql_class::{Class, Dialect, Effects};
 
-use super::text_probes::Collation;
 use super::written_gtids::Report;
 use super::{Session, written_gtids};
 use crate::next_transaction::NextTransaction;
@@ -55,7 +55,9 @@ impl Session {
                     self.gtid_there.note(value);
                 }
                 Change::Variable { name, value } if meaning(name) == Meaning::Gtid => {
-                    let may_repeat = self.current.class == Class::Session;
+                    // `SET autocommit=1` ends a transaction.
+                    let commits = self.has_written && !ok.status.contains(StatusFlags::IN_TRANS);
+                    let may_repeat = self.current.class == Class::Session && !commits;
                     let report = self.gtid_there.note(value);
                     let is_older =
                         report == Report::Unclear && written_gtids::is_beyond(self.gtid.as_deref(), value);

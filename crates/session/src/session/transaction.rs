@@ -1,10 +1,10 @@
 //! Whether a transaction is open, what was written in it, and what was committed of which no GTID tells.
 
 use mysql_wire::Outcome;
+use sql_class::text::savepoint::Savepoint;
 use sql_class::{Class, Dialect, Effects};
 
 use super::settle::{ER_PARSE_ERROR, runs_sql};
-use super::text_probes::Savepoint;
 use super::{Current, IDLE, Session};
 use crate::PinReason;
 use crate::next_transaction::NextTransaction;
@@ -40,12 +40,18 @@ impl Session {
         let in_transaction = self.in_transaction();
         let Current { class, effects, .. } = self.current;
         let calls = Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION);
+        // `XA COMMIT` of what another session has written. In a branch of its own a session is pinned;
+        // without autocommit it counts as open also where it is in none.
+        let is_in_own = self.current.was_open && self.current.was_pinned;
+        let ends_branch = class == Class::Transaction && effects.contains(Effects::XA) && !is_in_own;
         let wrote = class >= Class::Write && !self.is_select_refused(outcome)
+            || ends_branch
             || effects.intersects(calls)
             || self.transaction_state[3..6] != IDLE[3..6];
         let has_written = self.has_written || wrote;
         // A server that has reported one GTID reports them all: what comes without was no write after all.
-        let reports = self.gtid.is_some() && !self.pins.has(PinReason::BinlogOff);
+        let may_be_silent = self.current.sets_trackers || self.needs_rearming;
+        let reports = self.gtid.is_some() && !self.pins.has(PinReason::BinlogOff) && !may_be_silent;
         let goes_on = match outcome.error {
             None => !reports && !self.current.gtid && self.has_begun_anew(wrote),
             Some(error) => self.may_have_committed(error),

@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use mysql_wire::session_state::Change;
 use serde::{Deserialize, Serialize};
+use sql_class::text::unreported_variables;
 use sql_class::{Class, Dialect, Effects};
 
-use super::text_probes::unseen;
 use super::{Request, Session};
 use crate::PinReason;
 use crate::rebuild::ask_values;
@@ -63,7 +63,11 @@ impl Session {
         let text = self.text_of(statement);
         let names = sql_class::set_targets_in_session(text, self.syntax);
         let asks = effects.contains(Effects::SETS_UNSEEN);
-        let question = if asks { unseen(text, self.syntax) } else { None };
+        let question = match asks {
+            true => unreported_variables(text, self.syntax),
+            false => None,
+        };
+        let question = question.map(|names| ask_values(names.iter().map(String::as_str)));
         if asks && question.is_none() {
             self.lose_meaning();
         }

@@ -85,14 +85,11 @@ impl Report {
     }
 }
 
-/// A position of MariaDB has this transaction's domain, and is beyond it.
+/// A position of MariaDB has this transaction's domain, and what was written there last is beyond it.
 pub(super) fn is_beyond(known: Option<&[u8]>, gtid: &[u8]) -> bool {
-    let number = |gtid: &[u8]| -> Option<u64> {
-        let text = gtid.rsplit(|&byte| byte == b'-').next()?;
-        str::from_utf8(text).ok()?.parse().ok()
-    };
-    let same = gtids(known.unwrap_or_default()).find(|known| domain(known) == domain(gtid));
-    same.is_some_and(|known| number(known) > number(gtid))
+    let of_domain = |known: &&[u8]| domain(known) == domain(gtid);
+    let last = gtids(known.unwrap_or_default()).filter(of_domain).last();
+    last.is_some_and(|last| number(last) > number(gtid))
 }
 
 /// Domain and number of one GTID in one word. Two that a connection tells one after the other are as good as
@@ -133,9 +130,14 @@ fn merged(known: &[u8], last: &[u8]) -> Option<Box<[u8]>> {
     (origins.len() <= ORIGINS_MAX).then(|| write(&origins, number))
 }
 
-/// MariaDB: in a domain transactions are applied in their order.
+/// MariaDB: in a domain transactions are applied in their order, and the last one stands for those before it.
+/// A server that is behind gives what is written there a smaller number than the session has from another
+/// one, and then both are kept.
 fn positions(known: &[u8], last: &[u8]) -> Option<Box<[u8]>> {
-    let is_other = |gtid: &&[u8]| gtids(last).all(|new| domain(new) != domain(gtid));
+    let is_other = |gtid: &&[u8]| {
+        let stands_for_it = |new: &[u8]| domain(new) == domain(gtid) && number(new) >= number(gtid);
+        !gtids(last).any(stands_for_it)
+    };
     let others = gtids(known).filter(is_other).count();
     if others == 0 {
         return Some(last.into());
@@ -150,6 +152,12 @@ fn gtids(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn domain(gtid: &[u8]) -> Option<&[u8]> {
     gtid.split(|&byte| byte == b'-').next()
+}
+
+/// The number of one GTID of MariaDB.
+fn number(gtid: &[u8]) -> Option<u64> {
+    let text = gtid.rsplit(|&byte| byte == b'-').next()?;
+    str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The usual case: one interval, and the number that comes after it.
@@ -331,6 +339,9 @@ mod tests {
             (&["A:1:3:tag:5,\nB:9", "B:10"], "A:1:3,A:tag:5,B:9-10", "B:10"),
             (&["0-1-7", "0-1-9"], "0-1-9", "0-1-9"),
             (&["0-1-7", "1-2-3", "0-2-8"], "1-2-3,0-2-8", "0-2-8"),
+            (&["0-1-150", "0-3-120"], "0-1-150,0-3-120", "0-3-120"),
+            (&["0-1-150", "0-3-120", "0-3-121"], "0-1-150,0-3-121", "0-3-121"),
+            (&["0-1-150", "0-3-120", "0-1-151"], "0-1-151", "0-1-151"),
         ] {
             let expected = (set.to_owned(), Some(last.to_owned()));
             assert_eq!(after(reports), expected, "{reports:?}");
@@ -367,6 +378,8 @@ mod tests {
         assert!(is_beyond(known, b"0-1-7") && is_beyond(known, b"1-1-2"));
         assert!(!is_beyond(known, b"0-1-8") && !is_beyond(known, b"0-1-10") && !is_beyond(known, b"2-1-1"));
         assert!(!is_beyond(None, b"0-1-1"));
+        let of_two = Some(&b"0-1-150,0-3-120"[..]);
+        assert!(!is_beyond(of_two, b"0-3-121") && is_beyond(of_two, b"0-3-119"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What servers report of a session, and how it is taken.
 
 use mysql_wire::session_state::Change;
-use mysql_wire::{Command, OkPacket, Outcome};
+use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{OfConnection, PinReason, Session};
 use sql_class::Dialect;
 
@@ -203,6 +203,27 @@ fn a_transaction_that_is_told_again_is_no_new_one() {
         run(&mut session, insert, &reports(&told(nothing)));
         assert_eq!(session.gtid(), Some(&b"0-1-11"[..]), "{nothing}");
     }
+}
+
+/// Nobody has looked at what the connection had written before. What is told when `SET autocommit=1` commits
+/// is of this session all the same.
+#[test]
+fn what_set_autocommit_commits_is_known() {
+    let mut session = session(MARIADB_11);
+    let told = |gtid| [variable("last_gtid", gtid)];
+    let insert = "INSERT INTO t VALUES (1)";
+    run(&mut session, insert, &reports(&told("0-1-10")));
+    session.note_connection(OfConnection::UNKNOWN);
+    let in_status = |status| Says { status, ..FINE };
+    run(
+        &mut session,
+        "SET autocommit=0",
+        &in_status(StatusFlags::default()),
+    );
+    run(&mut session, insert, &in_status(StatusFlags::IN_TRANS));
+    run(&mut session, "SET autocommit=1", &reports(&told("0-1-11")));
+    assert_eq!(session.gtid(), Some(&b"0-1-11"[..]));
+    assert!(session.has_just_written());
 }
 
 /// An answer to an INSERT has the id that the statement gave as well as one that the server made.

@@ -88,6 +88,46 @@ fn nor_does_a_server_that_reports_its_writes_tell_of_such() {
     );
 }
 
+/// It is told not to, in the same text.
+#[test]
+fn nor_does_one_that_reports_no_more() {
+    let known = [Change::Gtids(b"u:1")];
+    let wrote = Says {
+        changes: &known,
+        ..FINE
+    };
+    for (text, may_write) in [
+        ("SET session_track_gtids=OFF; INSERT INTO t VALUES (2)", true),
+        ("SET session_track_gtids=OFF", false),
+        ("SET autocommit=1; INSERT INTO t VALUES (2)", false),
+    ] {
+        let texts = [("INSERT INTO t VALUES (1)", &wrote), (text, &FINE)];
+        assert_eq!(after(MYSQL, &texts).has_untracked_writes(), may_write, "{text}");
+    }
+}
+
+/// A commit of a branch counts for its session, whichever one has prepared the branch.
+#[test]
+fn the_commit_of_a_branch_is_a_write_of_whoever_commits_it() {
+    for dialect in [MYSQL, MARIADB] {
+        let session = after(dialect, &[("XA COMMIT 'x'", &FINE)]);
+        assert!(session.has_untracked_writes() && session.has_just_written());
+        let known = [Change::Gtids(b"u:1")];
+        let wrote = Says {
+            changes: &known,
+            ..FINE
+        };
+        assert!(!after(dialect, &[("XA COMMIT 'x'", &wrote)]).has_untracked_writes());
+        // In no transaction, although without autocommit.
+        let idle = Says {
+            status: StatusFlags::default(),
+            ..FINE
+        };
+        let texts = [("SET autocommit=0", &idle), ("XA COMMIT 'x'", &idle)];
+        assert!(after(dialect, &texts).has_untracked_writes());
+    }
+}
+
 /// Where no GTIDs come.
 #[test]
 fn a_transaction_that_follows_another_does_not_undo_it() {
