@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use crate::report::Report;
 use crate::schema::{CacheAccount, Check, Config, Monitor, Store, Switchover, User};
 use crate::secret::Secret;
+use crate::validate;
 
 /// Largest file read here. Certificate bundles of whole operating systems are a quarter of it.
 const FILE_MAX: u64 = 1 << 20;
@@ -76,6 +77,7 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
         );
     }
     user_secrets(&mut config.users, folder, report);
+    zone(config, folder, report);
     if let Some(admin) = &mut config.admin {
         let paths = [&mut admin.socket, &mut admin.token_file];
         paths
@@ -250,6 +252,34 @@ impl Source<'_> {
                 }
             }
         }
+    }
+}
+
+/// The zone of the gateway, where something else than the file says it.
+fn zone(config: &mut Config, folder: &Path, report: &mut Report<'_>) {
+    if let Some(file) = &mut config.zone_file {
+        *file = folder.join(&*file);
+        match read(file) {
+            Ok(text) => config.zone = Some(without_newline(&text).to_owned()),
+            Err(error) => {
+                let found = format!("{}: {error}", file.display());
+                report
+                    .wrong("zone_file", "a file with the zone", found)
+                    .hint(None);
+            }
+        }
+        validate::zone(config.zone.as_deref(), "zone_file", report);
+    } else if let Some(variable) = &config.zone_env {
+        match std::env::var(variable) {
+            Ok(zone) => config.zone = Some(zone),
+            Err(_) => {
+                let expected = format!("a zone in the environment variable {variable:?}");
+                report
+                    .wrong("zone_env", expected, "that it is not set, or no text")
+                    .hint(None);
+            }
+        }
+        validate::zone(config.zone.as_deref(), "zone_env", report);
     }
 }
 

@@ -60,6 +60,8 @@ impl Config {
         derive::inherit(&mut config);
         config.renamed = report.take_renamed();
         config.workers = own.workers;
+        config.zone_file = own.zone_file;
+        config.zone_env = own.zone_env;
         config.admin = own.admin;
         config.watch = own.watch;
         config.store = own.store;
@@ -91,6 +93,9 @@ fn take_either(config: &mut Config, own: &Config, report: &Report<'_>) {
     }
     if !report.is_written("statement_memory_max") {
         config.statement_memory_max = own.statement_memory_max;
+    }
+    if !report.is_written("memory_max") {
+        config.memory_max = own.memory_max;
     }
 }
 

@@ -19,6 +19,7 @@ mod duration;
 mod error;
 mod files;
 mod fleet_text;
+mod fraction;
 mod http_url;
 mod load;
 mod matcher;
@@ -43,14 +44,15 @@ pub use diff::ConfigDiff;
 pub use docs::options;
 pub use duration::{parse as parse_duration, show as show_duration};
 pub use error::{ConfigError, ConfigErrors, Place};
+pub use fraction::Fraction;
 pub use http_url::HttpUrl;
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};
 pub use option::{Change, OptionDoc, Reload};
 pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
-    ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
-    Monitor, OnDown, Pd, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
+    ClientAuth, Cluster, ClusterTls, Config, EndpointSlices, Group, Listener, ListenerTls, Log, LogFormat,
+    MappingKind, Mode, Monitor, OnDown, Pd, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
     ReadConsistency as Consistency, Rebalance, RebalancePolicy, ReplicationAccount, Reuse, Role, Rule,
     Server, ServerCompression, Sharing, Srv, StatementClass, Store, Switchover, TlsMode, TlsVersion,
     Topology, TransactionReads, User, Verify, Vip,

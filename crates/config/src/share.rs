@@ -22,6 +22,10 @@ impl Config {
                 .iter_mut()
                 .for_each(|srv| part(&mut srv.max_connections));
             cluster.pd.iter_mut().for_each(|pd| part(&mut pd.max_connections));
+            cluster
+                .endpoint_slices
+                .iter_mut()
+                .for_each(|slices| part(&mut slices.max_connections));
         }
         let of_users = self.users.iter_mut().map(|user| &mut user.max_connections);
         let of_rules = self

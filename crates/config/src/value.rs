@@ -13,6 +13,7 @@ use crate::address::{BindAddress, ServerAddress, bind_hint, server_hint};
 use crate::byte_size::ByteSize;
 use crate::congestion::Congestion;
 use crate::duration;
+use crate::fraction::Fraction;
 use crate::http_url::HttpUrl;
 use crate::matcher::{DigestHash, Glob, Pattern};
 use crate::option::{Change, OptionDoc, Reload};
@@ -381,6 +382,36 @@ macro_rules! whole_number {
 }
 
 whole_number!(u32 usize);
+
+impl Value for Fraction {
+    fn kind() -> String {
+        Self::KIND.to_owned()
+    }
+
+    fn read(found: &Found<'_>, path: &str, report: &mut Report<'_>) -> Option<Self> {
+        let fraction = match found.get_ref() {
+            DeValue::Integer(number) => Self::parse(number.as_str()),
+            DeValue::Float(number) => Self::parse(number.as_str()),
+            _ => None,
+        };
+        if fraction.is_none() {
+            let quoted = found.get_ref().as_str().and_then(Self::parse).is_some();
+            let hint = quoted.then(|| "leave the quotes out".to_owned());
+            report
+                .wrong_at(found.span(), path, Self::kind(), describe(found.get_ref()))
+                .hint(hint);
+        }
+        fraction
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn stand_in() -> Self {
+        Self::NONE
+    }
+}
 
 impl<T: Value> Value for Option<T> {
     fn kind() -> String {

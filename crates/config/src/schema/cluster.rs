@@ -1,6 +1,7 @@
 //! `[cluster.NAME]`: servers that hold the same data, and how sessions find theirs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::pool::Pool;
@@ -33,6 +34,10 @@ section! {
         /// Further servers, named by PD, where `topology` is `tidb`: PD's addresses, or a table where that is
         /// not all. `servers` may be empty then.
         pub pd: Option<Pd> = default(None), Live;
+
+        /// Further servers, named by Kubernetes: the endpoints of a service, by its EndpointSlices. The
+        /// service's name, or a table where that is not all. `servers` may be empty then.
+        pub endpoint_slices: Option<EndpointSlices> = default(None), Live;
 
         /// How it is known which server is the primary, and which servers there are: nothing but the list
         /// (`static`, with the `role` of each server), or what the servers say. With `tidb` all are alike.
@@ -245,6 +250,29 @@ section! {
         pub tls: ClusterTls = default(ClusterTls::default()), Live;
     }
 
+    /// A service of Kubernetes whose endpoints are servers.
+    pub struct EndpointSlices [short "service"] {
+        /// The service's name. A headless one does, and one with `publishNotReadyAddresses` is not needed:
+        /// whether an endpoint is of use the gateway finds out itself. One that terminates drains.
+        pub service: String = required, Live;
+
+        /// The service's namespace.
+        pub namespace: Option<String> = default(None, "the pod's own, in the file `namespace` of `account_dir`"), Live;
+
+        /// The name of the port, as the service has it.
+        pub port: Option<String> = default(None, "the only one"), Live;
+
+        /// Host and port of the API server. TLS is always used, with `ca.crt` of `account_dir`.
+        pub api_server: Option<ServerAddress> = default(None, "the variables `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`"), Live;
+
+        /// The folder with `token`, `ca.crt` and `namespace` of the pod's service account, which has to be
+        /// allowed to `list` and `watch` `endpointslices` of `discovery.k8s.io`.
+        pub account_dir: PathBuf = default(PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount")), Live;
+
+        /// Sessions on each of the servers at the same time; 0 is no limit.
+        pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
+    }
+
     /// One server.
     pub struct Server [label name] [short "address"] {
         /// Where the server is. Host names are looked up again every `dns_interval`.
@@ -385,9 +413,10 @@ impl Cluster {
         self.topology.has_primary() && self.monitor.as_ref().is_some_and(|monitor| monitor.discover)
     }
 
-    /// Whether servers are looked up that the configuration need not list: by SRV records, or by PD.
+    /// Whether servers are looked up that the configuration need not list: by SRV records, PD or
+    /// Kubernetes.
     pub fn looks_up_servers(&self) -> bool {
-        self.srv.is_some() || self.pd.is_some()
+        self.srv.is_some() || self.pd.is_some() || self.endpoint_slices.is_some()
     }
 
     /// Whether the server of this name is to be left by all.
@@ -436,6 +465,16 @@ impl Srv {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            ..Self::stand_in()
+        }
+    }
+}
+
+impl EndpointSlices {
+    /// Of that service, with every other option at its default.
+    pub fn new(service: impl Into<String>) -> Self {
+        Self {
+            service: service.into(),
             ..Self::stand_in()
         }
     }

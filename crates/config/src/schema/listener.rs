@@ -63,7 +63,8 @@ section! {
 
         /// Move sessions to another server, between two statements, when theirs drains (`drain`) or is gone.
         /// In mode `session`. The gateway reads the texts of their statements then, and has to know the
-        /// password of their account. A session that holds what no other server can be given stays.
+        /// password of their account; TiDB says itself what a session holds. A session that holds what no
+        /// other server can be given stays.
         pub moves: bool = default(false), NewSessions;
 
         /// Client sessions of this listener; the limit of all listeners together stays in force.

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
 pub use cluster::{
-    Balance, Cluster, OnDown, Pd, ReadBalance, Rebalance, RebalancePolicy, Role, Server, ServerCompression,
-    Srv, Topology,
+    Balance, Cluster, EndpointSlices, OnDown, Pd, ReadBalance, Rebalance, RebalancePolicy, Role, Server,
+    ServerCompression, Srv, Topology,
 };
 pub use listener::{Listener, Mode, Protocol, ReadConsistency, Sharing, TransactionReads};
 pub use pool::{Pool, Reuse};
@@ -75,6 +75,12 @@ section! {
         /// binds its session to its connection (pin `incomplete`).
         pub statement_memory_max: ByteSize = default(ByteSize::mebibytes(128)) in ByteSize::mebibytes(0)..=ByteSize::gibibytes(1024), Restart;
 
+        /// Memory that the process may have. Once 80 % of it are resident, `[cache]` gives back rows of
+        /// mappings in mode `bounded` and takes none, until it is below 75 %. From 90 % on new clients are
+        /// refused with error 1040 and `/readyz` says 503, until it is below 85 %. Sessions go on. What the
+        /// kernel holds for sockets is not counted.
+        pub memory_max: Option<ByteSize> = default(None, "the memory limit of the container (cgroup), if it has one") in Some(ByteSize::mebibytes(16))..=Some(ByteSize::gibibytes(65_536)), Live;
+
         /// What is logged, and how.
         pub log: Log = default(Log::default()), Live;
 
@@ -107,6 +113,14 @@ section! {
         /// The zone this gateway is in: servers of the same `zone` are preferred for reads, and by
         /// sessions with the policy `location` of `rebalance`.
         pub zone: Option<String> = default(None), Live;
+
+        /// File that holds the zone, instead of `zone`; a newline at its end is not part of it. Read at every
+        /// reload.
+        pub zone_file: Option<PathBuf> = default(None), Live;
+
+        /// Environment variable that holds the zone, instead of `zone`: one configuration for the gateways of
+        /// all zones.
+        pub zone_env: Option<String> = default(None), Live;
 
         /// Rows of chosen tables in memory, as new as they are on the primary.
         pub cache: Option<Cache> = default(None), Restart;

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::listener::ReadConsistency;
 use crate::duration::{days, hours, minutes};
+use crate::fraction::Fraction;
 use crate::matcher::{DigestHash, Glob, Pattern};
 use crate::section::{choice, section};
 use crate::value::Value;
@@ -101,9 +102,13 @@ section! {
         /// another one.
         pub retries: Option<u32> = default(None, "once") in Some(0)..=Some(1000), Live;
 
-        /// Send a copy of the statement to this cluster, unless it is a prepared one. Its answer is dropped,
-        /// and copies are dropped when too many are under way.
+        /// Send a copy of the statement to this cluster, unless it is a prepared one. Nobody waits for its
+        /// answer, and copies are dropped when too many are under way.
         pub mirror: Option<String> = default(None), Live;
+
+        /// The share of these copies whose answer is compared with the one that the client got: `forebay ctl
+        /// mirrors` lists statements that are answered differently. Only outside of transactions.
+        pub mirror_compare: Option<Fraction> = default(None, "none is compared"), Live;
 
         /// Write a log line for each statement: who, where, digest, time.
         pub log: bool = default(false), Live;

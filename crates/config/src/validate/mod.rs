@@ -19,6 +19,7 @@ pub use idle::idle_worries;
 pub use setup::setup_worries;
 pub(crate) use store::OF_GATEWAY;
 pub(crate) use topology::strong_users;
+pub(crate) use topology::zone;
 pub use trust::trust_worries;
 
 use crate::address::BindAddress;
@@ -74,6 +75,12 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     rules::rules(config, report);
     cache::cache(config, report);
     topology::zone(config.zone.as_deref(), "zone", report);
+    let zone_ways = [
+        ("zone", config.zone.is_some()),
+        ("zone_file", config.zone_file.is_some()),
+        ("zone_env", config.zone_env.is_some()),
+    ];
+    at_most_one("the zone", &zone_ways, "", report);
     admin_hosts(config, report);
     for (name, cluster) in &config.clusters {
         let path = format!("cluster.{name}");
@@ -82,6 +89,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         rules::groups(cluster, &path, report);
         topology::srv(cluster, &path, report);
         topology::pd(cluster, &path, report);
+        topology::endpoint_slices(cluster, &path, report);
         topology::roles(cluster, config, &path, report);
         topology::followed(cluster, &path, report);
         topology::ignored(cluster, &path, report);
@@ -583,8 +591,10 @@ fn at_most_one(what: &str, ways: &[(&str, bool)], path: &str, report: &mut Repor
     let Some(first) = given.next() else { return };
     for second in given {
         let found = format!("a second one beside `{first}`");
-        report
-            .wrong_key(&format!("{path}.{second}"), format!("{what} once"), found)
-            .hint(None);
+        let key = match path {
+            "" => (*second).to_owned(),
+            path => format!("{path}.{second}"),
+        };
+        report.wrong_key(&key, format!("{what} once"), found).hint(None);
     }
 }

@@ -162,7 +162,12 @@ fn route_leads_somewhere(rule: &Rule, config: &Config, path: &str, report: &mut 
 }
 
 fn mirror_exists(rule: &Rule, config: &Config, path: &str, report: &mut Report<'_>) {
-    let Some(mirror) = &rule.mirror else { return };
+    let Some(mirror) = &rule.mirror else {
+        if rule.mirror_compare.is_some() && !report.is_wrong(&format!("{path}.mirror")) {
+            wrong(path, "mirror_compare", "only with `mirror`", "it without", report);
+        }
+        return;
+    };
     let path = format!("{path}.mirror");
     if !config.clusters.contains_key(mirror) && !report.is_wrong(&path) && !report.is_wrong("cluster") {
         let known = config.clusters.keys().map(String::as_str);

@@ -1,6 +1,6 @@
 //! What is right, and mostly not what was meant: told by `forebay check`, and in the log at the start.
 
-use crate::schema::{AccountsFrom, Cluster, Config, Listener, Protocol, Rule};
+use crate::schema::{AccountsFrom, Cluster, Config, Listener, Protocol, Rule, TlsMode, Topology};
 
 /// Servers that a line names; further ones are counted.
 const NAMED_MAX: usize = 4;
@@ -88,9 +88,11 @@ fn limits(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
         .iter()
         .filter(|server| server.max_connections == 0);
     let by_dns = cluster.srv.iter().filter(|srv| srv.max_connections == 0);
+    let by_kubernetes = (cluster.endpoint_slices.iter()).filter(|slices| slices.max_connections == 0);
     let names: Vec<&str> = servers
         .map(|server| server.name.as_str())
         .chain(by_dns.map(|srv| srv.name.as_str()))
+        .chain(by_kubernetes.map(|slices| slices.service.as_str()))
         .collect();
     let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
@@ -111,9 +113,18 @@ fn limits(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
     })
 }
 
-/// To log in on another server takes a password.
+/// To log in on another server takes a password, or the token that TiDB gives.
 fn moves(listener: &Listener, config: &Config) -> Option<String> {
     let cluster = config.clusters.get(&listener.cluster)?;
+    if cluster.topology == Topology::Tidb {
+        let is_open = cluster.tls.mode == TlsMode::Off;
+        return (listener.moves && is_open).then(|| {
+            format!(
+                "listener {}: `moves` is on, and TiDB lets sessions go over TLS only. tls = {{ mode = \"required\", ca = \"…\" }}",
+                listener.name
+            )
+        });
+    }
     let knows_some = !config.users.is_empty() || cluster.accounts.from != AccountsFrom::Configured;
     (listener.moves && !knows_some).then(|| {
         format!(

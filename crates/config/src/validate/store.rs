@@ -9,14 +9,24 @@ use crate::report::Report;
 use crate::schema::{Config, Store, TlsMode, Vip};
 
 /// Options that a gateway has by itself.
-pub(crate) const OF_GATEWAY: [&str; 6] = ["store", "vip", "zone", "workers", "admin", "watch"];
+pub(crate) const OF_GATEWAY: [&str; 8] = [
+    "store",
+    "vip",
+    "zone",
+    "zone_file",
+    "zone_env",
+    "workers",
+    "admin",
+    "watch",
+];
 
 /// Options that may stand in the gateway's own file, for what the common text does not say.
-const IN_EITHER: [&str; 4] = [
+const IN_EITHER: [&str; 5] = [
     "log",
     "max_connections",
     "buffer_pool_max",
     "statement_memory_max",
+    "memory_max",
 ];
 
 /// The port that an address without one would have.

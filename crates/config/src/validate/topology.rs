@@ -216,6 +216,51 @@ pub(super) fn pd(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
+/// The service can be asked for, and nobody else names servers.
+pub(super) fn endpoint_slices(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let Some(slices) = &cluster.endpoint_slices else {
+        return;
+    };
+    let path = format!("{path}.endpoint_slices");
+    if report.is_wrong(&path) {
+        return;
+    }
+    for (other, is_there) in [("srv", cluster.srv.is_some()), ("pd", cluster.pd.is_some())] {
+        if is_there {
+            let found = format!("both `{other}` and `endpoint_slices`");
+            report
+                .wrong_key(&path, "one that names the servers", found)
+                .hint(None);
+        }
+    }
+    // They are parts of a URL.
+    let is_name = |name: &str| {
+        (1..=LABEL_MAX).contains(&name.len())
+            && (name.bytes()).all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    let names = [
+        ("service", Some(&slices.service)),
+        ("namespace", slices.namespace.as_ref()),
+    ];
+    for (option, name) in names {
+        let option = format!("{path}.{option}");
+        if let Some(name) = name.filter(|name| !is_name(name))
+            && !report.is_wrong(&option)
+        {
+            let expected = "a name as Kubernetes has it: lower-case letters, digits and `-`";
+            report.wrong(&option, expected, format!("{name:?}")).hint(None);
+        }
+    }
+    let option = format!("{path}.api_server");
+    if let Some(address) = &slices.api_server
+        && !matches!(address, ServerAddress::Host { port, .. } if *port != MYSQL_PORT)
+        && !report.is_wrong(&option)
+    {
+        let expected = "the host and port of the API server (\"10.96.0.1:443\")";
+        report.wrong(&option, expected, format!("{address}")).hint(None);
+    }
+}
+
 /// TiDB servers are asked at their status port.
 fn no_monitor(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     if cluster.monitor.is_some() {
@@ -315,7 +360,7 @@ pub(crate) fn strong_users(users: &[User], config: &Config, report: &mut Report<
 }
 
 /// Text that people give places: it is compared, shown, and no more.
-pub(super) fn zone(zone: Option<&str>, path: &str, report: &mut Report<'_>) {
+pub(crate) fn zone(zone: Option<&str>, path: &str, report: &mut Report<'_>) {
     let Some(zone) = zone else { return };
     if zone.is_empty() || zone.len() > NAME_MAX || zone.chars().any(char::is_control) {
         let expected = format!("1 to {NAME_MAX} bytes of printable text");

@@ -75,7 +75,7 @@ pasword = "hunter2"
             f.toml:2:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean `workers`?
             f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.monitor`, `cluster.NAME.accounts` or `cluster.NAME.check`
             f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; `topology` belongs in `cluster.NAME`
-            f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, upgrade_timeout, watch, buffer_pool_max, statement_memory_max, log, admin, store, vip, listener, cluster, user, users_file, rule, zone, cache
+            f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, upgrade_timeout, watch, buffer_pool_max, statement_memory_max, memory_max, log, admin, store, vip, listener, cluster, user, users_file, rule, zone, zone_file, zone_env, cache
             f.toml:7:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
             f.toml:13:1: listener[0].lookup_consistency: expected this option with `protocol = "redis"` or `point_lookups = true`, found it where nothing is read from memory; for reads on replicas it is `read_consistency`
             f.toml:15:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
@@ -96,6 +96,7 @@ max_connections = -1
 watch = "true"
 shutdown_timeout = 30
 buffer_pool_max = 1.5
+memory_max = 4096
 admin = "127.0.0.1:6080"
 
 [log]
@@ -129,31 +130,32 @@ queue_timeout = "2h"
             f.toml:4:9: watch: expected true or false, found "true"; leave the quotes out
             f.toml:5:20: shutdown_timeout: expected a duration from "0s" to "1d", found 30; give the unit: "30s" or "30ms"
             f.toml:6:19: buffer_pool_max: expected a whole number from 0 to 65536, found 1.5
-            f.toml:7:9: admin: expected a table, found "127.0.0.1:6080"; options: bind, socket, token_file, hosts
-            f.toml:10:9: log.level: expected a text, found 3
-            f.toml:11:10: log.format: expected "text" or "json", found "jsn"; did you mean `json`?
-            f.toml:14:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "6033"; for every address of this machine write "0.0.0.0:6033" or "[::]:6033"
-            f.toml:15:11: listener[0].cluster: expected a text, found 7
-            f.toml:16:8: listener[0].mode: expected "tcp" or "session" or "split", found "sesion"; did you mean `session`?
-            f.toml:17:13: listener[0].unix_mode: expected permissions in octal ("0660"), found 0o666; write "0666"
-            f.toml:18:21: listener[0].accept_proxy_from: expected a list; each is a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/8"; put it in brackets: [ … ]
-            f.toml:19:17: listener[0].login_timeout: expected a duration from "10ms" to "1h", found "10 sec"; write "10s"
-            f.toml:20:23: listener[0].client_idle_timeout: expected a duration from "0s" to "365d", found "8hours"; write "8h"
-            f.toml:21:16: listener[0].tls.mode: expected "off" or "preferred" or "required", found true
-            f.toml:24:8: listener[1].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "localhost:6033"; names are not looked up here; write "127.0.0.1:6033"
-            f.toml:26:13: listener[1].unix_mode: expected permissions in octal ("0660"), found "0888"
-            f.toml:27:22: listener[1].accept_proxy_from[0]: expected a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/40"
-            f.toml:30:12: cluster.main.servers[0].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "::1"; an IPv6 address goes in brackets: "[::1]:3306"
-            f.toml:30:19: cluster.main.servers[1].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1:port"
-            f.toml:30:31: cluster.main.servers[2].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found nothing: the option is missing
-            f.toml:30:33: cluster.main.servers[2].addres: expected an option of `cluster.main.servers[2]`, found the unknown key `addres`; did you mean `address`?
-            f.toml:30:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup, role, zone, label, status_port, exporter
-            f.toml:30:54: cluster.main.servers[4].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found a text with an `@`; give the address without a scheme
-            f.toml:31:9: cluster.main.check.user: expected an account, since `password` is given, found nothing: the option is missing
-            f.toml:31:22: cluster.main.check.interval: expected a duration from "50ms" to "1h", found "2m30s"; one number and one unit: ms, s, m, h, d
-            f.toml:31:38: cluster.main.check.rise: expected a whole number from 1 to 1000, found 0
-            f.toml:31:52: cluster.main.check.password: expected a text, found something that is not text
-            f.toml:32:17: cluster.main.queue_timeout: expected a duration from "0s" to "1h", found "2h"
+            f.toml:7:14: memory_max: expected a size from "16MiB" to "64TiB", found 4096; give the unit: "4096MiB" or "4096GiB"
+            f.toml:8:9: admin: expected a table, found "127.0.0.1:6080"; options: bind, socket, token_file, hosts
+            f.toml:11:9: log.level: expected a text, found 3
+            f.toml:12:10: log.format: expected "text" or "json", found "jsn"; did you mean `json`?
+            f.toml:15:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "6033"; for every address of this machine write "0.0.0.0:6033" or "[::]:6033"
+            f.toml:16:11: listener[0].cluster: expected a text, found 7
+            f.toml:17:8: listener[0].mode: expected "tcp" or "session" or "split", found "sesion"; did you mean `session`?
+            f.toml:18:13: listener[0].unix_mode: expected permissions in octal ("0660"), found 0o666; write "0666"
+            f.toml:19:21: listener[0].accept_proxy_from: expected a list; each is a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/8"; put it in brackets: [ … ]
+            f.toml:20:17: listener[0].login_timeout: expected a duration from "10ms" to "1h", found "10 sec"; write "10s"
+            f.toml:21:23: listener[0].client_idle_timeout: expected a duration from "0s" to "365d", found "8hours"; write "8h"
+            f.toml:22:16: listener[0].tls.mode: expected "off" or "preferred" or "required", found true
+            f.toml:25:8: listener[1].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "localhost:6033"; names are not looked up here; write "127.0.0.1:6033"
+            f.toml:27:13: listener[1].unix_mode: expected permissions in octal ("0660"), found "0888"
+            f.toml:28:22: listener[1].accept_proxy_from[0]: expected a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/40"
+            f.toml:31:12: cluster.main.servers[0].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "::1"; an IPv6 address goes in brackets: "[::1]:3306"
+            f.toml:31:19: cluster.main.servers[1].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1:port"
+            f.toml:31:31: cluster.main.servers[2].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found nothing: the option is missing
+            f.toml:31:33: cluster.main.servers[2].addres: expected an option of `cluster.main.servers[2]`, found the unknown key `addres`; did you mean `address`?
+            f.toml:31:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup, role, zone, label, status_port, exporter
+            f.toml:31:54: cluster.main.servers[4].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found a text with an `@`; give the address without a scheme
+            f.toml:32:9: cluster.main.check.user: expected an account, since `password` is given, found nothing: the option is missing
+            f.toml:32:22: cluster.main.check.interval: expected a duration from "50ms" to "1h", found "2m30s"; one number and one unit: ms, s, m, h, d
+            f.toml:32:38: cluster.main.check.rise: expected a whole number from 1 to 1000, found 0
+            f.toml:32:52: cluster.main.check.password: expected a text, found something that is not text
+            f.toml:33:17: cluster.main.queue_timeout: expected a duration from "0s" to "1h", found "2h"
         "#]],
     );
 }
@@ -455,6 +457,17 @@ servers = [{ address = "db1", role = "primary" }]
 }
 
 #[test]
+fn a_zone_is_said_once() {
+    told(
+        &format!("zone = \"a\"\nzone_file = \"f\"\nzone_env = \"E\"\n{SOUND}"),
+        expect![[r#"
+            f.toml:2:1: zone_file: expected the zone once, found a second one beside `zone`
+            f.toml:3:1: zone_env: expected the zone once, found a second one beside `zone`
+        "#]],
+    );
+}
+
+#[test]
 fn splitting_needs_accounts_and_a_primary() {
     told(
         r#"
@@ -682,4 +695,60 @@ fn a_virtual_address_takes_an_etcd_and_an_address_that_can_move() {
             "{problem}"
         );
     }
+}
+
+#[test]
+fn a_service_of_kubernetes_is_named_as_there() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+servers = []
+endpoint_slices = "MySQL/primary"
+srv = "_mysql._tcp.db"
+[cluster.b]
+servers = []
+endpoint_slices = { namespace = "", port = 3306, api_server = "10.96.0.1", account_dir = 1 }
+[cluster.c]
+servers = []
+endpoint_slices = { service = "mysql", api_server = "/run/api.sock" }
+"#,
+        expect![[r#"
+            f.toml:7:1: cluster.a.endpoint_slices: expected one that names the servers, found both `srv` and `endpoint_slices`
+            f.toml:7:19: cluster.a.endpoint_slices.service: expected a name as Kubernetes has it: lower-case letters, digits and `-`, found "MySQL/primary"
+            f.toml:11:19: cluster.b.endpoint_slices.service: expected a text, found nothing: the option is missing
+            f.toml:11:33: cluster.b.endpoint_slices.namespace: expected a name as Kubernetes has it: lower-case letters, digits and `-`, found ""
+            f.toml:11:44: cluster.b.endpoint_slices.port: expected a text, found 3306
+            f.toml:11:63: cluster.b.endpoint_slices.api_server: expected the host and port of the API server ("10.96.0.1:443"), found 10.96.0.1:3306
+            f.toml:11:90: cluster.b.endpoint_slices.account_dir: expected a path, found 1
+            f.toml:14:53: cluster.c.endpoint_slices.api_server: expected the host and port of the API server ("10.96.0.1:443"), found /run/api.sock
+        "#]],
+    );
+}
+
+#[test]
+fn a_service_of_kubernetes_is_its_name_or_a_table() {
+    let text = r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+servers = []
+endpoint_slices = "mysql"
+[cluster.b]
+servers = []
+endpoint_slices = { service = "mysql", namespace = "db", port = "sql", api_server = "[fd00::1]:6443", account_dir = "/a", max_connections = 9 }
+"#;
+    let mut config = Config::parse(text, "f.toml").unwrap();
+    assert_eq!(
+        config.clusters["a"].endpoint_slices,
+        Some(config::EndpointSlices::new("mysql"))
+    );
+    config.share(3);
+    let slices = config.clusters["b"].endpoint_slices.clone().unwrap();
+    assert_eq!(slices.api_server, config::ServerAddress::parse("[fd00::1]:6443"));
+    assert_eq!(slices.max_connections, 3);
+    assert!(config.clusters["b"].looks_up_servers());
 }

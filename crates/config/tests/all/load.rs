@@ -164,6 +164,28 @@ fn a_password_comes_from_the_environment() {
     );
 }
 
+#[test]
+fn a_zone_comes_from_a_file_or_the_environment() {
+    let folder = TempDir::new().unwrap();
+    let text = |option: &str| format!("{option}\n{HEAD}[cluster.main]\nservers = [\"db1\"]\n");
+    std::fs::write(folder.path().join("zone"), "eu-west-1a\n").unwrap();
+    let zone = |option: &str| load(&folder, &text(option)).unwrap().zone;
+    assert_eq!(zone("zone_file = \"zone\"").as_deref(), Some("eu-west-1a"));
+    assert_eq!(zone("zone_env = \"CARGO_PKG_NAME\"").as_deref(), Some("config"));
+    std::fs::write(folder.path().join("zone"), "").unwrap();
+    assert_eq!(
+        messages(&folder, &text("zone_file = \"zone\"")),
+        ["forebay.toml:1:13: zone_file: expected 1 to 255 bytes of printable text, found 0 bytes"]
+    );
+    assert_eq!(
+        messages(&folder, &text("zone_env = \"FOREBAY_TEST_UNSET\"")),
+        [
+            "forebay.toml:1:12: zone_env: expected a zone in the environment variable \"FOREBAY_TEST_UNSET\", found that it \
+             is not set, or no text"
+        ]
+    );
+}
+
 const SPLIT: &str = r#"
 users_file = "secrets/users.toml"
 [[listener]]

@@ -47,6 +47,7 @@ route = "reports"
 rewrite = "FROM $1"
 pin = "never"
 mirror = "shadow"
+mirror_compare = 0.1
 rate = 10
 burst = 100
 limit_wait = "1s"
@@ -143,6 +144,17 @@ limit_wait = "1s"
 rewrite_all = true
 max_concurrency = 0
 timeout = "0s"
+
+[[rule]]
+mirror_compare = 1
+
+[[rule]]
+mirror = "shadow"
+mirror_compare = 1.5
+
+[[rule]]
+mirror = "shadow"
+mirror_compare = "0.5"
 "#;
     told(
         rules,
@@ -160,6 +172,9 @@ timeout = "0s"
             f.toml:49:15: rule[5].rewrite_all: expected false, or `rewrite` as well, found true
             f.toml:50:19: rule[5].max_concurrency: expected a whole number from 1 to 1000000, found 0
             f.toml:51:11: rule[5].timeout: expected a duration from "1ms" to "30d", found "0s"
+            f.toml:54:18: rule[6].mirror_compare: expected only with `mirror`, found it without
+            f.toml:58:18: rule[7].mirror_compare: expected a share from 0 to 1 (0.1), found 1.5
+            f.toml:62:18: rule[8].mirror_compare: expected a share from 0 to 1 (0.1), found "0.5"; leave the quotes out
         "#]],
     );
 }

@@ -116,5 +116,11 @@ fn sessions_that_are_to_move_without_a_password() {
     );
     let of_servers = "accounts = \"servers\"\nmonitor = { user = \"watcher\", password = \"x\" }";
     assert!(told("moves = true", of_servers).is_empty());
+    only(
+        &told("moves = true", "topology = \"tidb\""),
+        &["listener 127.0.0.1:7000: `moves` is on", "TLS only"],
+    );
+    let over_tls = "topology = \"tidb\"\ntls = { mode = \"required\" }";
+    assert!(told("moves = true", over_tls).is_empty());
     assert!(told("", "").is_empty());
 }

@@ -112,7 +112,7 @@ fn other_languages_are_told_how_it_is_written_here() {
     told(
         &SOUND.replacen("servers =", "max_connections = 100\nservers =", 1),
         expect![[r#"
-            f.toml:7:1: cluster.main.max_connections: expected an option of `cluster.main`, found the unknown key `max_connections`; `max_connections` belongs in `listener`, `cluster.NAME.servers`, `cluster.NAME.srv`, `cluster.NAME.pd` or `user`
+            f.toml:7:1: cluster.main.max_connections: expected an option of `cluster.main`, found the unknown key `max_connections`; `max_connections` belongs in `listener`, `cluster.NAME.servers`, `cluster.NAME.srv`, `cluster.NAME.pd`, `cluster.NAME.endpoint_slices` or `user`
         "#]],
     );
 }
