@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::accounts;
 use crate::cluster::{Cluster, ServerChange};
+use crate::endpoint_slices;
 use crate::exporter;
 use crate::health::Change;
 use crate::probe::probe;
@@ -35,6 +36,7 @@ impl Cluster {
         tasks.spawn(accounts::watch(Arc::clone(&self)));
         tasks.spawn(srv::watch(Arc::clone(&self)));
         tasks.spawn(tidb::follow_pd(Arc::clone(&self)));
+        tasks.spawn(endpoint_slices::follow(Arc::clone(&self)));
         loop {
             let servers = self.servers();
             watched.retain(|id, all| {

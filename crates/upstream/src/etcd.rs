@@ -16,7 +16,7 @@ use net::{Stream, TlsConnector};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::http::{Answer, Host, Request};
+use crate::http::{Answer, Host, Lines, Request};
 
 /// Time for a member to answer, the body of the answer included where it has an end.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -36,6 +36,12 @@ const NO_TOKEN: [&str; 3] = [
     "user name is empty",
     "auth: revision in header is old",
 ];
+
+/// What etcd says where the account may not write: it has looked at that first, and has changed nothing.
+const NO_RIGHT: &str = "permission denied";
+
+/// What etcd says where it is full. The change that fills it is made all the same, and answered with this.
+const NO_SPACE: &str = "database space exceeded";
 
 /// What etcd says of a lease that is over.
 const NO_LEASE: &str = "requested lease not found";
@@ -143,7 +149,10 @@ pub enum Outcome {
     Made(i64),
     /// It was not, and will not be.
     NotMade,
-    /// Nobody knows: it may still be made. With what went wrong.
+    /// Nor was it, since the store takes no changes; with why.
+    Refused(String),
+    /// Nobody knows: it may be made, now or later. With what went wrong; [`takes_no_changes`] knows whether
+    /// more changes are of use.
     Unknown(String),
 }
 
@@ -233,9 +242,7 @@ impl Etcd {
         }});
         let (stream, _) = self.each("/v3/watch", &body, Until::Head).await?;
         Ok(Watch {
-            stream,
-            unread: Vec::new(),
-            searched: 0,
+            lines: Lines::of(stream),
         })
     }
 
@@ -250,6 +257,7 @@ impl Etcd {
             Ok(answer) => answer,
             // It was refused as a whole.
             Err(error) if error.to_string().contains(NO_LEASE) => return Outcome::NotMade,
+            Err(error) if error.to_string().contains(NO_RIGHT) => return Outcome::Refused(error.to_string()),
             Err(error) => return Outcome::Unknown(error.to_string()),
         };
         match (answer["succeeded"] == true, number(&answer["header"]["revision"])) {
@@ -432,6 +440,12 @@ impl Etcd {
     }
 }
 
+/// Whether what went wrong is the word of an etcd that takes no changes now.
+#[must_use]
+pub fn takes_no_changes(why: &str) -> bool {
+    [NO_RIGHT, NO_SPACE].iter().any(|words| why.contains(words))
+}
+
 fn posted<'r>(path: &'r str, token: Option<&'r str>, body: &'r str) -> Request<'r> {
     Request {
         method: "POST",
@@ -516,10 +530,7 @@ async fn accepted(mut answer: Answer<Stream>) -> io::Result<Answer<Stream>> {
 
 /// The changes of a range, as they happen.
 pub struct Watch {
-    stream: Answer<Stream>,
-    unread: Vec<u8>,
-    /// So many of the unread bytes end no line.
-    searched: usize,
+    lines: Lines<Stream>,
 }
 
 impl Watch {
@@ -529,21 +540,9 @@ impl Watch {
     /// # Errors
     /// The connection has ended, or the member watches no longer: everything is to be read again.
     pub async fn next(&mut self) -> io::Result<Vec<Change>> {
-        loop {
-            let mut new = self.unread[self.searched..].iter();
-            if let Some(end) = new.position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=self.searched + end).collect();
-                self.searched = 0;
-                return changes(&serde_json::from_slice(&line)?);
-            }
-            self.searched = self.unread.len();
-            if self.unread.len() > ANSWER_MAX {
-                return Err(invalid("a line of the stream is too long"));
-            }
-            match self.stream.next().await? {
-                Some(piece) => self.unread.extend_from_slice(&piece),
-                None => return Err(io::ErrorKind::UnexpectedEof.into()),
-            }
+        match self.lines.next(ANSWER_MAX).await? {
+            Some(line) => changes(&serde_json::from_slice(&line)?),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }
@@ -653,6 +652,47 @@ mod tests {
         ] {
             heard(end).unwrap_err();
         }
+    }
+
+    #[tokio::test]
+    async fn a_change_that_fills_etcd_may_have_been_made_and_one_without_the_right_was_not() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut etcd = Etcd::new([("127.0.0.1", port)], None, None);
+        let mut answered = async |words: &str| {
+            let body = json!({ "error": words }).to_string();
+            let serve = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                // A body of JSON ends with its brace.
+                while !request.ends_with(b"}") {
+                    assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+                }
+                let head = format!("HTTP/1.1 429 No\r\nContent-Length: {}\r\n\r\n", body.len());
+                let answer = format!("{head}{body}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            };
+            let change = Transaction::default();
+            tokio::join!(etcd.change(&change), serve).0
+        };
+        let full = answered("etcdserver: mvcc: database space exceeded").await;
+        assert!(
+            matches!(&full, Outcome::Unknown(why) if takes_no_changes(why)),
+            "{full:?}"
+        );
+        let refused = answered("etcdserver: permission denied").await;
+        assert!(
+            matches!(&refused, Outcome::Refused(why) if takes_no_changes(why)),
+            "{refused:?}"
+        );
+        let over = answered("etcdserver: requested lease not found").await;
+        assert_eq!(over, Outcome::NotMade);
+        let late = answered("etcdserver: request timed out").await;
+        assert!(
+            matches!(&late, Outcome::Unknown(why) if !takes_no_changes(why)),
+            "{late:?}"
+        );
     }
 
     #[test]

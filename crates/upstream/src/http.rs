@@ -1,5 +1,5 @@
 //! What the gateway asks over HTTP/1.1: one request a connection, its answer whole or piece by piece. For
-//! etcd, PD and status ports, which are trusted no further than what is bounded here.
+//! etcd, PD, Kubernetes and status ports, which are trusted no further than what is bounded here.
 
 use std::io;
 use std::net::SocketAddr;
@@ -289,6 +289,45 @@ impl<S: AsyncRead + Unpin> Answer<S> {
     }
 }
 
+/// The lines of a body, as they come: one JSON value each, where something is watched.
+pub(crate) struct Lines<S> {
+    answer: Answer<S>,
+    unread: Vec<u8>,
+    /// So many of the unread bytes end no line.
+    searched: usize,
+}
+
+impl<S: AsyncRead + Unpin> Lines<S> {
+    pub(crate) fn of(answer: Answer<S>) -> Self {
+        Self {
+            answer,
+            unread: Vec::new(),
+            searched: 0,
+        }
+    }
+
+    /// The next line, of not much more than `max` bytes; `None` at the end of the body. May be given up and
+    /// begun again.
+    pub(crate) async fn next(&mut self, max: usize) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let mut new = self.unread[self.searched..].iter();
+            if let Some(end) = new.position(|byte| *byte == b'\n') {
+                let line = self.unread.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                return Ok(Some(line));
+            }
+            self.searched = self.unread.len();
+            if self.unread.len() > max {
+                return Err(invalid("a line of the stream is too long"));
+            }
+            match self.answer.next().await? {
+                Some(piece) => self.unread.extend_from_slice(&piece),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
 fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
@@ -336,6 +375,30 @@ mod tests {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nWiki\r\na;x=y\r\n 0123\r\n567\r\n0\r\n\r\n";
 
     #[test]
+    fn lines_end_where_they_say() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let lines = |body: &[u8], max: usize| {
+            let mut lines = Lines::of(Answer {
+                status: 200,
+                stream: body,
+                unread: Vec::new(),
+                body: Body::ToTheEnd,
+            });
+            let mut found = Vec::new();
+            loop {
+                match runtime.block_on(lines.next(max)) {
+                    Ok(Some(line)) => found.push(String::from_utf8(line).unwrap()),
+                    Ok(None) => return Ok(found),
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+        };
+        assert_eq!(lines(b"{}\n{1}\n\nrest", 10).unwrap(), ["{}\n", "{1}\n", "\n"]);
+        assert_eq!(lines(b"0123456789\n", 100).unwrap(), ["0123456789\n"]);
+        assert!(lines(&[b'x'; 101], 100).unwrap_err().contains("too long"));
+    }
+
+    #[test]
     fn bodies_end_where_they_say() {
         for (answer, expected) in [
             (CHUNKED, Some(&b"Wiki 0123\r\n567"[..])),
@@ -380,7 +443,7 @@ mod tests {
         assert_eq!(refused.unwrap(), (500, Vec::new()));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_address_that_says_nothing_leaves_time_for_the_next() {
         let listen = |backlog| {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();

@@ -21,6 +21,7 @@ mod connect;
 pub mod conversation;
 mod direct;
 mod disconnect;
+mod endpoint_slices;
 mod error;
 pub mod etcd;
 mod exporter;
@@ -35,6 +36,7 @@ mod permit;
 mod pool;
 mod probe;
 mod queue;
+mod read_index;
 mod resolver;
 mod server;
 mod server_profile;
@@ -65,6 +67,7 @@ pub use pool::{
     Adopted, Baseline, Connection, Credential, CredentialSecret, ForSession, Key, OUTDATED, Opened,
     PackedConnection, Pool, Travel, terms_in_words,
 };
+pub use read_index::{Arrival, Ended, PrimaryPosition, Probe, Probes, ReadIndex};
 pub use server::{DrainedBy, Server, ServerId, ServerState, Status, Ticket};
 pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Signal, Topology, Variables};

@@ -25,7 +25,7 @@ use rustls_pki_types::pem::PemObject;
 
 use tokio::time::timeout;
 
-use crate::disconnect::disconnect_tls;
+use crate::disconnect::{Nobody, disconnect, disconnect_tls};
 use crate::packets::{PacketError, Packets};
 
 /// Packets that a server may send before its verdict.
@@ -83,6 +83,9 @@ pub enum Secret<'a> {
     /// `SHA1(password)`: what a client's login with `mysql_native_password` reveals to who knows the
     /// account's hash. Good for that plugin only.
     NativeStage1(&'a [u8; 20]),
+    /// A TiDB server has given it to a session that is to go on on another one, with
+    /// `SHOW SESSION_STATES`.
+    SessionToken(&'a [u8]),
 }
 
 /// What a connection is to be like, beyond who uses it.
@@ -150,7 +153,7 @@ pub enum LoginError {
     #[error("account uses authentication plugin {0}, which is not supported here")]
     UnknownPlugin(String),
     /// The plugin wants the password as it is, over a link that anybody can read.
-    #[error("account uses authentication plugin {0}, which sends the password readable and so needs TLS")]
+    #[error("authentication plugin {0} sends what proves the account readable, and so needs TLS")]
     NeedsTls(&'static str),
     /// Only the hash is known, and the plugin needs the password.
     #[error(
@@ -214,6 +217,11 @@ pub async fn log_in(
         _ => (stream, 1),
     };
     let mut exchange = Exchange::new(greeting, secret, &stream);
+    if exchange.plugin == Plugin::SessionToken && exchange.link == Link::Open {
+        let nobody = Nobody::default();
+        let _ = timeout(PARTING, disconnect(&mut stream, greeting, &nobody)).await;
+        return Err(LoginError::NeedsTls(Plugin::SessionToken.name()));
+    }
     let login = Login {
         capabilities,
         max_packet_size: MAX_PACKET_SIZE,
@@ -286,9 +294,12 @@ enum Plugin {
     Clear,
     Ed25519,
     Parsec,
+    /// No server asks for it: who has a token names it.
+    SessionToken,
 }
 
 impl Plugin {
+    /// Those that a server may ask for.
     const ALL: [Self; 6] = [
         Self::NativePassword,
         Self::CachingSha2,
@@ -306,6 +317,7 @@ impl Plugin {
             Self::Clear => "mysql_clear_password",
             Self::Ed25519 => "client_ed25519",
             Self::Parsec => "parsec",
+            Self::SessionToken => "tidb_session_token",
         }
     }
 
@@ -358,6 +370,7 @@ impl<'a> Exchange<'a> {
                 .filter(|plugin| plugin.takes_nonce_of_greeting())
                 .unwrap_or(Plugin::NativePassword),
             Secret::NativeStage1(_) => Plugin::NativePassword,
+            Secret::SessionToken(_) => Plugin::SessionToken,
         };
         Self {
             plugin,
@@ -452,6 +465,10 @@ impl<'a> Exchange<'a> {
             Plugin::Ed25519 => Ok(auth::ed25519(self.nonce()?, self.password()?).to_vec()),
             // Asks for the salt.
             Plugin::Parsec => Ok(Vec::new()),
+            Plugin::SessionToken => match self.secret {
+                Secret::SessionToken(token) => Ok(token.to_vec()),
+                _ => Err(LoginError::NeedsPassword(Plugin::SessionToken.name())),
+            },
             Plugin::Sha256 => {
                 self.asked_for_key = true;
                 Ok(vec![1])
@@ -511,7 +528,9 @@ impl<'a> Exchange<'a> {
     fn password(&self) -> Result<&'a [u8], LoginError> {
         match self.secret {
             Secret::Password(password) => Ok(password),
-            Secret::NativeStage1(_) => Err(LoginError::NeedsPassword(self.plugin.name())),
+            Secret::NativeStage1(_) | Secret::SessionToken(_) => {
+                Err(LoginError::NeedsPassword(self.plugin.name()))
+            }
         }
     }
 
@@ -519,6 +538,7 @@ impl<'a> Exchange<'a> {
         let stage1 = match self.secret {
             Secret::Password(password) => return Ok(auth::native_password(self.nonce()?, password)),
             Secret::NativeStage1(stage1) => stage1,
+            Secret::SessionToken(_) => return Err(LoginError::NeedsPassword(self.plugin.name())),
         };
         let mut mixed = self.nonce::<20>()?.to_vec();
         mixed.extend_from_slice(digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, stage1).as_ref());

@@ -57,6 +57,10 @@ impl Source for Cluster {
             let is_current = i64::from(self.pd_answers.load(Ordering::Relaxed));
             out.gauge(&catalog::PD_ANSWERS, &[cluster], is_current);
         }
+        if self.config().endpoint_slices.is_some() {
+            let is_current = i64::from(self.slices_answer.load(Ordering::Relaxed));
+            out.gauge(&catalog::ENDPOINT_SLICES_ANSWER, &[cluster], is_current);
+        }
         self.pools.collect(cluster, out);
         let labels = &[cluster];
         let queue = self.queue();

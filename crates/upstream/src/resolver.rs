@@ -82,9 +82,12 @@ impl Drop for Counted {
     }
 }
 
-/// Looks a name up.
+/// Looks a name up. An address is found without a thread, for which a busy machine may take a while.
 pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    Lookup::begin(host, port)?.found().await
+    match host.parse() {
+        Ok(ip) => Ok(vec![SocketAddr::new(ip, port)]),
+        Err(_) => Lookup::begin(host, port)?.found().await,
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +124,8 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_lookup_that_fails_says_why() {
+        let found = look_up("::1", 7).await.unwrap();
+        assert_eq!(found, ["[::1]:7".parse().unwrap()]);
         let error = look_up("no-such-host.invalid", 1).await.unwrap_err();
         assert!(!error.to_string().is_empty());
         let (lookup, tell) = hanging();

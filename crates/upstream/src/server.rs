@@ -64,6 +64,8 @@ pub struct Server {
     looked_up: AtomicBool,
     /// Its status port says that it is about to end.
     leaving: AtomicBool,
+    /// Kubernetes ends it.
+    terminating: AtomicBool,
     /// Permits taken. Sequentially consistent, see [`crate::queue::Queue`].
     sessions: AtomicU32,
     /// [`Availability`], for the choice: the short form of `health`.
@@ -76,8 +78,10 @@ pub struct Server {
     pub(crate) addresses: Addresses,
     pub(crate) profile: ArcSwapOption<ServerProfile>,
     applied: ArcSwapOption<GtidSet>,
-    /// What was known of that before the look failed after which nothing is known.
+    /// What was known of that before the look failed after which nothing is known; and what it has executed
+    /// beside that.
     last_applied: ArcSwapOption<GtidSet>,
+    without_gtids: AtomicBool,
     /// It has not answered the monitor's last look in time.
     silent: AtomicBool,
     pub(crate) check_now: Notify,
@@ -215,6 +219,7 @@ impl Server {
             discovered: AtomicBool::new(false),
             looked_up: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            terminating: AtomicBool::new(false),
             sessions: AtomicU32::new(0),
             availability: AtomicU8::new(Availability::Unknown as u8),
             warming_since_ms: AtomicU64::new(0),
@@ -225,6 +230,7 @@ impl Server {
             profile: ArcSwapOption::empty(),
             applied: ArcSwapOption::empty(),
             last_applied: ArcSwapOption::empty(),
+            without_gtids: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             check_now: Notify::new(),
             checks: CheckMetrics::default(),
@@ -295,6 +301,18 @@ impl Server {
     #[must_use]
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::SeqCst)
+    }
+
+    /// How many connections to it are of use for its pools, as far as they have learned, with those that are
+    /// held for long or unused; 0 where they do not learn it.
+    #[must_use]
+    pub fn learned_size(&self) -> u32 {
+        self.wait_queue.size.learned()
+    }
+
+    /// Another process has learned that. Where fewer do, its pools find that by and by.
+    pub fn begin_with_size(&self, learned: u32) {
+        self.wait_queue.size.begin_with(learned);
     }
 
     /// Share of new sessions relative to the others; 0 takes none.
@@ -437,6 +455,15 @@ impl Server {
         self.leaving.swap(leaving, Ordering::Relaxed) != leaving
     }
 
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.terminating.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether that is news.
+    pub(crate) fn set_terminating(&self, terminating: bool) -> bool {
+        self.terminating.swap(terminating, Ordering::Relaxed) != terminating
+    }
+
     /// Whether it is known to be in the gateway's own zone.
     pub(crate) fn is_near(&self) -> bool {
         self.near.load(Ordering::Relaxed)
@@ -484,15 +511,27 @@ impl Server {
         self.set_applied(None);
     }
 
-    /// It answers again: what it says counts.
-    pub(crate) fn answers(&self) {
-        self.last_applied.store(None);
+    /// It answers again: what it says counts. `executed`: all that it has, where [`Self::applied`] is only
+    /// what it has from others.
+    pub(crate) fn answers(&self, executed: Option<GtidSet>) {
+        self.last_applied.store(executed.map(Arc::new));
     }
 
     /// It says that it has executed these and no others; `None` when nobody can tell, or it may have lost
     /// some.
     pub(crate) fn set_applied(&self, position: Option<GtidSet>) {
         self.applied.store(position.map(Arc::new));
+    }
+
+    /// Not every transaction gets a GTID there (MySQL, `gtid_mode`), as of the monitor's last look that it
+    /// answered: what it has besides no position says.
+    #[must_use]
+    pub fn is_without_gtids(&self) -> bool {
+        self.without_gtids.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_without_gtids(&self, without_gtids: bool) {
+        self.without_gtids.store(without_gtids, Ordering::Relaxed);
     }
 
     /// Whether it has let the monitor wait in vain: it may stand still. Reads go elsewhere then; for anything
@@ -753,7 +792,11 @@ mod tests {
         server.note_applied(&position(b"0-1-5"));
         assert_eq!(last().as_deref(), Some("0-1-7"));
         server.set_applied(Some(position(b"0-1-6")));
-        server.answers();
+        server.answers(None);
         assert_eq!(last().as_deref(), Some("0-1-6"));
+        server.answers(Some(position(b"0-2-9")));
+        assert_eq!(last().as_deref(), Some("0-2-9"));
+        let applied = server.applied().map(|applied| applied.to_string());
+        assert_eq!(applied.as_deref(), Some("0-1-6"));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
     loop {
         let config = cluster.config();
         let Some(srv) = &config.srv else {
-            if config.pd.is_none() {
+            if !config.looks_up_servers() {
                 cluster.take_named(&[], NAMED_BY);
             }
             cluster.srv_changed.notified().await;

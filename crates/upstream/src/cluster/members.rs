@@ -1,5 +1,5 @@
-//! Servers that come to a cluster and go: by the configuration, by SRV records, by PD, and because members
-//! name them.
+//! Servers that come to a cluster and go: by the configuration, by SRV records, by PD, by Kubernetes, and
+//! because members name them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -69,8 +69,8 @@ impl Cluster {
         true
     }
 
-    /// Takes over which servers DNS or PD (`named_by`) names. Those of the configuration stay what they are,
-    /// whoever names them.
+    /// Takes over which servers DNS, PD or Kubernetes (`named_by`) names. Those of the configuration stay
+    /// what they are, whoever names them.
     pub(crate) fn take_named(self: &Arc<Self>, named: &[config::Server], named_by: &str) {
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.servers.load_full();
@@ -241,22 +241,18 @@ impl Cluster {
     /// Has a server take sessions again, also one that is away at the moment.
     ///
     /// # Errors
-    /// In words for a person: there is no such server, the option `drain` names it, or it says itself that it
-    /// is to be left.
+    /// In words for a person: there is no such server, the option `drain` names it, or nobody but the server
+    /// itself says that it is to be left.
     pub fn undrain(self: &Arc<Self>, name: &str) -> Result<(), String> {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_drained = self.drained_now().remove(name).is_some();
+        let was_drained = self.forget_drain(name);
         let server = match self.named(name) {
             Ok(server) => server,
             Err(_) if was_drained => return Ok(()),
             Err(unknown) => return Err(unknown),
         };
-        let servers = self.servers();
-        self.judge_signals(&servers);
-        self.settle_drains(&servers);
-        drop(changing);
-        self.serve_queue();
         match server.drained_by().as_deref() {
+            // As after a restart: the operator's word is taken back, and the server's own reason passes.
+            Some(DrainedBy::Server(_)) if was_drained => Ok(()),
             Some(DrainedBy::Server(signal)) => Err(format!(
                 "server {name} says itself that it is to be left ({}): it takes sessions again once that is over",
                 signal.words()
@@ -264,6 +260,19 @@ impl Cluster {
             Some(_) => Err("the option `drain` of the configuration names it: take it out there".to_owned()),
             None => Ok(()),
         }
+    }
+
+    /// Takes back what was said with [`drain`](Self::drain), whatever else the server drains for. Says
+    /// whether that was said.
+    pub fn forget_drain(self: &Arc<Self>, name: &str) -> bool {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_drained = self.drained_now().remove(name).is_some();
+        let servers = self.servers();
+        self.judge_signals(&servers);
+        self.settle_drains(&servers);
+        drop(changing);
+        self.serve_queue();
+        was_drained
     }
 
     /// When the sessions should end that are still on a server which drains.

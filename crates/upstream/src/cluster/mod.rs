@@ -36,12 +36,17 @@ use crate::health::Rules;
 use crate::permit::Permit;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
+use crate::read_index::{PrimaryPosition, Probes};
 use crate::server::{Availability, DrainedBy, Server, ServerId, Status};
 use crate::server_profile::{self, ServerProfile};
 use crate::topology::Follow;
 
 /// Events that a subscriber may fall behind before it misses some.
 const EVENTS_KEPT: usize = 1024;
+
+/// Time after which the primary is asked once more, while it does not answer the last question for its
+/// position. In a group an answer waits for what is queued.
+const POSITION_OVERDUE: Duration = Duration::from_millis(250);
 
 /// The servers behind a name in the configuration.
 pub struct Cluster {
@@ -77,10 +82,16 @@ pub struct Cluster {
     pub(crate) accounts: Accounts,
     rebalance: Rebalance,
     label_turn: LabelTurn,
+    /// For strong reads.
+    primary_positions: Probes<PrimaryPosition>,
     /// There is another `srv` option, or there may be.
     pub(crate) srv_changed: Notify,
     /// The same of `pd`.
     pub(crate) pd_changed: Notify,
+    /// The same of `endpoint_slices`.
+    pub(crate) slices_changed: Notify,
+    /// Kubernetes has said which servers there are, and is watched on.
+    pub(crate) slices_answer: AtomicBool,
     /// PD has said which servers there are, and is asked on.
     pub(crate) pd_answers: AtomicBool,
     /// How TLS to PD and to status ports is begun.
@@ -164,8 +175,11 @@ impl Cluster {
             accounts: Accounts::default(),
             rebalance: Rebalance::default(),
             label_turn: LabelTurn::default(),
+            primary_positions: Probes::new(POSITION_OVERDUE),
             srv_changed: Notify::new(),
             pd_changed: Notify::new(),
+            slices_changed: Notify::new(),
+            slices_answer: AtomicBool::new(false),
             pd_answers: AtomicBool::new(false),
             pd_tls: ArcSwapOption::new(pd_tls),
         });
@@ -180,6 +194,12 @@ impl Cluster {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where the primary was when it was asked last, for strong reads.
+    #[must_use]
+    pub fn primary_positions(&self) -> &Probes<PrimaryPosition> {
+        &self.primary_positions
     }
 
     /// Its configuration as it is now.
@@ -287,6 +307,9 @@ impl Cluster {
         for server in &servers {
             server.set_discovered(false);
             server.set_looked_up(false);
+            if config.endpoint_slices.is_none() {
+                server.set_terminating(false);
+            }
         }
         if config.discovers() {
             let configured: Vec<_> = servers.iter().map(|server| server.address().clone()).collect();
@@ -311,6 +334,7 @@ impl Cluster {
         self.config.store(Arc::new(config));
         self.srv_changed.notify_one();
         self.pd_changed.notify_one();
+        self.slices_changed.notify_one();
         self.config_number.fetch_add(1, Ordering::Release);
         self.replace_servers(servers.clone(), |gone| self.why_no_longer(gone));
         self.combine_traits();
@@ -647,7 +671,11 @@ pub(crate) fn reason(server: &Server) -> ServerReason {
 fn limit_those_found(config: &config::Cluster, servers: &[Arc<Server>]) {
     let first = config.servers.first().map_or(0, |first| first.max_connections);
     let of_srv = config.srv.as_ref().map(|srv| srv.max_connections);
-    let named = of_srv.or(config.pd.as_ref().map(|pd| pd.max_connections));
+    let of_pd = config.pd.as_ref().map(|pd| pd.max_connections);
+    let of_slices = config.endpoint_slices.as_ref();
+    let named = of_srv
+        .or(of_pd)
+        .or(of_slices.map(|slices| slices.max_connections));
     for server in servers {
         if server.is_looked_up() {
             server.limit(named.unwrap_or(0));

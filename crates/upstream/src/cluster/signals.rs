@@ -169,8 +169,13 @@ impl Cluster {
     }
 
     fn candidate(&self, server: &Server, standing: Standing, donor_reads: bool) -> Candidate {
-        let is_leaving = server.is_leaving() && self.config.load().drain_on_signal;
-        let by_status = is_leaving.then(|| Signal::Unfit("is about to end, by its status port".to_owned()));
+        let words = match (server.is_terminating(), server.is_leaving()) {
+            (true, _) => Some("is about to end, by Kubernetes"),
+            (false, true) => Some("is about to end, by its status port"),
+            (false, false) => None,
+        };
+        let words = words.filter(|_| self.config.load().drain_on_signal);
+        let by_status = words.map(|words| Signal::Unfit(words.to_owned()));
         let mut signals = by_status.into_iter().chain(standing.signals);
         let counts = |signal: &Signal| !donor_reads || !matches!(signal, Signal::Donor(_));
         Candidate {

@@ -23,7 +23,7 @@ pub(crate) use rows::{Bounds, Row, Rows, is_off, rows};
 pub use rows::{QueryError, TextRow, text_row};
 
 /// The longest answer to one command, in bytes, where the caller does not say.
-const ANSWER_MAX: usize = 1 << 20;
+pub const ANSWER_MAX: usize = 1 << 20;
 
 /// Bytes that one read asks for.
 const READ_AT_ONCE: usize = 1024;
@@ -95,8 +95,7 @@ impl Reply {
         ErrPacket::decode(packet, capabilities).ok()
     }
 
-    /// The first column of the first row of a text result with one column, on a connection with
-    /// DEPRECATE_EOF.
+    /// The first column of the first row of a text result with one column.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         let [value] = self.row()?;
@@ -106,9 +105,20 @@ impl Reply {
     /// The first row of a text result, likewise, with so many values [in ASCII](plain).
     #[must_use]
     pub fn plain_row(&self, columns: usize) -> Option<Vec<Option<Vec<u8>>>> {
-        let row = self.packet(1 + columns).filter(|_| self.outcome.rows > 0)?;
+        let row = self.first_row(columns).filter(|_| self.outcome.rows > 0)?;
         let values: Result<Vec<_>, _> = text_values(row).map(|value| value.map(plain)).collect();
         values.ok().filter(|values| values.len() == columns)
+    }
+
+    /// Behind the column count and the definitions, which an EOF ends where DEPRECATE_EOF was not agreed on.
+    fn first_row(&self, columns: usize) -> Option<&[u8]> {
+        const EOF_LEN: usize = 5;
+        let is_eof = |packet: &&[u8]| packet.len() == EOF_LEN && packet[0] == 0xfe;
+        let row = self.packet(1 + columns)?;
+        match is_eof(&row) {
+            true => self.packet(2 + columns),
+            false => Some(row),
+        }
     }
 
     /// The first row of a text result with so many columns, likewise. NULL is `None`.
@@ -117,8 +127,7 @@ impl Reply {
         if !self.outcome.is_result_set || self.outcome.rows == 0 {
             return None;
         }
-        // Column count, the definitions, the row.
-        let mut values = text_values(self.packet(1 + COLUMNS)?);
+        let mut values = text_values(self.first_row(COLUMNS)?);
         let mut row = [None; COLUMNS];
         for value in &mut row {
             *value = values.next()?.ok()?;
@@ -156,7 +165,7 @@ pub async fn ask(
 ///
 /// # Errors
 /// See [`Broken`].
-pub(crate) async fn ask_within(
+pub async fn ask_within(
     stream: &mut Stream,
     capabilities: Capabilities,
     commands: &[Vec<u8>],
@@ -213,12 +222,27 @@ pub async fn rest(
 /// # Errors
 /// See [`Broken`].
 pub async fn run(stream: &mut Stream, capabilities: Capabilities, command: &[u8]) -> Result<Outcome, Broken> {
+    run_noting(stream, capabilities, command, |_| {}).await
+}
+
+/// The same, and `note` is shown what comes of the answer: packets with their headers, in parts of any
+/// length.
+///
+/// # Errors
+/// See [`Broken`].
+pub async fn run_noting(
+    stream: &mut Stream,
+    capabilities: Capabilities,
+    command: &[u8],
+    mut note: impl FnMut(&[u8]),
+) -> Result<Outcome, Broken> {
     send(stream, &[command], &[]).await?;
     let mut tracker = ResponseTracker::new(capabilities);
     tracker.begin(Command(command[0]));
     let mut unread = Vec::with_capacity(READ_AT_ONCE);
     loop {
         let progress = tracker.advance(&unread)?;
+        note(&unread[..progress.consumed]);
         unread.drain(..progress.consumed);
         match progress.event {
             Event::Done(outcome) => return nothing_behind(&unread).map(|()| outcome),

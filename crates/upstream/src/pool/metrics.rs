@@ -233,7 +233,7 @@ impl Sizes {
             wait_queue.size.switch(is_on);
             let pooled = sum.idle + sum.busy + sum.opening;
             let foreign = sum.server.sessions().saturating_sub(pooled);
-            wait_queue.size.set_beside(sum.unused + sum.held + foreign);
+            wait_queue.size.set_beside(sum.unused + sum.held, foreign);
             let before = self.before.iter().find(|(other, ..)| *other == id);
             let (_, done, waits) = *before.unwrap_or(&(id, sum.done, sum.waits));
             let waited = wait_queue.wants_permits() || waits != sum.waits;

@@ -493,6 +493,32 @@ impl<S: Travel> Pool<S> {
         (key, credential): (&Rc<Key>, &Credential),
         session: ForSession<'_>,
     ) -> Result<Connection<S>, LeaseError> {
+        self.open_alone(permit, (key, credential), Purpose::Session(session))
+            .await
+    }
+
+    /// The same on TiDB, for a session that has got this token from the server that it leaves. Its key's
+    /// capabilities are all that is asked for, and nobody reports what is done on it.
+    ///
+    /// # Errors
+    /// See [`LeaseError`].
+    pub async fn open_by_token(
+        &self,
+        permit: Permit,
+        (key, credential): (&Rc<Key>, &Credential),
+        session: ForSession<'_>,
+        token: &[u8],
+    ) -> Result<Connection<S>, LeaseError> {
+        let purpose = Purpose::SessionByToken(session, token);
+        self.open_alone(permit, (key, credential), purpose).await
+    }
+
+    async fn open_alone(
+        &self,
+        permit: Permit,
+        (key, credential): (&Rc<Key>, &Credential),
+        purpose: Purpose<'_>,
+    ) -> Result<Connection<S>, LeaseError> {
         let server = Arc::clone(permit.server());
         let turns = &server.wait_queue.connect_limiter;
         let mut turn = turns.at_once();
@@ -501,7 +527,6 @@ impl<S: Travel> Pool<S> {
             turn = turns.wait().await;
             self.check_available(&server)?;
         }
-        let purpose = Purpose::Session(session);
         let opened = self.open(&server, key, credential, (permit, purpose)).await;
         opened.map(|idle| begin(idle, now()))
     }

@@ -50,6 +50,21 @@ pub(super) enum Purpose<'a> {
     Pool,
     /// One session alone.
     Session(ForSession<'a>),
+    /// The same, with a token that a TiDB server has given to it. What is done there nobody reports.
+    SessionByToken(ForSession<'a>, &'a [u8]),
+}
+
+impl<'a> Purpose<'a> {
+    fn session(self) -> Option<ForSession<'a>> {
+        match self {
+            Self::Pool => None,
+            Self::Session(session) | Self::SessionByToken(session, _) => Some(session),
+        }
+    }
+
+    fn by_token(self) -> bool {
+        matches!(self, Self::SessionByToken(..))
+    }
 }
 
 /// Whose connection one is that is opened for a session alone.
@@ -177,9 +192,9 @@ impl Opening<'_> {
 
     async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
         let config = self.config;
-        let whom = match self.purpose {
-            Purpose::Pool => For::Gateway,
-            Purpose::Session(ForSession { client, local, .. }) => For::Client { client, local },
+        let whom = match self.purpose.session() {
+            None => For::Gateway,
+            Some(ForSession { client, local, .. }) => For::Client { client, local },
         };
         self.server.note_attempt();
         let connected = connect::connect(self.server, config, whom, config.connect_timeout).await;
@@ -193,7 +208,8 @@ impl Opening<'_> {
             Err(error) => return Err(Failure::Server(error.to_string())),
         };
         self.cluster.note_greeting(self.server, &greeting);
-        if let Some(reason) = sharing::missing(greeting.capabilities) {
+        let missing = sharing::missing(greeting.capabilities);
+        if let Some(reason) = missing.filter(|_| !self.purpose.by_token()) {
             let left = disconnect(&mut stream, &greeting, &self.server.nobody);
             let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(reason));
@@ -224,12 +240,16 @@ impl Opening<'_> {
             required: self.config.tls.mode == TlsMode::Required,
         });
         let own = attributes();
+        let capabilities = self.key.capabilities.without(WITHHELD);
         let terms = Terms {
-            capabilities: self.key.capabilities.without(WITHHELD).with(sharing::NEEDED),
+            capabilities: match self.purpose.by_token() {
+                true => capabilities,
+                false => capabilities.with(sharing::NEEDED),
+            },
             collation: self.key.collation,
-            attributes: match self.purpose {
-                Purpose::Pool => Some(&own),
-                Purpose::Session(ForSession { attributes, .. }) => attributes,
+            attributes: match self.purpose.session() {
+                None => Some(&own),
+                Some(ForSession { attributes, .. }) => attributes,
             },
             compression: match self.config.compression {
                 ServerCompression::Off => None,
@@ -237,7 +257,11 @@ impl Opening<'_> {
                 ServerCompression::Zstd => Some(Algorithm::Zstd { level: ZSTD_LEVEL }),
             },
         };
-        let (user, secret) = (self.credential.user.as_bytes(), self.credential.secret.as_login());
+        let user = self.credential.user.as_bytes();
+        let secret = match self.purpose {
+            Purpose::SessionByToken(_, token) => login::Secret::SessionToken(token),
+            _ => self.credential.secret.as_login(),
+        };
         login::log_in(stream, greeting, user, secret, terms, tls)
             .await
             .map_err(|error| match error {
@@ -265,13 +289,17 @@ impl Opening<'_> {
             ok,
         } = logged_in;
         let version = greeting.server_version;
-        let arming = self.arming(&mut stream, capabilities, &version).await?;
+        let arming = match self.purpose.by_token() {
+            true => self.unwatched(&version),
+            false => self.arming(&mut stream, capabilities, &version).await?,
+        };
         let baseline = match self.purpose {
             Purpose::Pool => arming.first(&mut stream, capabilities).await,
             Purpose::Session(_) => {
                 let armed = arming.arm(&mut stream, capabilities).await;
                 armed.map(|()| Baseline::new())
             }
+            Purpose::SessionByToken(..) => Ok(Baseline::new()),
         };
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
@@ -317,11 +345,7 @@ impl Opening<'_> {
         let is_watched = watched.is_ok();
         let (arming, baseline) = match watched {
             Ok(watched) => watched,
-            Err(Failure::Unusable(_)) => {
-                let tracked = Arc::new(Tracked::named(&version, &[], true));
-                let config = Arc::clone(self.config);
-                (Arming { tracked, config }, Baseline::new())
-            }
+            Err(Failure::Unusable(_)) => (self.unwatched(&version), Baseline::new()),
             Err(Failure::Server(reason) | Failure::Here(reason) | Failure::Unfit(reason)) => {
                 return Err(LeaseError::ConnectFailed {
                     cluster: self.cluster.name().to_owned(),
@@ -349,6 +373,14 @@ impl Opening<'_> {
             arming,
         };
         Ok((Rc::new(opened), is_watched))
+    }
+
+    /// Of a server that reports nothing.
+    fn unwatched(&self, version: &[u8]) -> Arming {
+        Arming {
+            tracked: Arc::new(Tracked::named(version, &[], true)),
+            config: Arc::clone(self.config),
+        }
     }
 
     async fn arming(

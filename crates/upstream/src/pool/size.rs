@@ -30,6 +30,8 @@ pub(crate) struct Size {
     bound: AtomicU32,
     /// Connections that come on top as of the last look: held for long, or unused, or without a pool.
     beside: AtomicU32,
+    /// Of these, the pools' own.
+    pooled: AtomicU32,
     /// Connections that are to be closed as they come back.
     surplus: AtomicU32,
     pub(crate) grown: AtomicU64,
@@ -41,6 +43,7 @@ impl Default for Size {
         Self {
             bound: FIRST.into(),
             beside: 0.into(),
+            pooled: 0.into(),
             surplus: 0.into(),
             grown: 0.into(),
             shrunk: 0.into(),
@@ -72,6 +75,22 @@ impl Size {
         self.bound.load(Ordering::SeqCst)
     }
 
+    /// See [`Server::learned_size`](crate::Server::learned_size).
+    pub(crate) fn learned(&self) -> u32 {
+        match self.bound() {
+            0 => 0,
+            bound => bound.saturating_add(self.pooled.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// See [`Server::begin_with_size`](crate::Server::begin_with_size).
+    pub(crate) fn begin_with(&self, learned: u32) {
+        let bound = self.bound();
+        if bound > 0 && learned > bound {
+            self.set(learned);
+        }
+    }
+
     /// Sets it, and how many connections may be closed at once to come down to it.
     fn set(&self, bound: u32) {
         let before = self.bound.swap(bound, Ordering::SeqCst);
@@ -100,8 +119,11 @@ impl Size {
         }
     }
 
-    pub(super) fn set_beside(&self, beside: u32) {
-        self.beside.store(beside, Ordering::Relaxed);
+    /// `pooled`: held for long, or unused; `foreign`: without a pool.
+    pub(super) fn set_beside(&self, pooled: u32, foreign: u32) {
+        self.pooled.store(pooled, Ordering::Relaxed);
+        self.beside
+            .store(pooled.saturating_add(foreign), Ordering::Relaxed);
     }
 
     /// Switches it off, or on again from the beginning.

@@ -162,10 +162,11 @@ impl Monitor {
     /// then it was told to forget them (`RESET BINARY LOGS AND GTIDS`, `RESET MASTER`).
     fn note_applied(&mut self, finding: &Finding) {
         let flavor = self.connection.as_ref().map(|connection| connection.flavor);
-        let text = finding.applied.as_deref();
-        let position = flavor
-            .zip(text)
-            .and_then(|(flavor, text)| GtidSet::parse(flavor, text).ok());
+        let read = |text: Option<&[u8]>| {
+            let said = flavor.zip(text);
+            said.and_then(|(flavor, text)| GtidSet::parse(flavor, text).ok())
+        };
+        let position = read(finding.applied.as_deref());
         let grows = match (&self.applied, &position) {
             (Some(before), Some(position)) => position.covers(before),
             (before, _) => before.is_none(),
@@ -175,7 +176,8 @@ impl Monitor {
             _ if grows => {}
             _ => self.server.set_applied(position.clone()),
         }
-        self.server.answers();
+        self.server.set_without_gtids(finding.without_gtids);
+        self.server.answers(read(finding.executed.as_deref()));
         self.applied = position;
     }
 

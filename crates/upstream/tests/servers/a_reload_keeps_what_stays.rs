@@ -190,6 +190,16 @@ async fn a_reload_leaves_somebody_beside_what_operators_drain() {
     config.drain.clear();
     cluster.reload(config.clone()).unwrap();
     cluster.drain("a", None).unwrap();
+    config.drain = vec!["a".to_owned()];
+    cluster.reload(config.clone()).unwrap();
+    assert!(cluster.forget_drain("a"), "also where the option names it");
+    assert!(a.is_draining());
+    assert!(!cluster.forget_drain("a"), "nothing is left to take back");
+    config.drain.clear();
+    cluster.reload(config.clone()).unwrap();
+    assert!(!a.is_draining());
+
+    cluster.drain("a", None).unwrap();
     config.servers.remove(0);
     cluster.reload(config.clone()).unwrap();
     cluster.undrain("a").expect("it is away, and may come back");

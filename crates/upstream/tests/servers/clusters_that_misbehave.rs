@@ -245,7 +245,10 @@ pub(crate) async fn transactions_to_apply_are_counted(followed: &Followed, prima
     .await;
     assert_eq!(followed.roles()[replica], R);
     let name = format!("forebay_server_transactions_behind{{cluster=\"main\",server=\"n{replica}\"}}");
-    assert_eq!(metric(&followed.cluster, &name), behind().unwrap().to_string());
+    until("a scrape says the same", || {
+        behind().is_some_and(|behind| metric(&followed.cluster, &name) == behind.to_string())
+    })
+    .await;
     drop(held);
     until("they are applied", || behind() == Some(0)).await;
 }

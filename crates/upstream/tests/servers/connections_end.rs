@@ -48,12 +48,18 @@ fn connections_that_the_server_has_closed_are_not_used() {
 fn connections_grow_old() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, |config| config.pool.max_age = Duration::from_millis(30));
+        let (pool, server) = pool_of(&host, |config| config.pool.max_age = Duration::from_secs(1));
         let keeping = spawn_local(Rc::clone(&pool).run());
         let busy = lease(&pool, &server, "u").await.unwrap();
-        let idle = lease(&pool, &server, "u").await.unwrap();
-        pool.give_back(idle);
-        assert_eq!(pool.idle(), 1);
+        // On a busy machine one may be too old by the time it is given back.
+        for attempt in 0.. {
+            let idle = lease(&pool, &server, "u").await.unwrap();
+            pool.give_back(idle);
+            if pool.idle() == 1 {
+                break;
+            }
+            assert!(attempt < 100, "none is kept");
+        }
         until("the idle one is closed", || pool.idle() == 0).await;
         assert_eq!(pool.busy(), 1, "one in use is left alone");
         pool.give_back(busy);
@@ -67,7 +73,8 @@ fn idle_connections_are_closed_but_for_those_that_are_to_be_kept() {
     let host = host::start();
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
-            config.pool.idle_timeout = Duration::from_millis(150);
+            // Accounts that nobody has used for as long are forgotten, and nothing is opened for them.
+            config.pool.idle_timeout = Duration::from_secs(2);
             config.pool.min_idle = 2;
         });
         let keeping = spawn_local(Rc::clone(&pool).run());
@@ -98,7 +105,6 @@ fn a_connection_is_tried_before_it_is_used_after_a_while() {
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
             config.pool.ping_after = Duration::from_millis(1);
-            config.login_timeout = Duration::from_secs(1);
         });
         let first = lease(&pool, &server, "u").await.unwrap();
         let id = first.thread_id;
@@ -240,10 +246,7 @@ fn idle_connections_to_a_server_that_goes_down_are_closed_at_once() {
 fn a_suspicion_makes_connections_be_tried_and_does_not_close_them() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, |config| {
-            quick_checks(config);
-            config.login_timeout = Duration::from_secs(1);
-        });
+        let (pool, server) = pool_of(&host, quick_checks);
         let keeping = spawn_local(Rc::clone(&pool).run());
         let checks = tokio::spawn(Arc::clone(pool.cluster()).run_checks());
         until("up", || server.state().status == Status::Up).await;

@@ -119,10 +119,13 @@ async fn serve(listener: TcpListener, host: Arc<Host>) {
         id += 1;
         let host = Arc::clone(&host);
         tokio::spawn(async move {
+            let mut guest = None;
             tokio::select! {
-                _ = converse(stream, id, &host) => {}
+                _ = converse(stream, id, &host, &mut guest) => {}
                 () = host.kick.notified() => {}
             }
+            // A test that sees that nobody is there finds the connection closed.
+            drop(guest);
         });
     }
 }
@@ -145,7 +148,12 @@ impl Drop for Guest<'_> {
     }
 }
 
-async fn converse(mut stream: TcpStream, id: u32, host: &Host) -> std::io::Result<()> {
+async fn converse<'h>(
+    mut stream: TcpStream,
+    id: u32,
+    host: &'h Host,
+    guest: &mut Option<Guest<'h>>,
+) -> std::io::Result<()> {
     let mut payload = Vec::new();
     let greeting = Greeting {
         server_version: b"5.5.5-10.11.19-MariaDB".to_vec(),
@@ -188,7 +196,7 @@ async fn converse(mut stream: TcpStream, id: u32, host: &Host) -> std::io::Resul
             .await;
     }
     host.users.lock().unwrap().push(user);
-    let _guest = Guest::enter(host);
+    *guest = Some(Guest::enter(host));
     stream.write_all(&packet(2, &ok())).await?;
     loop {
         let command = receive(&mut stream, &mut received).await?;

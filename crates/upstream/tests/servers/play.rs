@@ -48,6 +48,8 @@ pub(crate) struct Player {
     pub(crate) received: Arc<Mutex<Vec<Vec<u8>>>>,
     act: Arc<Mutex<Act>>,
     task: Option<JoinHandle<()>>,
+    /// Keeps the address while nobody listens there.
+    place: Option<TcpSocket>,
 }
 
 impl Player {
@@ -59,6 +61,7 @@ impl Player {
             received: Arc::default(),
             act: Arc::new(Mutex::new(act)),
             task: None,
+            place: None,
         };
         player.play(listener);
         player
@@ -77,15 +80,14 @@ impl Player {
         if let Some(task) = self.task.take() {
             task.abort();
             let _ = task.await;
+            self.place = Some(bound(self.address));
         }
     }
 
     /// Listens again, where it was.
     pub(crate) async fn resume(&mut self) {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(self.address).unwrap();
-        self.play(socket.listen(64).unwrap());
+        let place = self.place.take().unwrap();
+        self.play(place.listen(64).unwrap());
     }
 
     pub(crate) fn config(&self, name: &str) -> Server {
@@ -182,13 +184,21 @@ pub(crate) fn server(name: &str, address: SocketAddr) -> Server {
     }
 }
 
-/// An address where nobody listens (any more).
+/// A socket that has an address and refuses connections.
+fn bound(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
+}
+
+/// An address where nobody listens, and which nobody else is given as long as this program runs.
 pub(crate) async fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
+    static TAKEN: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
+    let socket = bound("127.0.0.1:0".parse().unwrap());
+    let address = socket.local_addr().unwrap();
+    TAKEN.lock().unwrap().push(socket);
+    address
 }
 
 pub(crate) fn cluster(servers: Vec<Server>) -> config::Cluster {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::{AccountsFrom, Secret};
 use tokio::task::spawn_local;
@@ -154,6 +154,7 @@ fn wrong_passwords_do_not_empty_the_pools() {
         });
         let cluster = Arc::clone(pool.cluster());
         let keeping = spawn_local(Rc::clone(&pool).run());
+        let began = Instant::now();
         for attempt in 0..60 {
             // The only connection there may be is idle.
             pool.give_back(lease(&pool, &server, "u").await.unwrap());
@@ -164,7 +165,9 @@ fn wrong_passwords_do_not_empty_the_pools() {
             }
         }
         let opened = host.logins();
-        assert!((2..20).contains(&opened), "{opened} of 60");
+        // Eight connections may go in vain in eight seconds. A busy machine may take longer.
+        let spans = 1 + usize::try_from(began.elapsed().as_secs() / 8).unwrap();
+        assert!((2..20 * spans).contains(&opened), "{opened} of 60");
         // Whoever has the right one comes in as soon as there is room.
         let cluster = Arc::clone(pool.cluster());
         let patient = spawn_local(async move {

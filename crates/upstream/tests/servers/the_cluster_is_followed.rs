@@ -461,7 +461,8 @@ async fn a_primary_that_hangs_is_lost_and_comes_back() {
     let followed = Followed::start(spec, config::Topology::Replication, 2).await;
     followed.until_roles("the first picture", &[P, R]).await;
     let mut config = (*followed.cluster.config()).clone();
-    config.monitor.as_mut().unwrap().timeout = Duration::from_millis(300);
+    // Long enough for the other one on a busy machine, and shorter than checks take to find out.
+    config.monitor.as_mut().unwrap().timeout = Duration::from_secs(1);
     followed.cluster.reload(config).unwrap();
     followed.with_node(0, |node| node.freeze().unwrap()).await;
     let took = followed.until_roles("it does not answer", &[U, R]).await;

@@ -53,6 +53,8 @@ impl World {
             lag: Reading::Nothing,
             waiting: None,
             applied: None,
+            executed: None,
+            without_gtids: false,
             identity: host_identity.map(|host_identity| Identity(host_identity.to_owned())),
             host_identity: host_identity.map(|host_identity| HostIdentity(host_identity.to_owned())),
             named: Vec::new(),

@@ -61,6 +61,8 @@ fn understand(status: &Rows, variables: &Rows) -> Finding {
             _ => Reading::Nothing,
         },
         applied: None,
+        executed: None,
+        without_gtids: false,
         host_identity: identity.clone().map(HostIdentity),
         identity: identity.map(Identity),
         named: addresses.split(',').filter_map(named).collect(),

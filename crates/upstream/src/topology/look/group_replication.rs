@@ -70,6 +70,9 @@ fn understand(own: &Rows, members: &Rows, stats: &Rows, mode: &Rows) -> Finding 
         lag: lag.unwrap_or(Reading::Nothing),
         waiting,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
+        executed: None,
+        // No group is without.
+        without_gtids: false,
         host_identity: host_identity(identity.as_ref(), own),
         identity,
         named: named.collect(),

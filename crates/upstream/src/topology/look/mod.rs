@@ -24,8 +24,12 @@ pub(super) struct Finding {
     /// Transactions that it has received and not yet applied, where it counts them.
     pub(super) waiting: Option<u64>,
     /// What it has executed, as GTIDs; `None` where it does not say, or where they would not mean the same
-    /// elsewhere.
+    /// elsewhere. Of MariaDB that follows another server without what it has written itself.
     pub(super) applied: Option<Vec<u8>>,
+    /// All that a follower of MariaDB has executed, its own writes with it, where `applied` leaves those out.
+    pub(super) executed: Option<Vec<u8>>,
+    /// Not every transaction gets a GTID there.
+    pub(super) without_gtids: bool,
     /// Who it is, where that tells servers apart.
     pub(super) identity: Option<Identity>,
     /// Which process it is: no two have the same, whatever they say of their identity. `None` where it does

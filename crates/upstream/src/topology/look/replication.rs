@@ -12,11 +12,14 @@ use crate::topology::observation::{Address, Facts, Identity, Receiving, Replicat
 
 const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
     @@global.super_read_only AS super_read_only, @@global.offline_mode AS offline_mode, \
-    @@global.gtid_executed AS applied, ";
+    @@global.gtid_executed AS applied, @@global.gtid_mode AS gtid_mode, ";
 /// The start tells a copy of a machine from the original, which may have everything else in common, its
 /// `server_id` too.
 const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only AS read_only, \
-    @@global.gtid_current_pos AS applied, UNIX_TIMESTAMP() - (SELECT VARIABLE_VALUE \
+    @@global.gtid_current_pos AS applied, @@global.gtid_slave_pos AS replicated, \
+    (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES \
+    WHERE VARIABLE_NAME = 'WSREP_ON') AS wsrep_on, \
+    UNIX_TIMESTAMP() - (SELECT VARIABLE_VALUE \
     FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME') AS started, ";
 
 /// Looks for which the list of replicas is good. It is for discovery alone, and servers keep it under a lock.
@@ -91,6 +94,7 @@ fn understand(
         own.and_then(|row| row.bytes(&[name]))
             .is_some_and(|value| !is_off(value))
     };
+    let mode = own.and_then(|row| row.bytes(&["gtid_mode"]));
     let identity = own.and_then(|row| row.text(&["identity"])).map(Identity);
     let sources: Vec<Source> = status.iter().filter_map(|row| source(flavor, row)).collect();
     let named = replicas.iter().filter_map(|row| replica(flavor, row));
@@ -99,20 +103,51 @@ fn understand(
         identity: source.identity.clone(),
         is_present: source.receiving == Receiving::Yes,
     }));
+    let writable = own.is_some() && !is_on("read_only") && !is_on("super_read_only");
+    // A promoted server may keep a source that it follows no more.
+    let follows = sources.iter().any(Source::is_on) || !writable && !sources.is_empty();
+    // Nodes of Galera, whose kind nobody has told, may count their transactions each by itself.
+    let numbers_alone = is_on("wsrep_on");
+    let executed = own.and_then(|row| row.bytes(&["applied"]));
+    let executed = executed.filter(|_| !numbers_alone);
+    let replicated = own.and_then(|row| row.bytes(&["replicated"])).filter(|_| follows);
     Finding {
         offline: is_on("offline_mode"),
         lag: lag(&sources, status, heartbeat),
         waiting: None,
-        applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
+        applied: match (executed, replicated) {
+            (Some(executed), Some(replicated)) => Some(of_others(executed, replicated)),
+            (executed, _) => executed.map(<[u8]>::to_vec),
+        },
+        executed: replicated.and(executed).map(<[u8]>::to_vec),
+        // MariaDB has none.
+        without_gtids: mode.is_some_and(|mode| !mode.eq_ignore_ascii_case(b"ON")),
         named: named.collect(),
         host_identity: host_identity(identity.as_ref(), own),
         identity: identity.clone(),
         facts: Facts::Replication(ReplicationFacts {
             identity,
-            writable: own.is_some() && !is_on("read_only") && !is_on("super_read_only"),
+            writable,
             sources,
         }),
     }
+}
+
+/// The part of `executed` that a MariaDB follower has from its source. What the follower has written
+/// itself has the next number of the domain, too, and says nothing of those of others that have it or come
+/// before: they may have yet to arrive. A domain of which nothing was replicated is its own.
+fn of_others(executed: &[u8], replicated: &[u8]) -> Vec<u8> {
+    fn gtids(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let gtids = text.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        gtids.filter(|gtid| !gtid.is_empty())
+    }
+    fn domain(gtid: &[u8]) -> Option<&[u8]> {
+        gtid.split(|&byte| byte == b'-').next()
+    }
+    let is_replicated = |gtid: &[u8]| gtids(replicated).any(|known| domain(known) == domain(gtid));
+    let own = gtids(executed).filter(|gtid| !is_replicated(gtid));
+    let all: Vec<&[u8]> = gtids(replicated).chain(own).collect();
+    all.join(&b","[..])
 }
 
 /// `None` for the channels of Group Replication, which name no host.
@@ -314,6 +349,69 @@ mod tests {
         );
     }
 
+    /// MariaDB gives what is written on a replica the next number of the domain: the primary's transaction of
+    /// that number may have yet to come.
+    #[test]
+    fn what_a_replica_has_written_itself_is_none_of_its_primarys() {
+        let columns = &["identity", "read_only", "applied", "replicated"];
+        let follows = replicates("Yes", "Yes", Some("4"));
+        let stopped = replicates("No", "No", None);
+        let cases: [(_, _, _, &[&[Option<&str>]], _); 6] = [
+            ("1", "0-3-151", "0-1-150", &[&follows], "0-1-150"),
+            ("0", "0-3-151", "0-1-150", &[&follows], "0-1-150"),
+            ("1", "0-3-151", "0-1-150", &[&stopped], "0-1-150"),
+            (
+                "1",
+                "0-3-9,1-3-7",
+                "0-1-8,2-1-4",
+                &[&follows],
+                "0-1-8,2-1-4,1-3-7",
+            ),
+            ("0", "0-3-151", "0-1-150", &[&stopped], "0-3-151"),
+            ("0", "0-3-151", "0-1-150", &[], "0-3-151"),
+        ];
+        for (read_only, executed, replicated, status, applied) in cases {
+            let row = [Some("3"), Some(read_only), Some(executed), Some(replicated)];
+            let own = Rows::of(columns, &[&row]);
+            let status = Rows::of(MARIADB_STATUS, status);
+            let found = understand(Flavor::MariaDb, &own, &status, None, &Rows::default());
+            assert_eq!(found.applied.as_deref(), Some(applied.as_bytes()));
+            let is_left_out = applied != executed;
+            assert_eq!(found.executed.is_some(), is_left_out);
+            assert!(found.executed.is_none_or(|all| all == executed.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn nodes_of_galera_are_not_compared_by_their_numbers() {
+        for (wsrep_on, applied) in [
+            (Some("ON"), None),
+            (Some("OFF"), Some("0-1-900")),
+            (None, Some("0-1-900")),
+        ] {
+            let columns = &["identity", "applied", "replicated", "wsrep_on"];
+            let row = [Some("1"), Some("0-1-900"), Some(""), wsrep_on];
+            let own = Rows::of(columns, &[&row]);
+            let found = understand(Flavor::MariaDb, &own, &Rows::default(), None, &Rows::default());
+            assert_eq!(found.applied.as_deref(), applied.map(str::as_bytes));
+            assert_eq!(found.executed, None);
+        }
+    }
+
+    #[test]
+    fn with_any_other_mode_than_on_some_transactions_have_no_gtid() {
+        for (mode, without_gtids) in [
+            ("ON", false),
+            ("ON_PERMISSIVE", true),
+            ("OFF_PERMISSIVE", true),
+            ("OFF", true),
+        ] {
+            let own = Rows::of(&["identity", "gtid_mode"], &[&[Some("u1"), Some(mode)]]);
+            let found = understand(Flavor::MySql, &own, &Rows::default(), None, &Rows::default());
+            assert_eq!(found.without_gtids, without_gtids, "{mode}");
+        }
+    }
+
     #[test]
     fn newer_words_and_channels_without_a_host() {
         let columns = &[
@@ -340,6 +438,7 @@ mod tests {
         };
         assert_eq!(facts.sources.len(), 1);
         assert!(!facts.writable, "super_read_only counts, too");
+        assert!(!found.without_gtids, "it does not say");
         assert_eq!(found.lag, Reading::Nothing);
         assert_eq!(found.named[0].identity, Some(Identity("u1".to_owned())));
     }
