@@ -108,8 +108,8 @@ struct Part {
 }
 
 impl WorkerExtension for Part {
-    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
-        Box::pin(self.redis.serve(visit))
+    fn serve(&self, connection: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
+        Box::pin(self.redis.serve(connection))
     }
 
     fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {

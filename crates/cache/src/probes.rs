@@ -1,70 +1,49 @@
-//! Probes of all workers: whoever needs one first asks for all. Others hear what it was told.
-//!
-//! What is shared is the rule, a count, and the last answer. Each worker keeps its own connection to the
-//! primary, so one that hangs holds up the others for a moment only ([`OVERDUE`]).
+//! Probes of the cache: those of all workers, and whom the feed follows.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use upstream::{Arrival, Probe};
 
-use crate::coherence::{Arrival, Position, Probe, ReadIndex, SourceId};
+use crate::coherence::{Position, SourceId};
+
+/// How probes of the cache have ended.
+pub(crate) type Ended = upstream::Ended<Position>;
 
 /// Time after which another worker asks, too. Between servers that are far from each other each worker asks
 /// for itself.
 const OVERDUE: Duration = Duration::from_millis(10);
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Probes {
-    /// That of `rule`, for reads that arrive.
-    sent: AtomicU64,
-    asked: Mutex<Asked>,
-    ended: watch::Sender<Ended>,
+    of_all: upstream::Probes<Position>,
     /// Whom the feed follows; 0 where that is nobody yet.
     followed: AtomicU64,
     elsewhere: Notify,
 }
 
-#[derive(Default)]
-struct Asked {
-    rule: ReadIndex,
-    /// When the last probe was sent.
-    since: Option<Instant>,
-}
-
-/// How probes have ended.
-#[derive(Clone, Default)]
-pub(crate) struct Ended {
-    /// The last answer, and the last whom it serves.
-    pub(crate) known: Option<(Arrival, Position)>,
-    /// Why the last probe had no answer.
-    pub(crate) failure: Option<Arc<str>>,
+impl Default for Probes {
+    fn default() -> Self {
+        Self {
+            of_all: upstream::Probes::new(OVERDUE),
+            followed: AtomicU64::default(),
+            elsewhere: Notify::default(),
+        }
+    }
 }
 
 impl Probes {
-    /// A read arrives.
+    /// See [`upstream::Probes::arrive`].
     pub(crate) fn arrive(&self) -> Arrival {
-        Arrival::after(self.sent.load(Ordering::SeqCst))
+        self.of_all.arrive()
     }
 
-    /// The right to send a probe, right now; or until when another one is waited for.
+    /// See [`upstream::Probes::send`].
     pub(crate) fn send(&self, now: Instant) -> Result<Probe, Instant> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let overdue = asked.since.map(|since| since + OVERDUE);
-        let is_overdue = overdue.is_none_or(|overdue| overdue <= now);
-        match (asked.rule.send(is_overdue), overdue) {
-            (Some(probe), _) => {
-                asked.since = Some(now);
-                self.sent.store(asked.rule.sent(), Ordering::SeqCst);
-                // Nobody who reads the old count arrives after this.
-                fence(Ordering::SeqCst);
-                Ok(probe)
-            }
-            (None, overdue) => Err(overdue.unwrap_or(now)),
-        }
+        self.of_all.send(now)
     }
 
     /// The feed follows this one from now on.
@@ -91,58 +70,11 @@ impl Probes {
         {
             self.elsewhere.notify_one();
         }
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.rule.end(probe, answer.as_ref().ok().cloned());
-        let ended = Ended {
-            known: asked.rule.known().cloned(),
-            failure: answer.as_ref().err().cloned(),
-        };
-        // In the order of the ends.
-        self.ended.send_replace(ended);
+        self.of_all.end(probe, answer);
     }
 
     /// How probes end, from now on.
     pub(crate) fn ended(&self) -> watch::Receiver<Ended> {
-        self.ended.subscribe()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::coherence::Place;
-
-    fn at(offset: u64) -> Position {
-        Position {
-            source: SourceId(1),
-            place: Place::File { file: 1, offset },
-        }
-    }
-
-    #[test]
-    fn one_asks_for_all() {
-        let (probes, now) = (Probes::default(), Instant::now());
-        let mut others = probes.ended();
-        let early = probes.arrive();
-        let probe = probes.send(now).unwrap();
-        let late = probes.arrive();
-        assert_eq!(probes.send(now), Err(now + OVERDUE), "one at a time");
-        probes.end(probe, &Ok(at(5)));
-        assert!(others.has_changed().unwrap());
-        assert_eq!(others.borrow_and_update().known, Some((early, at(5))));
-        assert!(late > early);
-        assert!(probes.send(now).is_ok(), "for who came later");
-    }
-
-    #[test]
-    fn a_worker_that_hangs_is_not_waited_for() {
-        let (probes, now) = (Probes::default(), Instant::now());
-        let slow = probes.send(now).unwrap();
-        let quick = probes.send(now + OVERDUE).unwrap();
-        assert!(probes.send(now + OVERDUE).is_err());
-        probes.end(quick, &Ok(at(7)));
-        let known = probes.ended().borrow().known.clone();
-        probes.end(slow, &Err("gone".into()));
-        assert_eq!(probes.ended().borrow().known, known);
+        self.of_all.ended()
     }
 }

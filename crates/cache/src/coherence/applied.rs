@@ -20,6 +20,9 @@ pub struct Applied {
     /// That is all of them that the source may not show yet: none has come that has no GTID, or those are
     /// known to be visible.
     pub is_numbered: bool,
+    /// The source numbers transactions by itself, as a node of MariaDB's Galera does: a session's numbers may
+    /// be those of another node.
+    pub numbered_alone: bool,
 }
 
 impl Applied {
@@ -38,9 +41,10 @@ impl Applied {
             .is_none_or(|applied| applied.is_like(position))
     }
 
-    /// **Session rule**: a session may read when all transactions that it was told about are applied.
+    /// **Session rule**: a session may read when all transactions that it was told about are applied. Never
+    /// said where the source's numbers are its own.
     pub fn has(&self, session: &GtidSet) -> bool {
-        self.position.is_some() && self.gtids.covers(session)
+        self.position.is_some() && !self.numbered_alone && self.gtids.covers(session)
     }
 
     pub(crate) fn source(&self) -> Option<SourceId> {
@@ -98,6 +102,7 @@ mod tests {
             position: Some(Position { source, place }),
             gtids: gtids(text),
             is_numbered: true,
+            numbered_alone: false,
         }
     }
 
@@ -125,6 +130,9 @@ mod tests {
         let mut had = applied("0-1-5");
         let position = had.position.clone().unwrap();
         assert!(had.covers(&position) && had.has(&gtids("0-1-4")) && !had.has(&gtids("0-1-6")));
+        had.numbered_alone = true;
+        assert!(had.covers(&position) && !had.has(&gtids("0-1-4")));
+        had.numbered_alone = false;
         had.position = None;
         assert!(!had.covers(&position) && !had.has(&gtids("")));
     }

@@ -127,6 +127,7 @@ mod tests {
             position: Some(at(source, offset)),
             gtids: gtids(offset),
             is_numbered: true,
+            numbered_alone: false,
         })
     }
 
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(fill.verdict(&seen(9), &at(1, 12), &applied(1, 12)), Verdict::Drop);
         let fill = Fill::begin(Arc::new(Applied {
             is_numbered: false,
+            numbered_alone: false,
             ..(*applied(1, 10)).clone()
         }));
         assert!(

@@ -12,6 +12,7 @@ use mysql_wire::binlog::{
     BinlogError, Decoder, Event, Gtid, Header, Image, Kind, Layout, Query, Rows, TableMap,
 };
 use mysql_wire::gtid::GtidSet;
+use sql_class::logged::{StatementKind, concerns_accounts, makes_rows, statement_kind};
 
 use super::copy_window::CopyWindow;
 use super::indexes::IndexChange;
@@ -19,7 +20,6 @@ use super::mapping_tables;
 use super::preflight::FilePosition;
 use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
-use super::statement_kind::{StatementKind, concerns_accounts, makes_rows, statement_kind};
 use super::status::{Counts, FeedStatus};
 use super::stream::Ended;
 use super::tables::{MISMATCH_BACKOFF, RETRY, State, Tables};

@@ -118,6 +118,9 @@ pub(super) async fn open(
         }
         None => present(&mut link, &mut primary, source, has, progress).await?,
     };
+    if primary.numbers_alone {
+        progress.note_numbered_alone();
+    }
     progress.follow(source, primary.server_id);
     begin(&mut link, flavor, replica, &start).await?;
     Ok(Dump {
@@ -145,7 +148,7 @@ async fn verdict(
         .position
         .as_ref()
         .is_some_and(|position| position.source == source);
-    let comparable = is_same || progress.is_numbered() && !is_namesake;
+    let comparable = is_same || progress.is_numbered() && !is_namesake && !primary.numbers_alone;
     let given_up = Instant::now() + UNDER_WAY;
     loop {
         let has = executed(link, flavor).await?;

@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use super::copy::{COMMITTED, CopyError, shows_by_gtid, wait_until_visible};
 use super::progress::Progress;
 use super::source::SourceServer;
-use super::statement_kind;
 use super::status::{MappingState, Phase};
 use super::tables::RETRY;
 use crate::mapping::{SESSION, TextRow};
@@ -74,7 +73,7 @@ pub(super) fn is_one(schema: &[u8], table: &[u8]) -> bool {
 pub(super) fn concerned(sql: &[u8], default: &[u8]) -> bool {
     TABLES
         .iter()
-        .any(|(table, ..)| statement_kind::concerns(sql, default, SCHEMA, table))
+        .any(|(table, ..)| sql_class::logged::concerns(sql, default, SCHEMA, table))
 }
 
 /// What is wanted by the configuration.

@@ -18,7 +18,6 @@ mod dump;
 mod indexes;
 pub(crate) mod link;
 mod mapping_tables;
-mod non_table_ddl;
 mod pages;
 mod preflight;
 mod prepared;
@@ -28,7 +27,6 @@ mod status;
 
 mod copy_window;
 mod log_continuity;
-mod statement_kind;
 mod stream;
 mod tables;
 mod thread;

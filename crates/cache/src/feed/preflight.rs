@@ -48,6 +48,9 @@ pub(super) struct Primary {
     pub(super) gtids: bool,
     /// MariaDB: GTIDs of a domain grow without exception (`gtid_strict_mode=ON`).
     pub(super) strict: bool,
+    /// A node of MariaDB's Galera numbers transactions by itself, and with `wsrep_gtid_mode` still those that
+    /// are not replicated: its GTIDs say nothing about those of another node.
+    pub(super) numbers_alone: bool,
     /// `SHOW BINARY LOG STATUS` is known.
     pub(super) new_words: bool,
     /// What foreign keys change is in its log.
@@ -265,6 +268,7 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         server_id: variables.server_id(),
         gtids: flavor == Flavor::MariaDb || variables.is_on("gtid_mode"),
         strict: variables.is_on("gtid_strict_mode"),
+        numbers_alone: flavor == Flavor::MariaDb && variables.is_on("wsrep_on"),
         new_words: true,
         logs_cascades: logs_cascades(variables.get(NATIVE_FOREIGN_KEYS)),
         filters: Filters::default(),

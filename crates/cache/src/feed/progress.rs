@@ -18,7 +18,7 @@ pub(super) struct Progress {
     /// Behind the last transaction of this stream.
     transaction: Option<FilePosition>,
     gtids: GtidSet,
-    /// All that is applied is in `gtids`, from the first transaction on.
+    /// All that is applied is in `gtids`, from the first transaction on, and other servers number it alike.
     numbered: bool,
     /// All that is applied is in `gtids`, or known to be shown by the server.
     shown_by_gtid: bool,
@@ -174,6 +174,11 @@ impl Progress {
         self.unnumbered += 1;
     }
 
+    /// GTIDs are those of the server that is followed alone.
+    pub(super) fn note_numbered_alone(&mut self) {
+        self.numbered = false;
+    }
+
     /// How many have come.
     pub(super) fn unnumbered(&self) -> u64 {
         self.unnumbered
@@ -258,6 +263,7 @@ impl Progress {
             position: self.position(),
             gtids: self.gtids.clone(),
             is_numbered: self.shown_by_gtid,
+            numbered_alone: !self.numbered && self.gtids.flavor() == Flavor::MariaDb,
         }
     }
 }

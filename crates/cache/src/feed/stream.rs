@@ -119,6 +119,8 @@ pub(super) struct Stream<'s> {
     heard: bool,
     /// When something came. Whatever else goes on here does not keep a dead stream alive.
     last_heard: Instant,
+    /// When memory was given back last, or might have been.
+    gave_back: Instant,
     /// Ends when the binary log is not the one any more that is to be followed.
     log_continuity: Later<Ended>,
 }
@@ -153,6 +155,7 @@ impl<'s> Stream<'s> {
             applied: Rc::new(Notify::new()),
             heard: false,
             last_heard: Instant::now(),
+            gave_back: Instant::now(),
             log_continuity: Box::pin(log_continuity.run()),
         }
     }
@@ -189,6 +192,7 @@ impl<'s> Stream<'s> {
     async fn turn(&mut self) -> Result<(), Ended> {
         let more = self.apply()?;
         self.keep_fills();
+        self.give_back();
         self.manage_copies();
         self.manage_containers();
         if more {
@@ -483,6 +487,15 @@ impl<'s> Stream<'s> {
         for _ in 0..FILLS_AT_ONCE {
             let Some(fill) = self.fills.try_recv() else { return };
             self.fill(&fill);
+        }
+    }
+
+    /// The stream's heartbeats let it come here several times a second.
+    fn give_back(&mut self) {
+        const INTERVAL: Duration = Duration::from_millis(200);
+        if self.gave_back.elapsed() >= INTERVAL {
+            self.gave_back = Instant::now();
+            self.applier.tables.writer.give_back();
         }
     }
 

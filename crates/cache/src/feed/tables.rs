@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::CacheMapping;
+use sql_class::logged;
 use tokio::time::Instant;
 use upstream::Backoff;
 
 use super::copy_window::CopyWindow;
 use super::mapping_tables::{MappingTables, Refused, Wanted};
-use super::non_table_ddl;
 use super::preflight::Primary;
-use super::statement_kind;
 use super::status::{FeedStatus, MappingState, Phase};
 use crate::coherence::{Place, Position, SourceId};
 use crate::mapping::{Mapping, MappingSet};
@@ -431,12 +430,12 @@ impl Tables {
 
     /// Those that a statement may concern.
     pub(super) fn concerned(&self, sql: &[u8], schema: &[u8]) -> Vec<usize> {
-        if non_table_ddl::object(sql).is_some() {
+        if logged::leaves_tables_alone(sql) {
             return Vec::new();
         }
         let is_concerned = |table: &Table| {
             let (own_schema, own_table) = table.config.schema_and_table();
-            statement_kind::concerns(sql, schema, own_schema, own_table)
+            logged::concerns(sql, schema, own_schema, own_table)
         };
         let all = self.all.iter().enumerate();
         all.filter(|(_, table)| is_concerned(table))

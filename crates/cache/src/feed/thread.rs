@@ -64,6 +64,7 @@ impl Feed {
             position: None,
             gtids: GtidSet::empty(Flavor::MySql),
             is_numbered: true,
+            numbered_alone: false,
         };
         let (feed_status, fills) = FeedStatus::new(nothing, Tracking::new(config.tracking_keys_max));
         let (stop, stopped) = watch::channel(false);

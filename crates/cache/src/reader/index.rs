@@ -2,7 +2,7 @@
 //! the probes said to be applied.
 //!
 //! A task of its own asks the primary, so that no client's end stops what others wait for. The rule is
-//! [`ReadIndex`](coherence::ReadIndex)'s: a probe serves the reads that had arrived when it was sent, on all
+//! [`ReadIndex`](upstream::ReadIndex)'s: a probe serves the reads that had arrived when it was sent, on all
 //! workers ([`Probes`]). As soon as it is answered the next may be sent, while the reads of the first still
 //! wait for the answer to be applied.
 //!
@@ -25,14 +25,14 @@ use telemetry::Worker;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use upstream::Backoff;
+use upstream::{Arrival, Backoff, Probe};
 
 pub use self::gate::Gate;
 use self::gate::{GateInbox, Gates};
 use super::NotFresh;
 use super::primary_connection::{AskError, Primary, PrimaryConnection};
 use super::wait_list::{Place, WaitList};
-use crate::coherence::{self, Applied, Arrival, Position, Probe};
+use crate::coherence::{self, Applied, Position};
 use crate::probes::{Ended, Probes};
 
 /// Pauses between probes that fail.

@@ -206,7 +206,7 @@ impl Reader {
         self.feed_status.mappings()
     }
 
-    /// Whether memory has these transactions of a session.
+    /// Whether memory is known to have these transactions of a session.
     #[must_use]
     pub fn has_applied(&self, session: Option<&GtidSet>) -> bool {
         match session.filter(|session| !session.is_empty()) {
@@ -216,6 +216,10 @@ impl Reader {
     }
 
     async fn has(&self, session: &GtidSet) -> Result<(), NotFresh> {
+        if self.applied.borrow().numbered_alone {
+            // All that the cluster has committed does instead.
+            return self.index.fresh().await.map_err(|error| self.explained(error));
+        }
         if self.has_applied(Some(session)) {
             return Ok(());
         }

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
+use upstream::Arrival;
 
 use super::NotFresh;
-use crate::coherence::Arrival;
 
 /// See the module.
 #[derive(Debug, Default)]

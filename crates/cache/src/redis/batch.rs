@@ -93,14 +93,14 @@ impl Batch {
 
 pub(super) fn execution<'e>(
     service: &'e Service,
-    guest: &'e ProtocolSession,
+    control: &'e ProtocolSession,
     session: &'e mut Session,
     batch: &'e Batch,
     space: &'e mut Space,
 ) -> Execution<'e> {
     Execution {
         service,
-        guest,
+        control,
         session,
         mappings: &batch.mappings.0,
         space,

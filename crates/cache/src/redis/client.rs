@@ -58,7 +58,7 @@ const NAME_MAX: usize = 256;
 /// What the client is told.
 pub(crate) fn client(
     session: &mut Session,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     table: &Arc<Tracking>,
     args: Args<'_>,
     out: &mut Writer<'_>,
@@ -69,7 +69,7 @@ pub(crate) fn client(
         name: shown(args.get(1).unwrap_or_default()),
     };
     match (name.as_slice(), args.len()) {
-        (b"id", 2) => out.integer(i64::from(guest.id())),
+        (b"id", 2) => out.integer(i64::from(control.id())),
         (b"getname", 2) => match &*session.listed.told().name {
             "" => out.null(),
             name => out.bulk(name.as_bytes()),
@@ -100,13 +100,13 @@ pub(crate) fn client(
             let all = session.listed.clients().all();
             let is_meant = |client_info: &&Arc<ClientInfo>| client_info.address().as_bytes() == address;
             match all.iter().find(is_meant) {
-                Some(client_info) if may_kill(session, client_info) && guest.kill(client_info.id()) => {
+                Some(client_info) if may_kill(session, client_info) && control.kill(client_info.id()) => {
                     out.simple("OK")
                 }
                 _ => return Err(Refusal::Other("No such client".into())),
             }
         }
-        (b"kill", 4..) => out.integer(kill(session, guest, args.from(2))?),
+        (b"kill", 4..) => out.integer(kill(session, control, args.from(2))?),
         (b"unblock", 3 | 4) => {
             parse_integer(args.get(2).unwrap_or_default()).ok_or(Refusal::NotAnInteger)?;
             let reason = args.get(3).map(<[u8]>::to_ascii_lowercase);
@@ -221,7 +221,7 @@ fn may_kill(session: &Session, client_info: &ClientInfo) -> bool {
 }
 
 /// All connections that every filter fits, without the one that asks unless it says otherwise.
-fn kill(session: &Session, guest: &ProtocolSession, filters: Args<'_>) -> Result<i64, Refusal> {
+fn kill(session: &Session, control: &ProtocolSession, filters: Args<'_>) -> Result<i64, Refusal> {
     let mut client_infos = session.listed.clients().all();
     client_infos.retain(|client_info| may_kill(session, client_info));
     let (mut rest, mut skips_me) = (filters, true);
@@ -249,11 +249,11 @@ fn kill(session: &Session, guest: &ProtocolSession, filters: Args<'_>) -> Result
         rest = rest.from(2);
     }
     if skips_me {
-        client_infos.retain(|client_info| client_info.id() != guest.id());
+        client_infos.retain(|client_info| client_info.id() != control.id());
     }
     let gone = client_infos
         .iter()
-        .filter(|client_info| guest.kill(client_info.id()));
+        .filter(|client_info| control.kill(client_info.id()));
     Ok(gone.count() as i64)
 }
 

@@ -40,18 +40,18 @@ const TURNS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Serves a connection until it ends.
-pub(super) async fn run(service: &Service, visit: ProtocolConnection) -> ProtocolEnd {
+pub(super) async fn run(service: &Service, connection: ProtocolConnection) -> ProtocolEnd {
     let ProtocolConnection {
         stream,
         unread,
-        guest,
-    } = visit;
-    let (address, local) = (guest.peer().to_string(), guest.local().to_string());
-    let listed = service.shared.clients.enlist(guest.id(), address, local);
+        control,
+    } = connection;
+    let (address, local) = (control.peer().to_string(), control.local().to_string());
+    let listed = service.shared.clients.enlist(control.id(), address, local);
     let mut connection = Connection {
         service,
-        session: Session::new(&guest, listed),
-        guest,
+        session: Session::new(&control, listed),
+        control,
         stream,
         input: Input::new(unread),
         scratch: None,
@@ -66,7 +66,7 @@ pub(super) async fn run(service: &Service, visit: ProtocolConnection) -> Protoco
 
 struct Connection<'s> {
     service: &'s Service,
-    guest: ProtocolSession,
+    control: ProtocolSession,
     stream: Stream,
     session: Session,
     input: Input,
@@ -93,7 +93,7 @@ struct PendingPush {
 impl Connection<'_> {
     /// Serves a stranger, who has the time of a login to become known.
     async fn become_known(&mut self) -> Option<ProtocolEnd> {
-        let deadline = tokio::time::Instant::now() + self.guest.listener().login_timeout;
+        let deadline = tokio::time::Instant::now() + self.control.listener().login_timeout;
         tokio::select! {
             biased;
             departure = self.serve(true) => departure,
@@ -135,7 +135,7 @@ impl Connection<'_> {
                 Ok(ReadEvent::Bytes(0)) => return Some(ProtocolEnd::Gone),
                 Ok(ReadEvent::Bytes(n)) => {
                     was_full = n >= buffer::CAPACITY / 2;
-                    self.guest.add_from_client(n);
+                    self.control.add_from_client(n);
                 }
                 Err(departure) => return Some(departure),
             }
@@ -164,9 +164,9 @@ impl Connection<'_> {
 
     /// Waits for bytes, or for something that the client has to be told.
     async fn receive(&mut self) -> Result<ReadEvent, ProtocolEnd> {
-        self.guest.waits_for_client();
+        self.control.waits_for_client();
         poll_fn(|cx| {
-            if let Some(order) = self.guest.due(true) {
+            if let Some(order) = self.control.due(true) {
                 return Poll::Ready(Err(ProtocolEnd::Signalled(order)));
             }
             if let Poll::Ready(read) = self.poll_read(cx) {
@@ -201,7 +201,7 @@ impl Connection<'_> {
             return Ok(());
         };
         let to = tracked.redirection();
-        self.guest.works();
+        self.control.works();
         if tracked.is_broadcast() {
             mail = self.readable(mail).await?;
         }
@@ -214,13 +214,13 @@ impl Connection<'_> {
 
     /// Writes something that the client has not asked for.
     async fn say(&mut self, write: impl FnOnce(&Session, &mut Writer<'_>)) -> Result<(), ProtocolEnd> {
-        self.guest.works();
+        self.control.works();
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.service.take_scratch());
         write(
             &self.session,
             &mut Writer::new(&mut scratch.out, self.session.version),
         );
-        let written = output::write(&mut self.stream, &self.guest, &mut scratch.out).await;
+        let written = output::write(&mut self.stream, &self.control, &mut scratch.out).await;
         self.put_away(scratch);
         written
     }
@@ -253,7 +253,7 @@ impl Connection<'_> {
 
     /// Executes the requests that are there.
     async fn work(&mut self) -> Result<(), ProtocolEnd> {
-        self.guest.works();
+        self.control.works();
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.service.take_scratch());
         let first_is_fresh = self.has_waited_at_gate();
         let mut batch = Batch::new(self.service.mappings(), self.session.level, first_is_fresh);
@@ -261,7 +261,7 @@ impl Connection<'_> {
         let written = match &worked {
             // Nobody would read it.
             Err(ProtocolEnd::Failed(_) | ProtocolEnd::Signalled(_)) => Ok(()),
-            _ => output::write(&mut self.stream, &self.guest, &mut scratch.out).await,
+            _ => output::write(&mut self.stream, &self.control, &mut scratch.out).await,
         };
         self.service.counts.commands.add(batch.commands.into());
         self.note_reads(&mut batch);
@@ -341,7 +341,7 @@ impl Connection<'_> {
                 }
             }
             if scratch.out.len() >= PORTION {
-                output::write(&mut self.stream, &self.guest, &mut scratch.out).await?;
+                output::write(&mut self.stream, &self.control, &mut scratch.out).await?;
                 // A client may take its time.
                 self.look_anew(batch);
             }
@@ -386,7 +386,7 @@ impl Connection<'_> {
             let Scratch { parser, out, space } = &mut *scratch;
             let args = parser.args(self.input.bytes());
             let fetched = batch.ahead.as_mut().and_then(|ahead| ahead.pop_front());
-            let mut execution = execution(self.service, &self.guest, &mut self.session, batch, space);
+            let mut execution = execution(self.service, &self.control, &mut self.session, batch, space);
             let next = match fetched {
                 None => execution.request(args, out),
                 Some(rows) => {
@@ -449,7 +449,7 @@ impl Connection<'_> {
             .service
             .reader
             .fresh(self.session.level, self.session.seen.as_deref());
-        let fresh = unless_ordered(&self.guest, pin!(fresh)).await?;
+        let fresh = unless_ordered(&self.control, pin!(fresh)).await?;
         Ok(fresh.map_err(|not_fresh| not_fresh.to_string()))
     }
 
@@ -464,7 +464,7 @@ impl Connection<'_> {
         if PAUSE * (waited.turns - TURNS) > self.service.shared.wait {
             return Ok(false);
         }
-        unless_ordered(&self.guest, pin!(sleep(PAUSE))).await?;
+        unless_ordered(&self.control, pin!(sleep(PAUSE))).await?;
         Ok(true)
     }
 
@@ -475,8 +475,8 @@ impl Connection<'_> {
             return Ok(Some("nobody has logged in".into()));
         };
         let definitions = self.service.reader.feed_status().definitions();
-        let asked = rights.find_out(&self.guest, identity, mapping, definitions, known);
-        Ok(unless_ordered(&self.guest, pin!(asked)).await?.err())
+        let asked = rights.find_out(&self.control, identity, mapping, definitions, known);
+        Ok(unless_ordered(&self.control, pin!(asked)).await?.err())
     }
 
     /// The same for a request, which is refused where nobody knows: false.
@@ -501,7 +501,7 @@ impl Connection<'_> {
         self.input.make_small();
         let Scratch { parser, out, space } = scratch;
         let args = parser.args(self.input.bytes());
-        let mut asking = execution(self.service, &self.guest, &mut self.session, batch, space);
+        let mut asking = execution(self.service, &self.control, &mut self.session, batch, space);
         let question = match ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]) {
             Ok(question) => question,
             Err(Stop::Right(mapping)) => return Ok(!self.learn_right(&mapping, out).await?),
@@ -514,11 +514,11 @@ impl Connection<'_> {
             }
         };
         self.service.counts.asked_server.inc();
-        match unless_ordered(&self.guest, pin!(question.ask(self.service))).await? {
+        match unless_ordered(&self.control, pin!(question.ask(self.service))).await? {
             Ok(mut fetched) => {
                 let own = fetched.pop_front().unwrap_or_default();
                 batch.ahead = Some(Box::new(fetched));
-                execution(self.service, &self.guest, &mut self.session, batch, space)
+                execution(self.service, &self.control, &mut self.session, batch, space)
                     .request_fetched(args, own, out);
             }
             Err(error) => self.give_up(&error.into(), out),
@@ -531,24 +531,24 @@ impl Connection<'_> {
         let Scratch { parser, out, .. } = scratch;
         let args = parser.args(self.input.bytes());
         let command = args.get(0).and_then(Command::find);
-        let (service, session, guest) = (self.service, &mut self.session, &self.guest);
+        let (service, session, control) = (self.service, &mut self.session, &self.control);
         let version = session.version;
         let executed = async {
             match command {
                 Some(Command::Auth) => {
-                    login::auth(session, guest, args, &mut Writer::new(out, version)).await
+                    login::auth(session, control, args, &mut Writer::new(out, version)).await
                 }
                 Some(Command::Flush) => {
-                    flush::flush(service, session, guest, &mut Writer::new(out, version)).await
+                    flush::flush(service, session, control, &mut Writer::new(out, version)).await
                 }
-                _ => login::hello(session, guest, args, out).await,
+                _ => login::hello(session, control, args, out).await,
             }
         };
-        let executed = unless_ordered(guest, pin!(executed)).await?;
+        let executed = unless_ordered(control, pin!(executed)).await?;
         if let Err(refusal) = executed {
             self.refuse(&refusal, out);
         }
-        if self.guest.has_failed_too_often() {
+        if self.control.has_failed_too_often() {
             return Err(ProtocolEnd::Protocol("too many logins have failed".to_owned()));
         }
         Ok(())
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        let size = size_of_future(|service, visit: ProtocolConnection| run(service, visit));
+        let size = size_of_future(|service, connection: ProtocolConnection| run(service, connection));
         assert!(size <= 1500, "{size} bytes");
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum Next {
 /// What one request is executed with.
 pub(crate) struct Execution<'a> {
     pub(crate) service: &'a Service,
-    pub(crate) guest: &'a ProtocolSession,
+    pub(crate) control: &'a ProtocolSession,
     pub(crate) session: &'a mut Session,
     pub(crate) mappings: &'a MappingSet,
     pub(crate) space: &'a mut Space,
@@ -123,7 +123,7 @@ impl Execution<'_> {
                 Ok(Next::Done)
             }
             Nature::Say => {
-                say(self.service, self.guest, command, args, out)?;
+                say(self.service, self.control, command, args, out)?;
                 Ok(Next::Done)
             }
             Nature::Connection => self.connection(command, args, out),
@@ -216,13 +216,13 @@ impl Execution<'_> {
                 return Ok(Next::Quit);
             }
             Command::Reset => {
-                self.session.reset(self.guest);
+                self.session.reset(self.control);
                 out.simple("RESET");
             }
             Command::Select => select(args, out)?,
             Command::Subscribe => subscribe::subscribe(self.session, args, out)?,
             Command::Unsubscribe => subscribe::unsubscribe(self.session, args, out),
-            _ => client::client(self.session, self.guest, self.service.tracking(), args, out)?,
+            _ => client::client(self.session, self.control, self.service.tracking(), args, out)?,
         }
         Ok(Next::Done)
     }
@@ -308,10 +308,10 @@ impl Execution<'_> {
 
     fn exec_now(&mut self, queue: &Queue, out: &mut Writer<'_>) -> Result<(), Stop> {
         let start = out.position();
-        let (service, guest) = (self.service, self.guest);
+        let (service, control) = (self.service, self.control);
         let executed = service.store().snapshot(|view| {
             out.rewind(start);
-            exec_each(service, guest, queue, &mut self.rows(Source::View(view)), out)
+            exec_each(service, control, queue, &mut self.rows(Source::View(view)), out)
         });
         executed?
     }
@@ -324,9 +324,9 @@ impl Execution<'_> {
         let mut nowhere = Vec::new();
         let mut out = Writer::new(&mut nowhere, self.session.version);
         let queue = self.session.queue.take();
-        let (service, guest) = (self.service, self.guest);
+        let (service, control) = (self.service, self.control);
         let mut rows = self.rows(Source::List(Vec::new()));
-        let read = read_or_exec(service, guest, queue.as_deref(), args, &mut rows, &mut out);
+        let read = read_or_exec(service, control, queue.as_deref(), args, &mut rows, &mut out);
         let wanted = match rows.source {
             Source::List(wanted) => wanted,
             _ => Vec::new(),
@@ -370,9 +370,9 @@ impl Execution<'_> {
         self.reads = true;
         let mut out = Writer::new(out, self.session.version);
         let queue = self.session.queue.take();
-        let (service, guest) = (self.service, self.guest);
+        let (service, control) = (self.service, self.control);
         let mut rows = self.rows(Source::Fetched(fetched.into_iter()));
-        if let Err(stop) = read_or_exec(service, guest, queue.as_deref(), args, &mut rows, &mut out) {
+        if let Err(stop) = read_or_exec(service, control, queue.as_deref(), args, &mut rows, &mut out) {
             out.rewind(start);
             let refusal = match stop {
                 Stop::Refused(refusal) => refusal,
@@ -386,14 +386,14 @@ impl Execution<'_> {
 /// The request is EXEC, if there is a queue, or it reads.
 fn read_or_exec(
     service: &Service,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     queue: Option<&Queue>,
     args: Args<'_>,
     rows: &mut Rows<'_>,
     out: &mut Writer<'_>,
 ) -> Result<(), Stop> {
     match (queue, args.get(0).and_then(Command::find)) {
-        (Some(queue), _) => exec_each(service, guest, queue, rows, out),
+        (Some(queue), _) => exec_each(service, control, queue, rows, out),
         (None, Some(command)) => reads::read(command, args, rows, out),
         (None, None) => Ok(()),
     }
@@ -401,7 +401,7 @@ fn read_or_exec(
 
 fn exec_each(
     service: &Service,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     queue: &Queue,
     rows: &mut Rows<'_>,
     out: &mut Writer<'_>,
@@ -412,7 +412,7 @@ fn exec_each(
         let begin = out.position();
         let executed = match command.spec().nature {
             Nature::Read => reads::read(command, args, rows, out),
-            Nature::Say => say(service, guest, command, args, out).map_err(Stop::from),
+            Nature::Say => say(service, control, command, args, out).map_err(Stop::from),
             Nature::Connection if command == Command::Select => select(args, out).map_err(Stop::from),
             Nature::Connection | Nature::Transaction | Nature::Operate => {
                 out.simple("OK");
@@ -446,7 +446,7 @@ fn select(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
 /// Executes a command of [`Nature::Say`].
 fn say(
     service: &Service,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     command: Command,
     args: Args<'_>,
     out: &mut Writer<'_>,
@@ -462,7 +462,7 @@ fn say(
         Command::Role => server::role(out),
         Command::Info => out.verbatim(&info::info(service, args.from(1))),
         Command::Commands => server::command(args, out)?,
-        Command::Config => server::config(&service.shared.settings, guest.listener(), args, out)?,
+        Command::Config => server::config(&service.shared.settings, control.listener(), args, out)?,
         Command::Cluster => server::cluster(args, out)?,
         _ => return Err(server::no_cluster()),
     }

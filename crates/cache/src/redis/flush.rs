@@ -15,11 +15,11 @@ use super::session::Session;
 pub(crate) async fn flush(
     service: &Service,
     session: &Session,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     out: &mut Writer<'_>,
 ) -> Result<(), Refusal> {
     let identity = session.identity.as_ref().ok_or(Refusal::NotLoggedIn)?;
-    let may_flush = service.rights.may_flush(guest, identity).await;
+    let may_flush = service.rights.may_flush(control, identity).await;
     if !may_flush.map_err(Refusal::NotAsked)? {
         return Err(Refusal::NoFlush);
     }

@@ -21,7 +21,7 @@ const DEFAULT_USER: &[u8] = b"default";
 /// What the client is told.
 pub(crate) async fn auth(
     session: &mut Session,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     args: Args<'_>,
     out: &mut Writer<'_>,
 ) -> Result<(), Refusal> {
@@ -30,7 +30,7 @@ pub(crate) async fn auth(
         (Some(user), Some(password), 3) => (user, password),
         _ => return Err(Refusal::Syntax),
     };
-    match log_in(session, guest, user, password).await {
+    match log_in(session, control, user, password).await {
         Err(Refusal::Denied(reason)) if args.len() == 2 => return Err(Refusal::DeniedWithoutUser(reason)),
         done => done?,
     }
@@ -44,7 +44,7 @@ pub(crate) async fn auth(
 /// What the client is told. Nothing has changed then, but perhaps the user.
 pub(crate) async fn hello(
     session: &mut Session,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
@@ -78,7 +78,7 @@ pub(crate) async fn hello(
         rest = rest.from(taken);
     }
     match login {
-        Some((user, password)) => log_in(session, guest, user, password).await?,
+        Some((user, password)) => log_in(session, control, user, password).await?,
         None if session.identity.is_none() => return Err(Refusal::HelloWithoutLogin),
         None => {}
     }
@@ -86,11 +86,11 @@ pub(crate) async fn hello(
         session.listed.tell(|told| told.name = name);
     }
     session.speak(version);
-    greet(guest, &mut Writer::new(out, version));
+    greet(control, &mut Writer::new(out, version));
     Ok(())
 }
 
-fn greet(guest: &ProtocolSession, out: &mut Writer<'_>) {
+fn greet(control: &ProtocolSession, out: &mut Writer<'_>) {
     let text = |out: &mut Writer<'_>, name: &str, value: &str| {
         out.bulk(name.as_bytes());
         out.bulk(value.as_bytes());
@@ -104,7 +104,7 @@ fn greet(guest: &ProtocolSession, out: &mut Writer<'_>) {
         Version::V3 => 3,
     });
     out.bulk(b"id");
-    out.integer(i64::from(guest.id()));
+    out.integer(i64::from(control.id()));
     text(out, "mode", "standalone");
     text(out, "role", "master");
     out.bulk(b"modules");
@@ -113,14 +113,14 @@ fn greet(guest: &ProtocolSession, out: &mut Writer<'_>) {
 
 async fn log_in(
     session: &mut Session,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     user: &[u8],
     password: &[u8],
 ) -> Result<(), Refusal> {
     let denied = || Refusal::Denied(NotAdmitted::Denied.to_string());
     let user = str::from_utf8(user).map_err(|_| denied())?;
     let password = str::from_utf8(password).map_err(|_| denied())?;
-    let admitted = guest
+    let admitted = control
         .authenticate(user, password, session.identity.as_mut())
         .await;
     let identity = admitted.map_err(|error| match error {

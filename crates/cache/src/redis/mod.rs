@@ -197,9 +197,9 @@ impl Service {
     }
 
     /// Serves a connection until it ends.
-    pub async fn serve(&self, visit: ProtocolConnection) -> ProtocolEnd {
+    pub async fn serve(&self, connection: ProtocolConnection) -> ProtocolEnd {
         self.counts.connections.inc();
-        connection::run(self, visit).await
+        connection::run(self, connection).await
     }
 
     fn tracking(&self) -> &Arc<Tracking> {

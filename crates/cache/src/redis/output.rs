@@ -21,7 +21,7 @@ const OUT_KEPT: usize = 4 * PORTION;
 /// The client is gone, or takes too long.
 pub(super) async fn write(
     stream: &mut Stream,
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     out: &mut Vec<u8>,
 ) -> Result<(), ProtocolEnd> {
     let mut written = 0;
@@ -37,28 +37,28 @@ pub(super) async fn write(
                     waits = false;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(ProtocolEnd::Failed(error))),
-                Poll::Pending => return blocked(guest, &mut waits),
+                Poll::Pending => return blocked(control, &mut waits),
             }
         }
         match Pin::new(&mut *stream).poll_flush(cx) {
             Poll::Ready(flushed) => Poll::Ready(flushed.map_err(ProtocolEnd::Failed)),
-            Poll::Pending => blocked(guest, &mut waits),
+            Poll::Pending => blocked(control, &mut waits),
         }
     })
     .await;
-    guest.add_to_client(written);
+    control.add_to_client(written);
     out.clear();
     out.shrink_to(OUT_KEPT);
     done
 }
 
 /// The client takes nothing now: it may do so for as long as it may be silent.
-fn blocked(guest: &ProtocolSession, waits: &mut bool) -> Poll<Result<(), ProtocolEnd>> {
+fn blocked(control: &ProtocolSession, waits: &mut bool) -> Poll<Result<(), ProtocolEnd>> {
     if !*waits {
         *waits = true;
-        guest.waits_for_client();
+        control.waits_for_client();
     }
-    match guest.due(false) {
+    match control.due(false) {
         Some(order) => Poll::Ready(Err(ProtocolEnd::Signalled(order))),
         None => Poll::Pending,
     }

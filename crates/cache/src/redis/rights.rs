@@ -133,7 +133,7 @@ impl Rights {
     /// Nobody could be asked, and nothing is known from before; in words for a person.
     pub(crate) async fn find_out(
         &self,
-        guest: &ProtocolSession,
+        control: &ProtocolSession,
         identity: &Identity,
         mapping: &Arc<Mapping>,
         definitions: u64,
@@ -153,7 +153,7 @@ impl Rights {
             return Ok(());
         }
         let at = Instant::now();
-        let verdict = match ask(guest, identity, &question(mapping)).await {
+        let verdict = match ask(control, identity, &question(mapping)).await {
             Ok(may_read) => Verdict::new(mapping, may_read, at, definitions),
             Err(Unasked::Away(reason)) => {
                 let latest = self.latest(identity, mapping);
@@ -177,11 +177,11 @@ impl Rights {
     /// Nobody could be asked; in words for a person.
     pub(crate) async fn may_flush(
         &self,
-        guest: &ProtocolSession,
+        control: &ProtocolSession,
         identity: &Identity,
     ) -> Result<bool, String> {
         let _one_at_a_time = self.asking_to_flush.lock().await;
-        match ask(guest, identity, FLUSH).await {
+        match ask(control, identity, FLUSH).await {
             Ok(may_flush) => Ok(may_flush),
             Err(Unasked::LockedOut) => Ok(false),
             Err(Unasked::Away(reason) | Unasked::Failed(reason)) => Err(reason),
@@ -252,8 +252,8 @@ impl Verdict {
 }
 
 /// Asks the primary whether it lets the user execute a statement, which has one packet for an answer.
-async fn ask(guest: &ProtocolSession, identity: &Identity, sql: &str) -> Result<bool, Unasked> {
-    let cluster = guest.cluster();
+async fn ask(control: &ProtocolSession, identity: &Identity, sql: &str) -> Result<bool, Unasked> {
+    let cluster = control.cluster();
     let topology = cluster.topology();
     let primary = topology.primary();
     let primary = primary.ok_or_else(|| Unasked::Away("there is no primary".into()))?;

@@ -48,11 +48,11 @@ pub(crate) enum Replies {
 
 impl Session {
     /// That of a client that has just come.
-    pub(crate) fn new(guest: &ProtocolSession, listed: Listed) -> Self {
+    pub(crate) fn new(control: &ProtocolSession, listed: Listed) -> Self {
         Self {
             version: Version::V2,
             identity: None,
-            level: guest.listener().lookup_consistency,
+            level: control.listener().lookup_consistency,
             level_is_new: false,
             seen: None,
             queue: None,
@@ -98,13 +98,13 @@ impl Session {
     }
 
     /// As at first (`RESET`).
-    pub(crate) fn reset(&mut self, guest: &ProtocolSession) {
+    pub(crate) fn reset(&mut self, control: &ProtocolSession) {
         self.listed.tell(|told| *told = super::clients::Told::default());
         self.speak(Version::V2);
         self.track(None);
         self.unsubscribe();
         self.identity = None;
-        self.set_level(guest.listener().lookup_consistency, None);
+        self.set_level(control.listener().lookup_consistency, None);
         self.queue = None;
         self.replies = Replies::On;
         self.rights = super::rights::Known::default();

@@ -15,13 +15,13 @@ pub(super) struct Waited {
 /// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its
 /// place twice in every connection.
 pub(super) async fn unless_ordered<T>(
-    guest: &ProtocolSession,
+    control: &ProtocolSession,
     mut wait: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, ProtocolEnd> {
     poll_fn(|cx| match wait.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),
         // A signal wakes the task.
-        Poll::Pending => match guest.due(false) {
+        Poll::Pending => match control.due(false) {
             Some(order) => Poll::Ready(Err(ProtocolEnd::Signalled(order))),
             None => Poll::Pending,
         },

@@ -3,6 +3,7 @@
 //! there is room for rows of another size, too.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::arena::{Full, Owner};
 use super::layout::{Header, append_key};
@@ -14,6 +15,8 @@ use super::writer::Writer;
 const GENTLE: usize = 8;
 /// Segments that are then emptied: in each there may be rows that a transaction is about to change.
 const FORCED: usize = 64;
+/// Segments, of 64 KiB each, that are given back at a time where there are few: else one of so many.
+const GIVEN_BACK: usize = 64;
 
 impl Writer {
     /// Makes room for a place of so many words, or for a segment.
@@ -33,6 +36,22 @@ impl Writer {
             }
         }
         Err(Full)
+    }
+
+    /// While memory is short: drops rows of bounded mappings, read lately or not, and gives their segments
+    /// back to the allocator. To be called again and again.
+    pub fn give_back(&mut self) {
+        if !self.store.is_short.load(Ordering::Relaxed) {
+            return;
+        }
+        let numbers = self.arena.numbers();
+        for _ in 0..numbers.div_ceil(4).min(GIVEN_BACK.max(numbers / GIVEN_BACK)) {
+            let Some(segment) = self.next_segment() else { break };
+            self.sweep(segment, true);
+        }
+        self.turn(|_| {});
+        self.shrink(0);
+        self.account();
     }
 
     fn has_room(&self, wanted: Option<(Owner, usize)>) -> bool {

@@ -57,6 +57,8 @@ pub struct Store {
     pub(super) gate: RwLock<()>,
     pub(super) hashes: FixedState,
     pub(super) accounting: Mutex<Accounting>,
+    /// The process is short of memory.
+    pub(super) is_short: AtomicBool,
 }
 
 /// Where everything is.
@@ -251,6 +253,11 @@ impl Store {
         let found = self.get(mapping, key, &mut row);
         let header = Header::new(key.len(), row.len());
         (found == Found::Row).then(|| header.place_bytes() + size_of::<Entry>() as u64)
+    }
+
+    /// From here on rows of bounded mappings are given back and none are taken, or all is as before.
+    pub fn set_short_of_memory(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::Relaxed);
     }
 
     /// Where memory is, as of the writer's last change.

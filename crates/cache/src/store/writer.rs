@@ -89,6 +89,7 @@ impl Store {
             gate: RwLock::new(()),
             hashes: FixedState::with_seed(seed),
             accounting: Mutex::default(),
+            is_short: AtomicBool::new(false),
         });
         let mut writer = Writer {
             store: Arc::clone(&store),
@@ -181,12 +182,17 @@ impl Writer {
         self.publish();
         self.turn(|_| {});
         self.arena.forsake(mapping.0);
-        if self.arena.shrink(POOL_KEPT) {
+        self.shrink(POOL_KEPT);
+        self.account();
+    }
+
+    /// Gives segments of nobody back, but for so many.
+    pub(super) fn shrink(&mut self, keep: usize) {
+        if self.arena.shrink(keep) {
             self.publish();
             // The directory that readers have until now does not get the segments to come.
             self.turn(|_| {});
         }
-        self.account();
     }
 
     /// Drops all rows of a mapping at once, as TRUNCATE does: a transaction of its own. It is served as
@@ -331,9 +337,13 @@ impl Writer {
     /// called within a transaction.
     pub fn fill(&mut self, ticket: &FillTicket, key: &[u8], row: Option<&[u8]>) -> Filled {
         let (mapping, hash) = (ticket.mapping, self.store.hash(key));
+        let is_short = self.store.is_short.load(Ordering::Relaxed);
         let Some(opened) = self.opened(mapping) else {
             return Filled::Dropped;
         };
+        if is_short {
+            return Filled::Dropped;
+        }
         let newer = opened
             .changed(hash)
             .is_none_or(|changed| *changed > ticket.version.0);

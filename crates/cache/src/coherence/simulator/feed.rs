@@ -99,6 +99,7 @@ impl Simulator {
             position,
             gtids,
             is_numbered: true,
+            numbered_alone: false,
         });
         if at.is_some()
             && self

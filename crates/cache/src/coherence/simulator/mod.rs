@@ -8,16 +8,18 @@
 mod feed;
 mod readers;
 mod servers;
+mod verdict;
 
 use std::sync::Arc;
 
 use inputs::{Random, asked};
 use mysql_wire::gtid::{Flavor, GtidSet};
+use upstream::ReadIndex;
 
 use self::feed::Feed;
 use self::readers::{Pending, Read, Worker};
 use self::servers::{Server, Timelines};
-use super::{Applied, ReadIndex};
+use super::{Applied, Position};
 use crate::store::{MappingId, Mode, Store, Writer};
 
 const T: MappingId = MappingId(0);
@@ -113,7 +115,7 @@ struct Simulator {
     applied: Arc<Applied>,
     feed: Feed,
     /// Of all workers.
-    index: ReadIndex,
+    index: ReadIndex<Position>,
     workers: Vec<Worker>,
     /// What each session was told about its writes.
     sessions: Vec<(usize, GtidSet)>,
@@ -144,6 +146,7 @@ impl Simulator {
                 position: None,
                 gtids: nothing.clone(),
                 is_numbered: true,
+                numbered_alone: false,
             }),
             store,
             writer,

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use mysql_wire::gtid::GtidSet;
+use upstream::{Arrival, Probe};
 
 use super::feed::key;
+use super::verdict::{Verdict, verdict};
 use super::{Level, Mutant, Simulator, T, Violation, WORKERS};
-use crate::coherence::{Arrival, Fill, FillVerdict, Position, Probe, SourceId, Verdict, Visible};
+use crate::coherence::{Fill, FillVerdict, Position, SourceId, Visible};
 use crate::store::{FillTicket, Filled, Found};
 
 #[derive(Default)]
@@ -157,7 +159,7 @@ impl Simulator {
         let wants = [Some(Verdict::Send), overdue.then_some(Verdict::WaitProbe)];
         let Worker { reads, believes, .. } = &self.workers[worker];
         let wanted = reads.iter().any(|read| {
-            let verdict = self.index.verdict(read.arrival, &self.applied);
+            let verdict = verdict(&self.index, read.arrival, &self.applied);
             read.level == Level::Strong && wants.contains(&Some(verdict))
         });
         let to = *believes;
@@ -176,7 +178,7 @@ impl Simulator {
 
     fn may_read(&self, read: &Read) -> bool {
         match read.level {
-            Level::Strong => match self.index.verdict(read.arrival, &self.applied) {
+            Level::Strong => match verdict(&self.index, read.arrival, &self.applied) {
                 Verdict::Serve => true,
                 Verdict::WaitApplied(_) => self.is(Mutant::NoWaitForApplied),
                 Verdict::WaitProbe | Verdict::Send => false,

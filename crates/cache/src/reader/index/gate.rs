@@ -29,9 +29,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
+use upstream::Arrival;
 
 use super::Index;
-use crate::coherence::Arrival;
 use crate::probes::Probes;
 use crate::reader::wait_list::{Place, WaitList};
 

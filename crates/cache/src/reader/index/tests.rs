@@ -32,6 +32,7 @@ fn applied(position: Position) -> Arc<Applied> {
         position: Some(position),
         gtids: mysql_wire::gtid::GtidSet::empty(mysql_wire::gtid::Flavor::MySql),
         is_numbered: true,
+        numbered_alone: false,
     })
 }
 

@@ -160,3 +160,35 @@ fn events_that_find_no_room_are_forgotten_not_lost() {
     assert_eq!(store.len(T), Some(new));
     check_accounting(&store);
 }
+
+#[test]
+fn rows_are_given_back_while_memory_is_short() {
+    let (store, mut writer) = served(16 << 20, Mode::Bounded);
+    let fill_all = |writer: &mut Writer| {
+        let fill = |at: &u64| fill(&store, writer, &at.to_le_bytes(), Some(&[7; 1000])) == Filled::Stored;
+        (0..8000_u64).filter(fill).count()
+    };
+    assert_eq!(fill_all(&mut writer), 8000);
+    let before = store.memory();
+    writer.give_back();
+    assert_eq!(
+        store.memory(),
+        before,
+        "nothing is given back unless memory is short"
+    );
+    store.set_short_of_memory(true);
+    writer.give_back();
+    let part = store.memory();
+    assert!(part.held < before.held && part.held > before.held / 2, "{part:?}");
+    check_accounting(&store);
+    (0..32).for_each(|_| writer.give_back());
+    let rest = store.memory();
+    assert_eq!((rest.row_count, rest.rows), (0, 0), "{rest:?}");
+    assert!(rest.held < before.held / 4, "{rest:?}");
+    check_accounting(&store);
+    assert_eq!(fill_all(&mut writer), 0);
+    store.set_short_of_memory(false);
+    assert_eq!(fill_all(&mut writer), 8000);
+    assert_eq!(get(&store, &7_u64.to_le_bytes()), Ok(vec![7; 1000]));
+    check_accounting(&store);
+}

@@ -11,6 +11,7 @@ fn primary(logs_cascades: bool) -> Primary {
         server_id: 1,
         gtids: true,
         strict: false,
+        numbers_alone: false,
         new_words: true,
         logs_cascades,
         filters: Default::default(),
