@@ -102,7 +102,7 @@ fn write(sandbox: &Arc<Lent>, seed: u64, stop: &Arc<AtomicBool>) -> std::thread:
 }
 
 /// A transaction is sent before it is visible: here it waits for the acknowledgement of a replica that does
-/// not exist.
+/// not exist, for longer than another feed takes to begin on a busy machine.
 fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
     let fed = Fed::start(
         Wishes::of(kind),
@@ -113,10 +113,10 @@ fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
     fed.sql(match kind {
         Kind::Mysql => {
             "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
-             SET GLOBAL rpl_semi_sync_source_timeout = 5000; SET GLOBAL rpl_semi_sync_source_enabled = ON"
+             SET GLOBAL rpl_semi_sync_source_timeout = 10000; SET GLOBAL rpl_semi_sync_source_enabled = ON"
         }
         _ => {
-            "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'; SET GLOBAL rpl_semi_sync_master_timeout = 5000; \
+            "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'; SET GLOBAL rpl_semi_sync_master_timeout = 10000; \
              SET GLOBAL rpl_semi_sync_master_enabled = ON"
         }
     });

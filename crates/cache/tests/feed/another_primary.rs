@@ -252,6 +252,22 @@ fn of_galera() {
     fed.until("the write is seen", || fed.rows("t") == expected(0));
     let first = fed.feed.status().stream().to_string();
     let at: usize = first.trim_start_matches("following n").parse().unwrap();
+    fed.until_applied_of(at);
+    // What the feed has applied last, another node has under the same number: of another transaction.
+    let last = fed
+        .sandbox
+        .node(at)
+        .sql("SELECT @@GLOBAL.gtid_binlog_pos")
+        .unwrap();
+    let [_, server, number] = last.trim().split('-').collect::<Vec<_>>()[..] else {
+        panic!("one domain: {last}");
+    };
+    for node in (0..3).filter(|node| *node != at) {
+        let own = format!(
+            "SET SESSION wsrep_on = OFF, server_id = {server}, gtid_seq_no = {number}; CREATE TABLE own (id INT)"
+        );
+        fed.sandbox.node(node).sql(&own).unwrap();
+    }
     fed.sandbox.node(at).kill9().unwrap();
     fed.until("another one is followed", || {
         let stream = fed.feed.status().stream().to_string();
@@ -263,4 +279,5 @@ fn of_galera() {
         .sql("INSERT INTO t VALUES (3, 'new primary')")
         .unwrap();
     fed.until("its write is seen", || fed.rows("t") == expected(other));
+    assert!(fed.copies() > 1, "its numbers say nothing");
 }

@@ -1,5 +1,8 @@
 //! A stream that was cut goes on where it was; where that cannot be, tables are copied again.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+
 use cache::feed::Phase;
 use sandbox::Kind;
 
@@ -99,6 +102,49 @@ fn a_dead_stream_is_noticed() {
     assert_eq!(fed.copies(), 1);
 }
 
+/// A client that is connected already: on a busy machine it takes longer to start one than to read a large
+/// transaction.
+struct ClientAtHand(Child);
+
+impl ClientAtHand {
+    fn of(fed: &Fed) -> Self {
+        let mut client = fed.sandbox.primary().client();
+        // A connection that it is to end may be gone already.
+        client.args(["--force", "--unbuffered"]);
+        client
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut client = Self(client.spawn().unwrap());
+        client.say("SELECT 'here'");
+        let mut said = String::new();
+        BufReader::new(client.0.stdout.as_mut().unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        assert_eq!(said.trim(), "here");
+        client
+    }
+
+    /// Has it run a statement, and does not wait.
+    fn say(&mut self, sql: &str) {
+        let stdin = self.0.stdin.as_mut().unwrap();
+        writeln!(stdin, "{sql};").and_then(|()| stdin.flush()).unwrap();
+    }
+
+    /// Waits until all is done that it was told to.
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for ClientAtHand {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
     let limit = match kind {
         Kind::Mysql => "SET SESSION cte_max_recursion_depth = 1000000",
@@ -113,17 +159,24 @@ fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
     let fed = Fed::start(Wishes::of(kind), &sql, vec![string("t", "test.t", &["id"], "c")]);
     fed.assert_same("t", SELECT);
     let rows = fed.feed.status().changed_rows();
-    fed.sql("UPDATE t SET c = CONCAT('after ', id, c)");
+    let dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+    let first: Vec<String> = fed.sql(dumps).lines().map(str::to_owned).collect();
+    let (mut writer, mut killer) = (ClientAtHand::of(&fed), ClientAtHand::of(&fed));
+    writer.say("UPDATE t SET c = CONCAT('after ', id, c)");
     for round in 1..=3 {
         fed.until("a part of it has come", || {
             fed.feed.status().changed_rows() > rows + 1000 * round
         });
-        let sql = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
-        for id in fed.sql(sql).lines() {
-            // It may be gone already.
-            let _ = fed.sandbox.primary().sql(&format!("KILL {id}"));
+        let ids = match round {
+            1 => first.clone(),
+            _ => fed.sql(dumps).lines().map(str::to_owned).collect(),
+        };
+        for id in ids {
+            killer.say(&format!("KILL {id}"));
         }
     }
+    writer.end();
+    killer.end();
     fed.assert_same("t", SELECT);
     assert_eq!(fed.copies(), 1);
     let changed = fed.feed.status().changed_rows() - rows;

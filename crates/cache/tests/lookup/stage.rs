@@ -177,6 +177,7 @@ fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
             monitor = {{ user = "{user}", password = "{password}", interval = "200ms" }}
             [cache]
             cluster = "main"
+            strong_wait = "20s"
             {cache}
             account = {{ user = "{user}", password = "{password}" }}
             {MAPPINGS}

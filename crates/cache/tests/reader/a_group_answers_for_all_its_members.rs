@@ -31,6 +31,7 @@ fn galera() {
                 while let Err(error) = client.query_drop(&update).await {
                     assert!(error.to_string().contains("1213"), "{error}");
                 }
+                assert_eq!(client.affected_rows(), 1, "{v}");
                 served.reader.fresh(Consistency::Strong, None).await.unwrap();
                 assert_eq!(served.remembered(&mapping, "1"), Some(Some(format!("1|{v}"))));
             }

@@ -47,6 +47,8 @@ pub(crate) fn served<F: Future<Output = ()>>(
 ) {
     let sandbox = Sandbox::lend(spec).unwrap();
     sandbox.primary().sql(sql).unwrap();
+    // Another node that has a table and not its rows yet updates none of them.
+    sandbox.sync().unwrap();
     let ports: Vec<u16> = sandbox.nodes().iter().map(Node::port).collect();
     served_at(&ports, sandbox, change, mappings, test);
 }

@@ -22,7 +22,7 @@ fn when_the_server_is_read_only(kind: Kind) {
     served(
         spec(kind),
         SQL,
-        short,
+        |config| config.strong_wait = Duration::from_secs(5),
         vec![hash("t", "test.t", &["id"])],
         |served| async move {
             let mapping = served.mapping("t").await;
@@ -61,7 +61,10 @@ fn when_the_server_does_not_answer(kind: Kind) {
         vec![hash("t", "test.t", &["id"])],
         |served| async move {
             served.mapping("t").await;
-            served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            let begun = Instant::now();
+            while let Err(error) = served.reader.fresh(Consistency::Strong, None).await {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{error}");
+            }
             served.sandbox.primary().freeze().unwrap();
             let begun = Instant::now();
             let reads = [(); 3].map(|()| served.reader.fresh(Consistency::Strong, None));

@@ -48,7 +48,8 @@ fn those_flush_who_may_do_so_on_the_server() {
 
 #[test]
 fn what_is_not_served_is_tried_again() {
-    let stage = Stage::start(Kind::Mariadb, "memory_max = \"1MiB\"", "");
+    let options = "memory_max = \"1MiB\"\nstrong_wait = \"60s\"";
+    let stage = Stage::start(Kind::Mariadb, options, "");
     let mut client = stage.client();
     assert_eq!(client.ask("GET words@1"), "one");
     stage.sql(

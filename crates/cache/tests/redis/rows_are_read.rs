@@ -242,7 +242,7 @@ fn writes_are_refused_with_the_way_that_is_open() {
 fn the_level_is_chosen_by_the_listener_and_by_the_client() {
     let stage = Stage::start(
         Kind::Mariadb,
-        "strong_wait = \"2s\"",
+        "strong_wait = \"5s\"",
         "lookup_consistency = \"eventual\"",
     );
     let mut client = stage.client();
@@ -282,7 +282,7 @@ fn the_level_is_chosen_by_the_listener_and_by_the_client() {
 
 #[test]
 fn without_a_primary_strong_reads_fail_and_eventual_ones_do_not() {
-    let stage = Stage::start(Kind::Mariadb, "strong_wait = \"2s\"", "");
+    let stage = Stage::start(Kind::Mariadb, "strong_wait = \"5s\"", "");
     let (mut strong, mut eventual) = (stage.client(), stage.client());
     assert_eq!(eventual.ask("CLIENT CONSISTENCY eventual"), "OK");
     assert_eq!(

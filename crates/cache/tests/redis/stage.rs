@@ -78,8 +78,13 @@ LISTENER
 
 impl Stage {
     /// `mode`: further options of `[cache]`; `listener`: of the listener. Files of certificates are in
-    /// `FOLDER`.
+    /// `FOLDER`. Strong reads that nobody gives a time wait longer than a busy machine takes.
     pub(crate) fn start(kind: Kind, mode: &str, listener: &str) -> Self {
+        let mode = if mode.contains("strong_wait") {
+            mode.to_owned()
+        } else {
+            format!("strong_wait = \"20s\"\n{mode}")
+        };
         let sandbox = Sandbox::lend(Spec::new(kind)).unwrap();
         sandbox.primary().sql(TABLES).unwrap();
         let certificates = Certificates::generate().unwrap();
@@ -90,7 +95,7 @@ impl Stage {
             .replace("SERVER", &sandbox.primary().address())
             .replace("USER", sandbox::USER)
             .replace("PASSWORD", sandbox::PASSWORD)
-            .replace("MODE", mode)
+            .replace("MODE", &mode)
             .replace("LISTENER", listener)
             .replace("FOLDER", folder.to_str().unwrap());
         let config = Config::parse(&text, "test.toml").unwrap();
@@ -157,7 +162,7 @@ impl Stage {
         self.gateway.listeners()[0].address.to_string().parse().unwrap()
     }
 
-    pub(crate) fn until(&self, what: &str, condition: impl Fn() -> bool) {
+    pub(crate) fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !condition() {
             let states = self.cache.feed_status().states();
