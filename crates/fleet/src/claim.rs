@@ -433,12 +433,12 @@ impl Claim {
                 });
             }
             // What may still be on its way comes to nothing without the lease.
-            Outcome::NotMade | Outcome::Unknown(_) => {
+            Outcome::NotMade | Outcome::Refused(_) | Outcome::Unknown(_) => {
                 term.resigns = true;
                 self.seen = None;
             }
         }
-        if let Outcome::Unknown(why) = outcome {
+        if let Outcome::Unknown(why) | Outcome::Refused(why) = outcome {
             self.trouble = Some(format!("the store does not take its name: {why}"));
             self.not_before = now + RENEW_EVERY;
         }

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use upstream::etcd::{Entry, Guard, Op, Transaction};
+use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction, takes_no_changes};
 
 use crate::keys::{Deed, Keys, Told, View, written};
-use crate::order::{Fate, Refusal};
+use crate::order::{Fate, Refusal, said};
 
 /// For so long all have time to pause: whoever asks has ten seconds in all.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -21,6 +21,8 @@ pub(crate) struct Wish {
     phase: Phase,
     /// Who has not done it.
     missing: Vec<Refusal>,
+    /// The store takes no changes; whether the last one was made all the same is to be looked at.
+    refused: Option<String>,
     pub(crate) fate: Option<Fate>,
 }
 
@@ -41,6 +43,7 @@ impl Wish {
             ends: Duration::ZERO,
             phase: Phase::Asking,
             missing: Vec::new(),
+            refused: None,
             fate: None,
         }
     }
@@ -54,14 +57,28 @@ impl Wish {
         self.deed.key(keys)
     }
 
-    /// Time has passed and the store cannot be asked.
-    pub(crate) fn offline(&mut self, now: Duration) {
+    /// Time has passed and the store cannot be asked, for which `why` says what it does.
+    pub(crate) fn offline(&mut self, now: Duration, why: &str) {
         if now >= self.ends && self.fate.is_none() {
             self.fate = Some(Fate::Unknown {
                 revision: 0,
-                why: "the store has not answered".to_owned(),
+                why: format!("the store {why}"),
             });
         }
+    }
+
+    pub(crate) fn written(&mut self, outcome: &Outcome) {
+        if let Outcome::Refused(why) | Outcome::Unknown(why) = outcome
+            && takes_no_changes(why)
+        {
+            self.refused = Some(said(why));
+        }
+    }
+
+    /// It only takes something back, or looks what has come of its last change: that goes on in a store that
+    /// is full and takes no word of this gateway.
+    pub(crate) fn needs_no_word(&self) -> bool {
+        !self.is_wanted || self.refused.is_some()
     }
 
     /// What is to be written next. `lease`: of this gateway, where it is one of the fleet.
@@ -72,6 +89,17 @@ impl Wish {
         lease: Option<i64>,
         now: Duration,
     ) -> Option<Transaction> {
+        let write = self.step(view, keys, lease, now);
+        match self.refused.take().filter(|_| self.fate.is_none()) {
+            Some(why) => {
+                self.fate = Some(Fate::Failed { why });
+                None
+            }
+            None => write,
+        }
+    }
+
+    fn step(&mut self, view: &View, keys: &Keys, lease: Option<i64>, now: Duration) -> Option<Transaction> {
         if self.fate.is_some() {
             return None;
         }
@@ -165,5 +193,38 @@ impl Wish {
             });
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    #[test]
+    fn what_filled_the_store_is_done_and_what_found_it_full_is_not() {
+        let keys = Keys::of("main");
+        let drain = Deed::Drain {
+            cluster: "c".to_owned(),
+            server: "s1".to_owned(),
+            end_after: None,
+        };
+        let full = Outcome::Unknown("etcdserver: mvcc: database space exceeded".to_owned());
+        for is_made in [true, false] {
+            let mut model = Model::default();
+            let mut wish = Wish::new("w".to_owned(), drain.clone(), true);
+            let write = wish.next(&View::default(), &keys, Some(1), Duration::ZERO);
+            if is_made {
+                assert!(model.change(&write.unwrap()));
+            }
+            wish.written(&full);
+            assert_eq!(wish.fate, None, "it is to be looked at");
+            let seen: View = model.read(&keys.live()).into();
+            assert_eq!(wish.next(&seen, &keys, Some(1), Duration::ZERO), None);
+            let is_done = wish.fate == Some(Fate::Done);
+            let words = "the store takes no changes: etcdserver: mvcc: database space exceeded";
+            let is_refused = matches!(&wish.fate, Some(Fate::Failed { why }) if why == words);
+            assert_eq!((is_done, is_refused), (is_made, !is_made), "{:?}", wish.fate);
+        }
     }
 }

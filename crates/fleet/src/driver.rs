@@ -1,13 +1,13 @@
 //! Does what a [`Member`] says: looks at the store, changes it, has the gateway check and apply texts.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error, info, warn};
 use upstream::Backoff;
-use upstream::etcd::{Outcome, Range};
+use upstream::etcd::{Op, Outcome, Range, takes_no_changes};
 
 use crate::fleet::{Fleet, Host, LEAVE_LIMIT, NO_TEXT};
 use crate::folder::Folder;
@@ -23,6 +23,9 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Between one attempt and the next, once the store has not answered.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(1));
+
+/// Between one attempt and the next, while the store takes no changes. Leases are longer.
+const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why the store is not followed any longer.
 enum End {
@@ -49,7 +52,7 @@ impl Fleet {
 }
 
 struct Driver<'f, S> {
-    fleet: &'f Fleet,
+    fleet: &'f Arc<Fleet>,
     host: &'f dyn Host,
     store: S,
     member: Member,
@@ -57,10 +60,12 @@ struct Driver<'f, S> {
     began: Instant,
     /// When the lease is to be renewed next.
     renew_at: Duration,
+    /// What the gateway was told of its number.
+    number: Option<u32>,
 }
 
 impl<'f, S: Store> Driver<'f, S> {
-    fn new(fleet: &'f Fleet, host: &'f dyn Host, store: S, member: Member) -> Self {
+    fn new(fleet: &'f Arc<Fleet>, host: &'f dyn Host, store: S, member: Member) -> Self {
         Self {
             fleet,
             host,
@@ -69,6 +74,7 @@ impl<'f, S: Store> Driver<'f, S> {
             view: View::default(),
             began: Instant::now(),
             renew_at: Duration::ZERO,
+            number: None,
         }
     }
 
@@ -85,7 +91,7 @@ impl<'f, S: Store> Driver<'f, S> {
             if self.began.elapsed().saturating_sub(began) > LOOK_AGAIN {
                 pauses = PAUSES;
             }
-            self.wait(pauses.pause()).await;
+            self.wait(pauses.pause(), "does not answer").await;
             if self.fleet.is_leaving() {
                 break;
             }
@@ -97,16 +103,17 @@ impl<'f, S: Store> Driver<'f, S> {
         info!("this gateway has left the fleet");
     }
 
-    /// Without the store.
-    async fn wait(&mut self, pause: Duration) {
+    /// Without the store, for which `why` says what it does.
+    async fn wait(&mut self, pause: Duration, why: &str) {
         let until = self.began.elapsed() + pause;
         while self.began.elapsed() < until && !self.fleet.is_leaving() {
             sleep(TICK.min(until.saturating_sub(self.began.elapsed()))).await;
             self.fleet
                 .give_orders(&mut self.member, self.host, self.began.elapsed());
-            if let Some(Action::Share(parts)) = self.member.offline(self.began.elapsed()) {
+            if let Some(Action::Share(parts)) = self.member.offline(self.began.elapsed(), why) {
                 self.share(parts);
             }
+            self.tell_number();
             self.fleet.note_finished(&mut self.member);
         }
     }
@@ -140,6 +147,7 @@ impl<'f, S: Store> Driver<'f, S> {
                 self.member.is_within();
             }
             let action = self.member.next(&self.view, now);
+            self.tell_number();
             self.fleet.note_finished(&mut self.member);
             let Some(action) = action else {
                 self.fleet.publish(&self.member, &self.view);
@@ -155,6 +163,13 @@ impl<'f, S: Store> Driver<'f, S> {
                 continue;
             };
             self.act(action, &live).await?;
+        }
+    }
+
+    fn tell_number(&mut self) {
+        if self.number != self.member.number() {
+            self.number = self.member.number();
+            self.host.number(self.number.unwrap_or_default());
         }
     }
 
@@ -182,19 +197,34 @@ impl<'f, S: Store> Driver<'f, S> {
             Action::Look => self.look(live).await?,
             Action::Grant => {
                 let now = self.began.elapsed();
-                let lease = self.store.grant(self.fleet.lease()).await?;
+                let lease = match self.store.grant(self.fleet.lease()).await {
+                    Err(error) if takes_no_changes(&error.to_string()) => {
+                        self.refused(&error.to_string()).await;
+                        return Ok(());
+                    }
+                    granted => granted?,
+                };
                 self.renew_at = now + self.fleet.lease() / 3;
                 self.member.granted(lease);
             }
             Action::Write(transaction) => {
                 let outcome = self.store.change(&transaction).await;
                 match &outcome {
-                    Outcome::Made(_) => {}
+                    // Deletions are made where there is no room, too.
+                    Outcome::Made(_) if transaction.ops.iter().all(|op| matches!(op, Op::Delete(_))) => {}
+                    Outcome::Made(_) => self.fleet.note_taken(),
                     // The lease may be over.
                     Outcome::NotMade => self.renew_at = Duration::ZERO,
                     Outcome::Unknown(why) => debug!(why, "the store has not said what became of a change"),
+                    Outcome::Refused(_) => {}
                 }
                 self.member.written(&outcome);
+                if let Outcome::Refused(why) | Outcome::Unknown(why) = &outcome
+                    && takes_no_changes(why)
+                {
+                    self.fleet.note_finished(&mut self.member);
+                    self.refused(why).await;
+                }
             }
             Action::Ask(revision) => {
                 let about = Range::of(&self.member.keys.about(revision));
@@ -229,15 +259,37 @@ impl<'f, S: Store> Driver<'f, S> {
                 }
             }
             Action::Share(parts) => self.share(parts),
-            Action::Undo(deed) => match self.host.undo(&deed) {
-                Ok(()) => info!(?deed, "not done any more, as by all gateways"),
-                Err(problem) => warn!(
-                    ?deed,
-                    problem, "what no gateway does any more cannot be taken back here"
-                ),
-            },
+            Action::Kill { key, kill } => {
+                info!(?kill, "another gateway has a session of this one ended");
+                let fleet: Weak<Fleet> = Arc::downgrade(self.fleet);
+                let told = move |answer| {
+                    if let Some(fleet) = fleet.upgrade() {
+                        fleet.note_killed(key, answer);
+                    }
+                };
+                self.host.kill(kill, Box::new(told));
+            }
+            Action::Undo { key, deed } => {
+                let problem = self.host.undo(&deed).err();
+                let now = self.began.elapsed();
+                match (self.member.undid(&key, problem.clone(), now), problem) {
+                    (_, None) => info!(?deed, "not done any more, as by all gateways"),
+                    (true, Some(problem)) => warn!(
+                        ?deed,
+                        problem, "what no gateway does any more cannot be taken back here; it is tried again"
+                    ),
+                    (false, Some(problem)) => debug!(?deed, problem, "still not taken back"),
+                }
+            }
         }
         Ok(())
+    }
+
+    /// It is tried again, and not at once: nobody knows until when the store takes no changes.
+    async fn refused(&mut self, why: &str) {
+        self.fleet.note_refused(why);
+        self.wait(REFUSED_PAUSE, &format!("takes no changes: {why}"))
+            .await;
     }
 
     fn share(&mut self, parts: u32) {

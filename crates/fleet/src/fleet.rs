@@ -1,6 +1,6 @@
 //! What the rest of the gateway has of the fleet: what is going on, and a way to ask for a change.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use config::{IpNet, ServerAddress};
 use net::TlsConnector;
 use serde::Serialize;
 use telemetry::{Samples, Source, catalog};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
 use upstream::etcd::{Entry, Etcd, Range};
@@ -21,7 +21,9 @@ use crate::deed::Wish;
 use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::keys::{About, Deed, Keys, View};
+use crate::kill::{self, Kill, Killer, NotKilled};
 use crate::member::{Me, Member};
+use crate::number;
 use crate::order::{Fate, Order, Refusal};
 use crate::random;
 use crate::share::{NONE, Share};
@@ -45,6 +47,12 @@ const LEFT_LOOK: Duration = Duration::from_millis(5);
 /// Wishes that wait for their turn.
 const WISHES_MAX: usize = 16;
 
+/// Sessions that other gateways are asked to end at the same time.
+const KILLS_MAX: usize = 64;
+
+/// Of these one account may have so many.
+const KILLS_OF_ACCOUNT: usize = 16;
+
 /// How often it is looked whether a wish is fulfilled.
 const WISH_LOOK: Duration = Duration::from_millis(20);
 
@@ -56,6 +64,9 @@ const READ_LIMIT: Duration = Duration::from_secs(8);
 
 /// Why a value of the store is not run.
 pub(crate) const NO_TEXT: &str = "what the store has is no text (UTF-8)";
+
+/// Takes what came of a `KILL`.
+pub type OnKilled = Box<dyn FnOnce(Result<(), NotKilled>) + Send>;
 
 /// What the fleet asks of its gateway. Called on the control thread.
 pub trait Host: Send + Sync {
@@ -85,6 +96,12 @@ pub trait Host: Send + Sync {
 
     /// Whether no server has more connections than that.
     fn is_within_share(&self) -> bool;
+
+    /// Gives connection ids with this number from now on; 0: with that of nobody.
+    fn number(&self, number: u32);
+
+    /// Ends a session, or its statement, and tells what came of it.
+    fn kill(&self, kill: Kill, told: OnKilled);
 
     /// Does what all do.
     ///
@@ -124,14 +141,51 @@ struct State {
     connected: Option<bool>,
     since: Option<Instant>,
     why: String,
+    /// Why the store takes no changes.
+    refused: Option<String>,
     /// Why another part of the limits could not be taken.
     no_part: Option<String>,
     waiting: Option<Order>,
     wishes: VecDeque<Wish>,
     fulfilled: VecDeque<(String, Fate)>,
+    /// Sessions that other gateways are to end: new ones with their time, and who waits for which.
+    kills: Vec<(String, Kill, Instant)>,
+    killing: Vec<Killing>,
+    /// What came of those that other gateways have asked for.
+    killed: Vec<(String, Result<(), NotKilled>)>,
+    /// What somebody has asked this gateway for, by the keys that it would have for all.
+    done_here: BTreeSet<String>,
     orders: VecDeque<(String, Option<Fate>)>,
     now: Now,
     vip: Option<VipStatus>,
+}
+
+/// Somebody waits for a session to be ended by another gateway.
+struct Killing {
+    id: String,
+    by: Option<Killer>,
+    told: oneshot::Sender<Result<(), NotKilled>>,
+}
+
+impl Killing {
+    /// The same account has asked for it.
+    fn is_by(&self, killer: &Killer) -> bool {
+        let is_same = |by: &Killer| (&by.user, &by.cluster) == (&killer.user, &killer.cluster);
+        self.by.as_ref().is_some_and(is_same)
+    }
+}
+
+impl State {
+    fn waits_for_kill(&self, id: &str) -> bool {
+        self.killing.iter().any(|of| of.id == id)
+    }
+
+    /// Those whose clients have gone are not asked for.
+    fn forget_kills(&mut self) {
+        self.killing.retain(|of| !of.told.is_closed());
+        let kills = std::mem::take(&mut self.kills).into_iter();
+        self.kills = kills.filter(|(id, ..)| self.waits_for_kill(id)).collect();
+    }
 }
 
 /// What was seen last.
@@ -139,6 +193,8 @@ struct State {
 struct Now {
     running: u64,
     parts: Option<u32>,
+    number: Option<u32>,
+    is_member: bool,
     committed: u64,
     stranger: Option<String>,
     problem: Option<(u64, String)>,
@@ -206,6 +262,9 @@ pub struct Status {
     /// Of the limits that all have together this gateway has one of so many parts; `None`: it has one of each
     /// limit until the others have made room, or has the limits for itself.
     pub parts: Option<u32>,
+    /// The number that the connection ids of this gateway begin with; `None`: it has none, and `KILL` on
+    /// other gateways does not find its sessions.
+    pub number: Option<u32>,
     /// The virtual address, where there is one.
     pub vip: Option<VipStatus>,
     /// What is wrong, in words.
@@ -503,11 +562,70 @@ impl Fleet {
                     by.join("; ")
                 ))
             }
-            Ok(Fate::Failed { why } | Fate::Unknown { why, .. } | Fate::Conflict { why, .. }) => Err(why),
+            Ok(Fate::Unknown { why, .. }) => Err(format!("it is not known whether it was done: {why}")),
+            Ok(Fate::Failed { why } | Fate::Conflict { why, .. }) => Err(why),
             Ok(Fate::Committed { .. } | Fate::Unchanged { .. }) | Err(_) => {
                 Err("the other gateways have not answered in time".to_owned())
             }
         }
+    }
+
+    /// Has the gateway that gave a connection id end that session, or its statement.
+    ///
+    /// # Errors
+    /// Why that is not so.
+    pub async fn kill(&self, kill: Kill) -> Result<(), NotKilled> {
+        let failed = |why: String| Err(NotKilled::Failed(why));
+        let (told, answer) = oneshot::channel();
+        {
+            let mut state = self.state();
+            if state.connected != Some(true) {
+                let why = &state.why;
+                return failed(format!(
+                    "the store, by which the other gateway is asked, does not answer: {why}"
+                ));
+            }
+            state.forget_kills();
+            let by = kill.by.clone();
+            let of_account = by.as_ref().map_or(0, |by| {
+                let killing = state.killing.iter();
+                killing.filter(|of| of.is_by(by)).count()
+            });
+            if of_account >= KILLS_OF_ACCOUNT || state.killing.len() >= KILLS_MAX {
+                return failed("other gateways are asked to end too many sessions at once".to_owned());
+            }
+            let id = match random() {
+                Ok(id) => id,
+                Err(error) => return failed(error.to_string()),
+            };
+            state
+                .kills
+                .push((id.clone(), kill, Instant::now() + kill::PATIENCE));
+            state.killing.push(Killing { id, by, told });
+        }
+        self.wake.notify_one();
+        // Who asks the store may itself be waiting for it.
+        match timeout(kill::PATIENCE + kill::PATIENCE / 4, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => {
+                let why =
+                    "the store has not answered in time: it is not known whether the other gateway does it";
+                failed(why.to_owned())
+            }
+        }
+    }
+
+    /// Somebody has had this gateway do it: where all are to do it no more and that has failed here so far,
+    /// it is not tried again.
+    pub fn note_done_here(&self, deed: &Deed) {
+        let key = deed.key(&self.keys());
+        self.state().done_here.insert(key);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn note_killed(&self, key: String, answer: Result<(), NotKilled>) {
+        self.state().killed.push((key, answer));
+        self.wake.notify_one();
     }
 
     fn take_fulfilled(&self, id: &str) -> Option<Fate> {
@@ -591,6 +709,12 @@ impl Fleet {
                 why => format!("the store does not answer: {why}"),
             });
         }
+        problems.extend(
+            state
+                .refused
+                .as_ref()
+                .map(|why| format!("the store takes no changes: {why}")),
+        );
         problems.extend(now.stranger.clone());
         problems.extend(
             state
@@ -605,6 +729,12 @@ impl Fleet {
             problems.push(format!("revision {revision} cannot be run: {why}"));
         }
         problems.extend(now.undone.iter().cloned());
+        if is_connected && now.is_member && now.number.is_none() {
+            problems.push(format!(
+                "all {} numbers of gateways are taken: KILL on other gateways does not find sessions of this one",
+                number::LAST
+            ));
+        }
         if let Some(why) = &now.not_kept {
             problems.push(format!("the configuration is not kept in `state_dir`: {why}"));
         }
@@ -617,6 +747,7 @@ impl Fleet {
             committed: now.committed,
             members: now.members.len(),
             parts: now.parts,
+            number: now.number,
             vip: state.vip.clone(),
             problems,
         }
@@ -733,6 +864,20 @@ impl Fleet {
         why.clone_into(&mut state.why);
     }
 
+    pub(crate) fn note_refused(&self, why: &str) {
+        let mut state = self.state();
+        if state.refused.is_none() {
+            warn!(why, "the store takes no changes: this gateway goes on as it is");
+        }
+        state.refused = Some(why.to_owned());
+    }
+
+    pub(crate) fn note_taken(&self) {
+        if self.state().refused.take().is_some() {
+            info!("the store takes changes again");
+        }
+    }
+
     pub(crate) fn give_orders(&self, member: &mut Member, host: &dyn Host, now: Duration) {
         if self.must_try_again.swap(false, Ordering::Relaxed) {
             member.try_again();
@@ -749,6 +894,19 @@ impl Fleet {
         {
             wish.begin(now);
             member.take_wish(wish);
+        }
+        let mut state = self.state();
+        state.forget_kills();
+        for (id, kill, ends) in state.kills.drain(..) {
+            let left = ends.saturating_duration_since(Instant::now());
+            member.ask_kill(id, kill, now + left);
+        }
+        member.keep_kills(|id| state.waits_for_kill(id));
+        for key in std::mem::take(&mut state.done_here) {
+            member.done_here(&key);
+        }
+        for (key, answer) in state.killed.drain(..) {
+            member.killed(&key, answer);
         }
     }
 
@@ -773,6 +931,14 @@ impl Fleet {
             // Whoever waits for one that old has gone.
             if state.fulfilled.len() > REMEMBERED {
                 state.fulfilled.pop_front();
+            }
+        }
+        while let Some((id, answer)) = member.kill_finished() {
+            let mut state = self.state();
+            let place = state.killing.iter().position(|of| of.id == id);
+            if let Some(Killing { told, .. }) = place.map(|place| state.killing.swap_remove(place)) {
+                // Whoever asked may have gone.
+                let _ = told.send(answer);
             }
         }
         if let Some((id, result)) = member.finished() {
@@ -826,6 +992,8 @@ impl Fleet {
         let now = Now {
             running: member.running().map_or(0, |(revision, _)| *revision),
             parts: member.parts(),
+            number: member.number(),
+            is_member: member.is_member(view),
             committed,
             stranger: member.stranger(view),
             problem: member.problem().map(|(revision, why)| (revision, why.to_owned())),
@@ -861,12 +1029,15 @@ impl Source for Fleet {
         out.gauge(&catalog::FLEET_COMMITTED, &[], count(now.committed));
         out.gauge(&catalog::FLEET_MEMBERS, &[], count(now.members.len() as u64));
         out.gauge(&catalog::FLEET_BEHIND, &[], count(behind as u64));
+        let number = now.number.unwrap_or_default();
+        out.gauge(&catalog::FLEET_NUMBER, &[], i64::from(number));
         if self.settings.share_limits {
             let parts = now.parts.unwrap_or_default();
             out.gauge(&catalog::FLEET_PARTS, &[], i64::from(parts));
         }
         if let Some(vip) = &state.vip {
-            out.gauge(&catalog::VIP_HELD, &[], i64::from(vip.state == "holds"));
+            let is_held = i64::from(vip.state == "holds");
+            out.gauge(&catalog::VIP_HELD, &[&vip.address], is_held);
         }
     }
 }

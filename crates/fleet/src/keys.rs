@@ -6,6 +6,8 @@
 //! | `apply/proposal` | a text that is to be the next one; ends with the lease of the gateway that proposes it |
 //! | `apply/checks/NAME` | what a gateway says of the proposal; ends with its lease |
 //! | `acts/drain/CLUSTER/SERVER`, `acts/pause/CLUSTER` | what all do until it is taken back |
+//! | `acts/kill/ID` | a session that another gateway is to end, and its answer; ends with the lease of who asks |
+//! | `connection-ids/N` | the gateway whose connection ids begin with this number; stays when it is gone |
 //! | `gateways/NAME` | a gateway that lives: what it is and runs; ends with its lease |
 //! | `history/about/N` | who made revision N, when and why |
 //! | `history/text/N` | its text |
@@ -67,6 +69,14 @@ impl Keys {
 
     pub(crate) fn pause(&self, cluster: &str) -> String {
         format!("{}acts/pause/{}", self.prefix, escaped(cluster))
+    }
+
+    pub(crate) fn kill(&self, id: &str) -> String {
+        format!("{}acts/kill/{id}", self.prefix)
+    }
+
+    pub(crate) fn number(&self, number: u32) -> String {
+        format!("{}connection-ids/{number:02}", self.prefix)
     }
 
     pub(crate) fn acts(&self) -> Range {
@@ -272,6 +282,17 @@ impl View {
         let understood =
             of_range.filter_map(|entry| Some((entry, serde_json::from_slice(&entry.value).ok()?)));
         understood.collect()
+    }
+
+    /// Which gateway gives connection ids with this number.
+    pub(crate) fn holder(&self, keys: &Keys, number: u32) -> Option<&str> {
+        std::str::from_utf8(&self.get(&keys.number(number))?.value).ok()
+    }
+
+    /// Sessions that gateways ask others to end.
+    pub(crate) fn kills(&self, keys: &Keys) -> impl Iterator<Item = &Entry> {
+        let range = Range::below(&keys.kill(""));
+        self.entries.values().filter(move |entry| range.holds(&entry.key))
     }
 
     /// That those who live are those who live in this view.

@@ -17,10 +17,12 @@ mod folder;
 #[cfg(test)]
 mod histories;
 mod keys;
+mod kill;
 #[cfg(test)]
 mod likeness;
 mod member;
 mod model;
+mod number;
 mod order;
 mod share;
 #[cfg(test)]
@@ -33,8 +35,9 @@ mod vip;
 use std::fs::File;
 use std::io::{self, Read};
 
-pub use fleet::{Fleet, Host, MemberStatus, OrderStatus, Status, TEXT_MAX, VipStatus, Wanted};
+pub use fleet::{Fleet, Host, MemberStatus, OnKilled, OrderStatus, Status, TEXT_MAX, VipStatus, Wanted};
 pub use keys::{About, Deed};
+pub use kill::{Kill, Killer, NotKilled};
 pub use order::{Fate, Refusal};
 
 /// A name that nobody else has.

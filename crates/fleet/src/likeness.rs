@@ -158,3 +158,38 @@ async fn the_model_does_what_etcd_does() {
         "{seen:?}"
     );
 }
+
+#[tokio::test]
+async fn a_watch_from_a_moment_that_is_forgotten_says_so() {
+    let server = Server::start().unwrap();
+    let port = server.address().rsplit(':').next().unwrap().parse().unwrap();
+    let mut etcd = Etcd::new([("127.0.0.1", port)], None, None);
+    let range = Range::below("/t/");
+    for value in ["1", "2", "3"] {
+        assert!(server.put("/t/a", value));
+    }
+    let now = etcd.read(&range).await.unwrap();
+    assert!(server.compact());
+    let heard = async |behind: i64| {
+        let mut etcd = Etcd::new([("127.0.0.1", port)], None, None);
+        let mut watch = etcd.watch(&range, behind).await?;
+        loop {
+            let changes = watch.next().await?;
+            if !changes.is_empty() {
+                return std::io::Result::Ok(changes.len());
+            }
+        }
+    };
+    let limit = Duration::from_secs(20);
+    let forgotten = tokio::time::timeout(limit, heard(1)).await.unwrap().unwrap_err();
+    assert!(forgotten.to_string().contains("compacted"), "{forgotten}");
+    // What was read is where it goes on.
+    assert!(server.put("/t/a", "4"));
+    assert_eq!(
+        tokio::time::timeout(limit, heard(now.revision))
+            .await
+            .unwrap()
+            .unwrap(),
+        1
+    );
+}

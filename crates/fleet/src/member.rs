@@ -19,6 +19,8 @@ use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 
 use crate::deed::Wish;
 use crate::keys::{About, Deed, Keys, Proposal, Told, Verdict, View, written};
+use crate::kill::{Kill, Kills, NotKilled, Step};
+use crate::number::{self, Gone};
 use crate::order::{Fate, Order};
 use crate::share::{NONE, Others, Share};
 
@@ -66,10 +68,12 @@ pub(crate) enum Action {
         /// When it was asked.
         asked: i64,
     },
-    /// Do it no more.
-    Undo(Deed),
+    /// Do it no more, and tell with [`Member::undid`].
+    Undo { key: String, deed: Deed },
     /// Take one of so many parts of each limit, and tell with [`Member::took`].
     Share(u32),
+    /// End a session for another gateway, and tell with [`Member::killed`], now or later.
+    Kill { key: String, kill: Kill },
 }
 
 /// What a write is for, while it is under way.
@@ -80,6 +84,8 @@ enum Purpose {
     Withdraw,
     Wish,
     Order,
+    Number,
+    Kill,
 }
 
 /// One gateway among the others.
@@ -102,9 +108,17 @@ pub(crate) struct Member {
     order: Option<Order>,
     /// What it does because all do, and what was in the way.
     deeds: BTreeMap<String, Done>,
+    /// What it is to do no more and still does, as far as is known.
+    undoing: BTreeMap<String, Done>,
     wish: Option<Wish>,
     /// Where limits are shared.
     share: Option<Share>,
+    /// The number that its connection ids begin with, as far as it knows.
+    number: Option<u32>,
+    /// When it was one of the fleet last, as far as it knows.
+    member_at: Duration,
+    gone: Gone,
+    kills: Kills,
 }
 
 /// What was done because all do it.
@@ -139,9 +153,46 @@ impl Member {
             retired: false,
             order: None,
             deeds: BTreeMap::new(),
+            undoing: BTreeMap::new(),
             wish: None,
             share,
+            number: None,
+            member_at: Duration::ZERO,
+            gone: Gone::default(),
+            kills: Kills::default(),
         }
+    }
+
+    /// Whether the store has this gateway as one of the fleet.
+    pub(crate) fn is_member(&self, view: &View) -> bool {
+        self.own(view)
+            .is_some_and(|entry| Some(entry.lease) == self.lease)
+    }
+
+    /// The number that the connection ids which it gives begin with. It is kept while the store is away, for
+    /// a while.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.number
+    }
+
+    /// Another gateway is to end a session; `ends`: so long somebody waits for it.
+    pub(crate) fn ask_kill(&mut self, id: String, kill: Kill, ends: Duration) {
+        self.kills.ask(id, kill, ends);
+    }
+
+    /// For the others nobody waits any more.
+    pub(crate) fn keep_kills(&mut self, is_waited_for: impl Fn(&str) -> bool) {
+        self.kills.keep(is_waited_for);
+    }
+
+    /// What came of that, of one that has come to its end.
+    pub(crate) fn kill_finished(&mut self) -> Option<(String, Result<(), NotKilled>)> {
+        self.kills.finished()
+    }
+
+    /// What came of a session that this gateway was to end.
+    pub(crate) fn killed(&mut self, key: &str, answer: Result<(), NotKilled>) {
+        self.kills.answered(key, answer);
     }
 
     /// Whether it has to be known if the gateway has no more than its part: [`is_within`](Self::is_within).
@@ -248,15 +299,24 @@ impl Member {
         Some((order.id, fate))
     }
 
-    /// Nobody can be asked: only time passes.
-    pub(crate) fn offline(&mut self, now: Duration) -> Option<Action> {
+    /// Nobody can be asked: only time passes. `why`: what the store does, in words.
+    pub(crate) fn offline(&mut self, now: Duration, why: &str) -> Option<Action> {
         if let Some(order) = &mut self.order {
-            order.offline(now);
+            order.offline(now, why);
         }
         if let Some(wish) = &mut self.wish {
-            wish.offline(now);
+            wish.offline(now, why);
         }
+        self.kills.offline(now, why);
+        self.give_up_number(now);
         self.share.as_ref()?.offline(now).map(Action::Share)
+    }
+
+    /// Another gateway may have it soon.
+    fn give_up_number(&mut self, now: Duration) {
+        if now.saturating_sub(self.member_at) > number::KEPT {
+            self.number = None;
+        }
     }
 
     // What came of an action, or came by itself.
@@ -279,9 +339,12 @@ impl Member {
     pub(crate) fn written(&mut self, outcome: &Outcome) {
         let purpose = self.writing.take();
         // What is seen next has it, if it was made.
-        self.must_look = true;
+        self.must_look |= purpose != Some(Purpose::Kill) || self.kills.written(outcome);
         if let (Some(Purpose::Order), Some(order)) = (purpose, &mut self.order) {
             order.written(outcome);
+        }
+        if let (Some(Purpose::Wish), Some(wish)) = (purpose, &mut self.wish) {
+            wish.written(outcome);
         }
     }
 
@@ -317,13 +380,33 @@ impl Member {
         is_news
     }
 
-    /// What all do and this gateway could not do, in words.
+    /// Says whether that is news, as [`did`](Self::did).
+    pub(crate) fn undid(&mut self, key: &str, problem: Option<String>, now: Duration) -> bool {
+        let Some(done) = self.undoing.get_mut(key).filter(|_| problem.is_some()) else {
+            return self.undoing.remove(key).is_some();
+        };
+        let is_news = done.problem != problem;
+        let pause = done.again.1;
+        done.again = (now + pause, (2 * pause).min(TRY_AGAIN));
+        done.problem = problem;
+        is_news
+    }
+
+    /// Somebody has asked for it here since: it is no longer what all do.
+    pub(crate) fn done_here(&mut self, key: &str) {
+        self.undoing.remove(key);
+    }
+
+    /// What all do and this gateway could not do, or do no more, in words.
     pub(crate) fn undone(&self) -> Vec<String> {
-        let failed = self.deeds.values().filter_map(|done| {
+        let failed = |done: &Done, ends: &str| {
             let why = done.problem.as_ref()?;
-            Some(format!("{}: {why}", done.deed))
-        });
-        failed.collect()
+            Some(format!("{}{ends}: {why}", done.deed))
+        };
+        let not_done = self.deeds.values().filter_map(|done| failed(done, ""));
+        let not_ended = self.undoing.values();
+        let not_ended = not_ended.filter_map(|done| failed(done, ", which is to end"));
+        not_done.chain(not_ended).collect()
     }
 
     /// `modified`: when the text was committed, as the view had it.
@@ -356,7 +439,7 @@ impl Member {
         if let Some(failed) = &mut self.failed {
             failed.modified = -1;
         }
-        for done in self.deeds.values_mut() {
+        for done in self.deeds.values_mut().chain(self.undoing.values_mut()) {
             done.again = (Duration::ZERO, DO_AGAIN);
         }
     }
@@ -364,6 +447,10 @@ impl Member {
     /// What is to be done next; nothing: wait until something is seen, or time has passed.
     pub(crate) fn next(&mut self, view: &View, now: Duration) -> Option<Action> {
         debug_assert!(self.writing.is_none());
+        if self.is_member(view) {
+            self.member_at = now;
+        }
+        self.give_up_number(now);
         if self.must_look {
             return Some(Action::Look);
         }
@@ -378,22 +465,48 @@ impl Member {
         }
         if self.retired {
             self.fail_order("another process of this gateway has come after this one");
+            self.kills.offline(now, "takes no word of an old process");
             return None;
         }
         let Some(lease) = self.lease else {
             return Some(Action::Grant);
         };
+        // A store that is full takes no word of this gateway any more, and these all the same.
+        if let Some(withdraw) = self.orphan(view, lease) {
+            return self.write(Purpose::Withdraw, withdraw);
+        }
+        if let Some(clean) = self.kills.clean(view, &self.keys, lease) {
+            return self.write(Purpose::Kill, clean);
+        }
+        let lease_of_member = self.is_member(view).then_some(lease);
+        if let Some(wish) = self.wish.as_mut().filter(|wish| wish.needs_no_word())
+            && let Some(write) = wish.next(view, &self.keys, lease_of_member, now)
+        {
+            return self.write(Purpose::Wish, write);
+        }
+        if let Some(order) = &self.order {
+            if let Some(revision) = order.asks() {
+                return Some(Action::Ask(revision));
+            }
+            if let Some(settle) = order.settle(&self.keys) {
+                return self.write(Purpose::Order, settle);
+            }
+        }
         if let Some(write) = self.tell(view, lease) {
             return self.write(Purpose::Tell, write);
         }
-        if let Some(order) = &mut self.order
-            && let Some(revision) = order.asks()
-        {
-            return Some(Action::Ask(revision));
-        }
-        let is_member = self.own(view).is_some_and(|entry| entry.lease == lease);
-        if let Some(withdraw) = self.orphan(view, lease) {
-            return self.write(Purpose::Withdraw, withdraw);
+        let is_member = self.is_member(view);
+        if is_member {
+            let me = (self.me.name.as_str(), lease);
+            let claim = number::claim(view, &self.keys, me, &mut self.gone, now);
+            self.number = number::of(view, &self.keys, &self.me.name);
+            if let Some(claim) = claim {
+                return self.write(Purpose::Number, claim);
+            }
+        } else if self.stranger(view).is_some() {
+            self.number = None;
+            self.kills
+                .offline(now, "has another gateway by the name of this one");
         }
         if is_member && let Some(judge) = self.judge(view, lease) {
             return match judge {
@@ -407,9 +520,16 @@ impl Member {
         {
             return self.write(Purpose::Wish, write);
         }
-        let order = self.order.as_mut()?;
-        let write = order.next(view, &self.keys, &self.me.name, lease, now)?;
-        self.write(Purpose::Order, write)
+        if let Some(order) = &mut self.order
+            && let Some(write) = order.next(view, &self.keys, &self.me.name, lease, now)
+        {
+            return self.write(Purpose::Order, write);
+        }
+        // Every client may ask for these: all else goes before.
+        match self.kills.next(view, &self.keys, (&self.me.name, lease?), now)? {
+            Step::Write(write) => self.write(Purpose::Kill, write),
+            Step::Kill { key, kill } => Some(Action::Kill { key, kill }),
+        }
     }
 
     fn fail_order(&mut self, why: &str) {
@@ -465,6 +585,7 @@ impl Member {
                 is_over && done.asked == entry.created && done.deed == deed
             };
             if !self.deeds.get(&entry.key).is_some_and(is_done) {
+                self.undoing.remove(&entry.key);
                 return Some(Action::Do {
                     key: entry.key.clone(),
                     deed,
@@ -472,9 +593,22 @@ impl Member {
                 });
             }
         }
-        let over = self.deeds.keys().find(|key| view.get(key).is_none())?.clone();
-        let done = self.deeds.remove(&over)?;
-        Some(Action::Undo(done.deed))
+        let over = self.deeds.keys().find(|key| view.get(key).is_none());
+        if let Some((key, done)) = over.cloned().and_then(|key| self.deeds.remove_entry(&key)) {
+            let deed = done.deed.clone();
+            let at_once = Done {
+                problem: None,
+                again: (now, DO_AGAIN),
+                ..done
+            };
+            self.undoing.insert(key.clone(), at_once);
+            return Some(Action::Undo { key, deed });
+        }
+        let (key, done) = self.undoing.iter().find(|(_, done)| now >= done.again.0)?;
+        Some(Action::Undo {
+            key: key.clone(),
+            deed: done.deed.clone(),
+        })
     }
 
     /// The part to take now, if another one.
@@ -586,4 +720,107 @@ impl Member {
 enum Judge {
     Check(Action),
     Write(Transaction),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    fn member(keys: &Keys) -> Member {
+        let me = Me {
+            id: "id1".to_owned(),
+            place: "folder".to_owned(),
+            run: 1,
+            name: "g1".to_owned(),
+            version: "1".to_owned(),
+            zone: None,
+            addresses: Vec::new(),
+        };
+        Member::new(keys.clone(), me, None, None)
+    }
+
+    #[test]
+    fn a_number_is_given_up_before_another_gateway_may_have_it() {
+        let (keys, mut model) = (Keys::of("main"), Model::default());
+        let mut member = member(&keys);
+        member.granted(model.grant(1_000, 0));
+        let mut view = View::default();
+        let mut follow = |member: &mut Member, now| {
+            while let Some(action) = member.next(&view, now) {
+                match action {
+                    Action::Look => {
+                        view = model.read(&keys.live()).into();
+                        member.seen();
+                    }
+                    Action::Write(write) => {
+                        assert!(model.change(&write));
+                        member.written(&Outcome::Made(model.revision()));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let began = Duration::from_secs(100);
+        follow(&mut member, began);
+        assert_eq!(member.number(), Some(1));
+        member.offline(began + number::KEPT, "does not answer");
+        assert_eq!(member.number(), Some(1));
+        let late = began + number::KEPT + Duration::from_secs(1);
+        member.offline(late, "does not answer");
+        assert_eq!(member.number(), None);
+        follow(&mut member, late);
+        assert_eq!(member.number(), Some(1), "it is its own still");
+    }
+
+    #[test]
+    fn kills_wait_until_a_proposal_is_judged() {
+        let (keys, mut model) = (Keys::of("main"), Model::default());
+        let mut member = member(&keys);
+        let proposal = Proposal {
+            id: "p".to_owned(),
+            by: "g2".to_owned(),
+            base: 0,
+            text: "text".to_owned(),
+        };
+        let lease = model.grant(1_000, 0);
+        member.granted(lease);
+        let ops = vec![
+            Op::Put(keys.proposal(), written(&proposal), 0),
+            Op::Put(keys.number(5), b"g2".to_vec(), 0),
+            Op::Put(keys.gateway("g2"), b"{}".to_vec(), 0),
+        ];
+        let guards = Vec::new();
+        assert!(model.change(&Transaction { guards, ops }));
+        for id in ["k1", "k2", "k3"] {
+            let kill = Kill {
+                id: 1 << 30 | 5 << 24 | 7,
+                query_only: true,
+                by: None,
+            };
+            member.ask_kill(id.to_owned(), kill, Duration::from_secs(2));
+        }
+        let mut view = View::default();
+        let mut keys_written = Vec::new();
+        while let Some(action) = member.next(&view, Duration::ZERO) {
+            match action {
+                Action::Look => {
+                    view = model.read(&keys.live()).into();
+                    member.seen();
+                }
+                Action::Check { proposal, .. } => member.checked(proposal, None),
+                Action::Write(write) => {
+                    assert!(model.change(&write));
+                    keys_written.extend(write.ops.iter().map(|op| match op {
+                        Op::Put(key, ..) | Op::Delete(key) => key.clone(),
+                    }));
+                    member.written(&Outcome::Made(model.revision()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let judged = keys_written.iter().position(|key| *key == keys.check("g1"));
+        let asked = keys_written.iter().position(|key| *key == keys.kill("k1"));
+        assert!(judged.is_some() && judged < asked, "{keys_written:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use upstream::etcd::{Guard, Op, Outcome, Transaction};
+use upstream::etcd::{Guard, Op, Outcome, Transaction, takes_no_changes};
 
 use crate::keys::{About, HISTORY, Keys, Proposal, View, written};
 
@@ -121,16 +121,14 @@ impl Order {
         None
     }
 
-    /// Time has passed and the store cannot be asked.
-    pub(crate) fn offline(&mut self, now: Duration) {
-        match &self.phase {
-            Phase::Proposing if now >= self.ends => self.give_up("the store has not answered"),
-            Phase::Committing { .. } | Phase::InDoubt { .. } | Phase::Asking { .. }
-                if now >= self.ends + DOUBT =>
-            {
-                self.give_up("the store has not answered");
-            }
-            _ => {}
+    /// Time has passed and the store cannot be asked, for which `why` says what it does.
+    pub(crate) fn offline(&mut self, now: Duration, why: &str) {
+        let ends = match &self.phase {
+            Phase::Proposing => self.ends,
+            Phase::Committing { .. } | Phase::InDoubt { .. } | Phase::Asking { .. } => self.ends + DOUBT,
+        };
+        if now >= ends {
+            self.give_up(&format!("the store {why}"));
         }
     }
 
@@ -169,6 +167,13 @@ impl Order {
 
     pub(crate) fn written(&mut self, outcome: &Outcome) {
         match (&self.phase, outcome) {
+            // A proposal that is there all the same is withdrawn: it is nobody's.
+            (Phase::Proposing, Outcome::Unknown(why)) if takes_no_changes(why) => {
+                self.fate = Some(Fate::Failed { why: said(why) });
+            }
+            (Phase::Proposing | Phase::Committing { .. }, Outcome::Refused(why)) => {
+                self.fate = Some(Fate::Failed { why: said(why) });
+            }
             // What is seen next says whether it is proposed.
             (Phase::Proposing | Phase::Asking { .. }, _) => {}
             (Phase::Committing { .. }, Outcome::Made(_)) => {
@@ -180,14 +185,26 @@ impl Order {
             (Phase::Committing { proposed }, Outcome::Unknown(why)) => {
                 self.phase = Phase::InDoubt {
                     proposed: *proposed,
-                    why: why.clone(),
+                    why: said(why),
                 };
             }
             (Phase::InDoubt { why, .. }, Outcome::Made(_) | Outcome::NotMade) => {
                 self.phase = Phase::Asking { why: why.clone() };
             }
-            (Phase::InDoubt { .. }, Outcome::Unknown(_)) => {}
+            (Phase::InDoubt { .. }, Outcome::Unknown(_) | Outcome::Refused(_)) => {}
         }
+    }
+
+    /// What is to be written where it is in doubt whether it was committed: a commit that is still on its way
+    /// finds no proposal then.
+    pub(crate) fn settle(&self, keys: &Keys) -> Option<Transaction> {
+        let Phase::InDoubt { proposed, .. } = &self.phase else {
+            return None;
+        };
+        self.fate.is_none().then(|| Transaction {
+            guards: vec![Guard::Modified(keys.proposal(), *proposed)],
+            ops: vec![Op::Delete(keys.proposal())],
+        })
     }
 
     /// What is to be written next. `lease`: of this gateway, where it is one of the fleet.
@@ -202,12 +219,8 @@ impl Order {
         if self.fate.is_some() {
             return None;
         }
-        if let Phase::InDoubt { proposed, .. } = &self.phase {
-            // A commit that is still on its way finds no proposal.
-            return Some(Transaction {
-                guards: vec![Guard::Modified(keys.proposal(), *proposed)],
-                ops: vec![Op::Delete(keys.proposal())],
-            });
+        if let Some(settle) = self.settle(keys) {
+            return Some(settle);
         }
         let (revision, entry) = view.config(keys);
         let base = *self.base.get_or_insert(revision);
@@ -317,6 +330,14 @@ impl Order {
             ops.extend([Op::Delete(keys.text(old)), Op::Delete(keys.about(old))]);
         }
         ops
+    }
+}
+
+/// What went wrong with a change, for whoever has asked for it.
+pub(crate) fn said(why: &str) -> String {
+    match takes_no_changes(why) {
+        true => format!("the store takes no changes: {why}"),
+        false => why.to_owned(),
     }
 }
 

@@ -14,6 +14,7 @@ use upstream::etcd::{Change, Op, Outcome, Range, Transaction};
 use crate::deed::Wish;
 use crate::histories;
 use crate::keys::{About, Deed, Keys, View, first_about};
+use crate::kill::{self, Kill, NotKilled};
 use crate::member::{Action, Me, Member};
 use crate::model::Model;
 use crate::order::{Fate, Order};
@@ -111,7 +112,13 @@ struct World {
     committed: Vec<(String, Arc<str>)>,
     /// Orders that must never be committed.
     never: BTreeSet<String>,
+    /// Sessions that were ended for other gateways.
+    kills: BTreeSet<u32>,
+    /// Of others it was said that they were not, and will not be.
+    never_killed: BTreeSet<u32>,
     is_faulty: bool,
+    /// The store takes no values until then.
+    full_until: u64,
     ends: BTreeMap<&'static str, u64>,
 }
 
@@ -138,7 +145,10 @@ impl World {
             checked: BTreeSet::new(),
             committed: Vec::new(),
             never: BTreeSet::new(),
+            kills: BTreeSet::new(),
+            never_killed: BTreeSet::new(),
             is_faulty: true,
+            full_until: 0,
             ends: BTreeMap::new(),
         };
         (0..gateways).for_each(|gateway| world.start(gateway));
@@ -261,15 +271,30 @@ impl World {
                 Answer::Grant(lease)
             }
             Request::Renew(lease) => Answer::Renew(self.model.renew(*lease, self.now)),
-            Request::Write(transaction) => match self.model.change(transaction) {
-                true => {
-                    self.look_at_commit(transaction);
-                    self.look_at_pause(transaction);
-                    Answer::Write(Outcome::Made(self.model.revision()))
-                }
-                false => Answer::Write(Outcome::NotMade),
-            },
+            Request::Write(transaction) => Answer::Write(self.write(transaction)),
         }
+    }
+
+    fn write(&mut self, transaction: &Transaction) -> Outcome {
+        let takes_room = transaction.ops.iter().any(|op| matches!(op, Op::Put(..)));
+        let no_space = || Outcome::Unknown("etcdserver: mvcc: database space exceeded".to_owned());
+        if takes_room && self.now < self.full_until {
+            return no_space();
+        }
+        if !self.model.change(transaction) {
+            return Outcome::NotMade;
+        }
+        self.look_at_commit(transaction);
+        self.look_at_pause(transaction);
+        // The larger ones fill it: a commit has the whole text twice.
+        let is_commit = transaction.ops.len() > 1;
+        if self.is_faulty && takes_room && self.random.one_in(if is_commit { 10 } else { 300 }) {
+            self.full_until = self.now + self.random.below(12_000u64);
+            let word = if is_commit { "fills as commit" } else { "fills" };
+            *self.ends.entry(word).or_default() += 1;
+            return no_space();
+        }
+        Outcome::Made(self.model.revision())
     }
 
     /// What a commit has to be like.
@@ -378,7 +403,7 @@ impl World {
         if !self.processes[index].is_connected {
             let process = &mut self.processes[index];
             let retry_at = process.retry_at;
-            if let Some(Action::Share(parts)) = process.member.offline(millis(now)) {
+            if let Some(Action::Share(parts)) = process.member.offline(millis(now), "does not answer") {
                 self.share(index, parts);
                 self.processes[index].is_cut_off = true;
             }
@@ -392,6 +417,7 @@ impl World {
         self.watch(index);
         self.order(index);
         self.wish(index);
+        self.kill(index);
         let process = &mut self.processes[index];
         if let Some(lease) = process.member.lease().filter(|_| now >= process.renew_at) {
             self.send(index, Waits::Renew, Request::Renew(lease));
@@ -491,7 +517,7 @@ impl World {
 
     fn wish(&mut self, index: usize) {
         let member = &mut self.processes[index].member;
-        if !self.is_faulty || !member.is_content() || !self.random.one_in(200) {
+        if !self.is_faulty || !member.is_content() || !self.random.one_in(100) {
             return;
         }
         self.texts += 1;
@@ -505,12 +531,49 @@ impl World {
                 end_after: None,
             },
         };
-        let mut wish = Wish::new(format!("w{}", self.texts), deed, self.random.chance(60));
+        let mut wish = Wish::new(format!("w{}", self.texts), deed, self.random.chance(50));
         wish.begin(millis(self.now));
         member.take_wish(wish);
     }
 
+    /// Each has an id of its own, of a number that some gateway may have.
+    fn kill(&mut self, index: usize) {
+        if self.is_faulty && self.random.one_in(400) {
+            self.processes[index].member.keep_kills(|_| false);
+        }
+        if !self.random.one_in(if self.is_faulty { 100 } else { 1_000 }) {
+            return;
+        }
+        self.calls += 1;
+        let number = self.random.below(6u32);
+        let kill = Kill {
+            id: 1 << 30 | number << 24 | u32::try_from(self.calls).unwrap(),
+            query_only: true,
+            by: None,
+        };
+        let id = format!("k{}", self.calls);
+        let ends = millis(self.now) + kill::PATIENCE;
+        self.processes[index].member.ask_kill(id, kill, ends);
+    }
+
     fn conclude(&mut self, index: usize) {
+        while let Some((id, answer)) = self.processes[index].member.kill_finished() {
+            let call: u32 = id[1..].parse().unwrap();
+            let is_done = self.kills.iter().any(|kill| kill & 0xff_ffff == call);
+            let word = match &answer {
+                Ok(()) => "killed",
+                Err(NotKilled::Unknown(_)) => "not there",
+                Err(NotKilled::Failed(why)) if why.contains("not known") => "kill in doubt",
+                Err(NotKilled::Failed(why)) if why.contains("any more") => "kill withdrawn",
+                Err(_) => "kill failed",
+            };
+            assert!(is_done || word != "killed", "{id} was not ended");
+            if !["killed", "kill in doubt"].contains(&word) {
+                assert!(!is_done, "{id} was ended: {answer:?}");
+                self.never_killed.insert(call);
+            }
+            *self.ends.entry(word).or_default() += 1;
+        }
         if let Some((_, fate)) = self.processes[index].member.fulfilled() {
             let word = match fate {
                 Fate::Done => "done",
@@ -579,8 +642,25 @@ impl World {
                 process.member.did(key, deed, asked, problem, millis(self.now));
             }
             Action::Share(parts) => self.share(index, parts),
-            Action::Undo(deed) => {
-                self.processes[index].is_paused &= !matches!(deed, Deed::Pause { .. });
+            Action::Kill { key, kill } => {
+                let call = kill.id & 0xff_ffff;
+                assert!(
+                    !self.never_killed.contains(&call),
+                    "k{call} is ended all the same"
+                );
+                assert!(
+                    self.kills.insert(kill.id),
+                    "{} is ended for the second time",
+                    kill.id
+                );
+                self.processes[index].member.killed(&key, Ok(()));
+            }
+            Action::Undo { key, deed } => {
+                let is_done = !(self.is_faulty && self.random.one_in(4));
+                let process = &mut self.processes[index];
+                process.is_paused &= !(is_done && matches!(deed, Deed::Pause { .. }));
+                let problem = (!is_done).then(|| "not now".to_owned());
+                process.member.undid(&key, problem, millis(self.now));
             }
         }
     }
@@ -626,12 +706,17 @@ impl World {
     /// Nothing fails any more, and nobody wants anything: all are on the same.
     fn settle(&mut self) {
         self.is_faulty = false;
-        for gateway in 0..self.gateways.len() {
-            if !self.processes.iter().any(|process| process.gateway == gateway) {
-                self.start(gateway);
+        self.full_until = 0;
+        // One that finds that another process of its gateway has come after it leaves, also where that was
+        // killed: then it is started again.
+        for steps in [SOUND / 3, SOUND - SOUND / 3] {
+            for gateway in 0..self.gateways.len() {
+                if !self.processes.iter().any(|process| process.gateway == gateway) {
+                    self.start(gateway);
+                }
             }
+            (0..steps).for_each(|_| self.step());
         }
-        (0..SOUND).for_each(|_| self.step());
         // Orders of the last seconds may be under way.
         let last = self.committed.len() as u64;
         for process in &self.processes {
@@ -653,6 +738,9 @@ impl World {
             let is_for_good = pause.iter().any(|entry| entry.lease == 0);
             assert_eq!(process.is_paused, is_for_good, "{name} is paused as all are");
             assert_eq!(process.parts as usize, self.gateways.len(), "{name} has its part");
+            let number = process.member.number().expect("a number");
+            let holder = process.view.holder(&self.keys, number);
+            assert_eq!(holder, Some(name.as_str()), "its number is its own");
             let own = process.view.get(&self.keys.gateway(&name));
             assert_eq!(own.map(|entry| entry.lease), process.member.lease(), "{name}");
         }
@@ -671,11 +759,17 @@ fn whatever_fails_all_run_what_was_committed_and_nothing_else() {
         "committed",
         "conflict",
         "refused",
+        "fills as commit",
         "unchanged",
         "failed",
         "done",
         "undone",
         "shared",
+        "killed",
+        "not there",
+        "kill failed",
+        "kill in doubt",
+        "kill withdrawn",
     ];
     histories::run(("FOREBAY_FLEET_STEPS", 150_000), FAULTY + SOUND, history, &wanted);
 }

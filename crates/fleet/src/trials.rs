@@ -2,20 +2,20 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
-use upstream::etcd::{Op, Outcome, Transaction};
+use upstream::etcd::{Op, Outcome, Range, Transaction};
 
 use crate::fleet::NO_TEXT;
 use crate::folder::Folder;
 use crate::keys::Keys;
 use crate::store::Store as _;
-use crate::{Deed, Fate, Fleet, Host, Wanted};
+use crate::{Deed, Fate, Fleet, Host, Kill, NotKilled, OnKilled, Wanted};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -50,9 +50,14 @@ struct Looking {
     texts: Mutex<Vec<String>>,
     /// The first one fails.
     acts: AtomicUsize,
+    /// So here.
+    undone: AtomicUsize,
     /// What it has taken of the limits, one of so many parts.
     parts: Mutex<Vec<u32>>,
     has_more: AtomicBool,
+    never_undoes: AtomicBool,
+    number: AtomicU32,
+    kills: AtomicUsize,
 }
 
 impl Looking {
@@ -62,8 +67,12 @@ impl Looking {
             was_proposed: AtomicBool::new(false),
             texts: Mutex::default(),
             acts: AtomicUsize::new(0),
+            undone: AtomicUsize::new(0),
             parts: Mutex::default(),
             has_more: AtomicBool::new(false),
+            never_undoes: AtomicBool::new(false),
+            number: AtomicU32::new(0),
+            kills: AtomicUsize::new(0),
         }
     }
 }
@@ -97,6 +106,18 @@ impl Host for Looking {
         !self.has_more.load(Ordering::Relaxed)
     }
 
+    fn number(&self, number: u32) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    fn kill(&self, kill: Kill, told: OnKilled) {
+        self.kills.fetch_add(1, Ordering::Relaxed);
+        told(match kill.id & 1 {
+            0 => Ok(()),
+            _ => Err(NotKilled::NotOwner),
+        });
+    }
+
     fn act(&self, _deed: &Deed) -> Result<(), String> {
         match self.acts.fetch_add(1, Ordering::Relaxed) {
             0 => Err("not now".to_owned()),
@@ -105,7 +126,11 @@ impl Host for Looking {
     }
 
     fn undo(&self, _deed: &Deed) -> Result<(), String> {
-        Ok(())
+        match self.undone.fetch_add(1, Ordering::Relaxed) {
+            _ if self.never_undoes.load(Ordering::Relaxed) => Err("not here".to_owned()),
+            0 => Err("not yet".to_owned()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -179,7 +204,7 @@ async fn what_is_no_text_is_refused_by_name_and_the_old_one_stays() {
 }
 
 #[tokio::test]
-async fn a_drain_that_fails_is_named_and_tried_again() {
+async fn a_drain_or_its_end_that_fails_is_named_and_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let fleet = in_folder(folder.path());
     let host = Arc::new(Looking::at(folder.path()));
@@ -191,15 +216,128 @@ async fn a_drain_that_fails_is_named_and_tried_again() {
     let problem = || fleet.members()[0].problem.clone();
     let asks = async {
         until(|| fleet.status().members == 1).await;
-        fleet.wish(drain, true).await.unwrap();
+        fleet.wish(drain.clone(), true).await.unwrap();
         until(|| problem().as_deref() == Some("drain of s1 in c: not now")).await;
+        until(|| problem().is_none()).await;
+        fleet.wish(drain, false).await.unwrap();
+        until(|| problem().as_deref() == Some("drain of s1 in c, which is to end: not yet")).await;
         until(|| problem().is_none()).await;
     };
     tokio::select! {
         () = asks => {}
         () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
     }
-    assert_eq!(host.acts.load(Ordering::Relaxed), 2);
+    let both = [&host.acts, &host.undone].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(both, [2, 2]);
+}
+
+#[tokio::test]
+async fn a_pause_that_somebody_asks_for_here_is_not_taken_back_with_that_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = in_folder(folder.path());
+    let host = Arc::new(Looking::at(folder.path()));
+    host.never_undoes.store(true, Ordering::Relaxed);
+    let pause = Deed::Pause {
+        cluster: "c".to_owned(),
+    };
+    let problem = || fleet.members()[0].problem.clone();
+    let asks = async {
+        until(|| fleet.status().members == 1).await;
+        fleet.wish(pause.clone(), true).await.unwrap();
+        fleet.wish(pause.clone(), false).await.unwrap();
+        until(|| problem().as_deref() == Some("pause of c, which is to end: not here")).await;
+        fleet.note_done_here(&pause);
+        until(|| problem().is_none()).await;
+    };
+    tokio::select! {
+        () = asks => {}
+        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
+    }
+}
+
+#[tokio::test]
+async fn another_gateway_is_asked_to_end_its_session() {
+    let place = tempfile::tempdir().unwrap();
+    let shared = place.path().join("shared");
+    let open = |name: &str| {
+        let folder = place.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        let mut store = settings(&folder, &format!("folder = {shared:?}"));
+        store.name = Some(name.to_owned());
+        let fleet = Fleet::open(&store, None, "1", None, Vec::new()).unwrap();
+        (fleet, Arc::new(Looking::at(&folder)))
+    };
+    let ((one, of_one), (two, of_two)) = (open("g1"), open("g2"));
+    let kill = |number: u32, id: u32| {
+        one.kill(Kill {
+            id: 1 << 30 | number << 24 | id,
+            query_only: true,
+            by: None,
+        })
+    };
+    // Questions whose answer came too late, on a busy machine: whoever was asked may have done it.
+    let late = AtomicUsize::new(0);
+    let kill_in_time = async |number: u32, id: u32| loop {
+        match kill(number, id).await {
+            Err(NotKilled::Failed(_)) if late.fetch_add(1, Ordering::Relaxed) < 20 => {}
+            answer => return answer,
+        }
+    };
+    let asks = async {
+        until(|| one.status().members == 2 && two.status().members == 2).await;
+        let numbers = || [&of_one, &of_two].map(|host| host.number.load(Ordering::Relaxed));
+        until(|| !numbers().contains(&0)).await;
+        let [first, second] = numbers();
+        assert_ne!(first, second);
+        assert_eq!(one.status().number, Some(first));
+        // What it says is passed on.
+        assert_eq!(kill_in_time(second, 2).await, Ok(()));
+        assert_eq!(kill_in_time(second, 3).await, Err(NotKilled::NotOwner));
+        // Who asks may have gone before anybody was asked.
+        tokio::select! {
+            biased;
+            answer = kill(second, 2) => panic!("{answer:?}"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(kill_in_time(second, 2).await, Ok(()));
+        let kills = of_two.kills.load(Ordering::Relaxed);
+        let most = 3 + late.load(Ordering::Relaxed);
+        assert!((3..=most).contains(&kills), "{kills} of {most}");
+        // Nobody has that.
+        for nobodys in [0, first, 9] {
+            let unknown = Err(NotKilled::Unknown(String::new()));
+            assert_eq!(kill(nobodys, 2).await, unknown);
+        }
+        two.leave();
+        until(|| one.status().members == 1).await;
+        let gone = kill(second, 2).await;
+        assert!(
+            matches!(&gone, Err(NotKilled::Unknown(why)) if why.contains("g2")),
+            "{gone:?}"
+        );
+        // No question stays.
+        let questions = Range::below(&Keys::of("main").kill(""));
+        let none_is_left = async {
+            while !Folder::new(&shared)
+                .read(&questions)
+                .await
+                .unwrap()
+                .entries
+                .is_empty()
+            {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, none_is_left).await.expect("a question is left");
+    };
+    tokio::select! {
+        () = asks => {}
+        () = Arc::clone(&one).run(of_one.clone(), None) => panic!("it has left"),
+        () = async {
+            Arc::clone(&two).run(of_two.clone(), None).await;
+            std::future::pending().await
+        } => {}
+    }
 }
 
 /// Copies a folder, as whoever makes a machine from the image of another does.
