@@ -13,6 +13,10 @@ pub struct ControlMetrics {
     pub shutting_down: Gauge,
     /// 1 while an operator says that no client is to come.
     pub unready: Gauge,
+    /// The limit of memory in force, in bytes; 0 is none.
+    pub memory_max: Gauge,
+    /// 1 while new clients are refused for want of memory.
+    pub memory_short: Gauge,
     reloads_ok: Counter,
     reloads_failed: Counter,
     last_reload_s: Gauge,
@@ -72,6 +76,8 @@ impl ControlMetrics {
         out.gauge(&catalog::SESSIONS_LIMIT, &[], self.sessions_limit.get());
         out.gauge(&catalog::SHUTTING_DOWN, &[], self.shutting_down.get());
         out.gauge(&catalog::UNREADY, &[], self.unready.get());
+        out.gauge(&catalog::MEMORY_MAX, &[], self.memory_max.get());
+        out.gauge(&catalog::MEMORY_SHORT, &[], self.memory_short.get());
         out.counter(&catalog::CONFIG_RELOADS, &["ok"], self.reloads_ok.get());
         out.counter(&catalog::CONFIG_RELOADS, &["failed"], self.reloads_failed.get());
         out.gauge(&catalog::CONFIG_LAST_RELOAD, &[], self.last_reload_s.get());

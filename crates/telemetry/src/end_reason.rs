@@ -57,6 +57,8 @@ end_reasons! {
     QueueFull = "queue_full",
     /// `max_connections` of the process or of the listener was reached.
     TooManySessions = "too_many_sessions",
+    /// The gateway was short of memory (`memory_max`).
+    ShortOfMemory = "short_of_memory",
     /// Bytes that are not the MySQL protocol, from either side.
     Protocol = "protocol",
     /// Another session's `KILL` ended it.

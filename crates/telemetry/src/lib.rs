@@ -30,6 +30,7 @@ pub use exposition::Format;
 pub use fault::Fault;
 pub use histogram::{Histogram, Snapshot};
 pub use metric::{Kind, MetricDoc, catalog, metrics};
+pub use process::resident_memory;
 pub use samples::{Samples, Source};
 pub use telemetry::Telemetry;
 pub use worker::Worker;

@@ -99,6 +99,7 @@ metrics! {
     LOOKS = Counter "forebay_looks_total" ["cluster", "server"] "looks": "Looks of the monitor at what a server is.";
     LOOKS_FAILED = Counter "forebay_looks_failed_total" ["cluster", "server"] "looks": "Looks of the monitor at what a server is that failed.";
     PD_ANSWERS = Gauge "forebay_pd_answers" ["cluster"] "state": "1 while the list of a cluster's TiDB servers comes from PD and is followed; 0 while PD cannot be asked, so that its last list stays.";
+    ENDPOINT_SLICES_ANSWER = Gauge "forebay_endpoint_slices_answer" ["cluster"] "state": "1 while the list of a cluster's servers comes from Kubernetes and is followed; 0 while its API server cannot be asked or names no endpoint of use, so that its last list stays.";
     PRIMARY_CHANGES = Counter "forebay_primary_changes_total" ["cluster"] "changes": "Times that a server became the primary of its cluster, the first one and those that came back included.";
     PRIMARIES_DAMPED = Counter "forebay_primary_damped_total" ["cluster"] "changes": "Changes to a primary that were not believed at once, since it had become it several times within a minute (`monitor.damping`).";
     WRITES_REFUSED = Gauge "forebay_writes_refused" ["cluster"] "state": "1 while several servers claim to be the primary, so that none gets writes.";
@@ -195,6 +196,9 @@ metrics! {
 
     RULE_HITS = Counter "forebay_rule_hits_total" ["rule"] "statements": "Statements that met a rule; prepared ones at each execution.";
     MIRRORED = Counter "forebay_mirrored_total" ["cluster", "result"] "statements": "Statements that a rule has copied to another cluster, by result: sent, failed, dropped (too many under way) or left_out (they need more of their session than its settings).";
+    MIRROR_COMPARED = Counter "forebay_mirror_compared_total" ["cluster", "result"] "statements": "Answers to such copies that were compared with the client's own (mirror_compare), by the first that differs: errors, rows, affected_rows, values, warnings, or equal.";
+    MIRROR_SKIPPED = Counter "forebay_mirror_skipped_total" ["cluster", "reason"] "statements": "Answers that were to be compared and were not, or whose values were not and nothing else differs: transaction, copy_failed, original_lost, masked (a function whose value is another each time), too_long, no_room, unread or queue_full.";
+    MIRROR_DURATION = Histogram "forebay_mirror_duration_seconds" ["cluster", "side"] "seconds": "Time from a statement sent to the end of its answer, where both were compared: original (until its client has the answer) or copy.";
 
     BUFFERS_IN_USE = Gauge "forebay_buffers_in_use" ["worker"] "buffers": "Buffers of 64 KiB that hold bytes on their way now.";
     BUFFERS_FREE = Gauge "forebay_buffers_free" ["worker"] "buffers": "Buffers of 64 KiB kept for reuse.";
@@ -204,10 +208,12 @@ metrics! {
 
     CAPTURE_RUNNING = Gauge "forebay_capture_running" [] "state": "1 while traffic is captured (forebay traffic capture).";
     CAPTURE_COMMANDS = Gauge "forebay_capture_commands" [] "commands": "Commands that the present capture, or the last one, has written.";
-    CAPTURE_BYTES = Gauge "forebay_capture_bytes" [] "bytes": "Bytes that it has on the disk.";
+    CAPTURE_BYTES = Gauge "forebay_capture_bytes" [] "bytes": "Bytes that it has written.";
     CAPTURE_QUEUED = Gauge "forebay_capture_queued_bytes" [] "bytes": "Bytes of copies that wait for its thread.";
     CAPTURE_QUEUE_MAX = Gauge "forebay_capture_queued_max_bytes" [] "bytes": "Bytes that may wait; a session that finds no room is not captured any further.";
     CAPTURE_THINNED = Gauge "forebay_capture_thinned_sessions" [] "sessions": "Sessions that it has not captured to their end, since its queue was full.";
+    CAPTURE_WAITING = Gauge "forebay_capture_waiting_bytes" [] "bytes": "Bytes that wait in its folder for an object store to take them; 0 where it goes to none.";
+    CAPTURE_UPLOAD_FAILURES = Gauge "forebay_capture_upload_failures" [] "attempts": "Attempts to bring a file of it to an object store that have failed.";
 
     CONFIG_RELOADS = Counter "forebay_config_reloads_total" ["result"] "reloads": "Loads of the configuration, the first one included, by result: ok or failed.";
     CONFIG_LAST_RELOAD = Gauge "forebay_config_last_reload_success_timestamp_seconds" [] "seconds": "When the configuration was last loaded without an error, in seconds since 1970.";
@@ -217,9 +223,12 @@ metrics! {
     FLEET_COMMITTED = Gauge "forebay_fleet_committed_revision" [] "revision": "The revision that was committed last, as this gateway has seen it. Only with `[store]`.";
     FLEET_MEMBERS = Gauge "forebay_fleet_members" [] "gateways": "Gateways of the fleet that live, as this gateway has seen it. Only with `[store]`.";
     FLEET_BEHIND = Gauge "forebay_fleet_members_behind" [] "gateways": "Those of them that do not run the revision that was committed last (forebay ctl members names them). Only with `[store]`.";
+    FLEET_NUMBER = Gauge "forebay_fleet_number" [] "number": "The number that the connection ids of this gateway begin with, 1 to 63; 0: it has none, and `KILL` on other gateways does not find its sessions. Only with `[store]`.";
     FLEET_PARTS = Gauge "forebay_fleet_parts" [] "parts": "Of the limits that all gateways have together this one has one of so many equal parts; 0: one of each limit, until the others have made room. Only with `share_limits` in `[store]`.";
-    VIP_HELD = Gauge "forebay_vip_held" [] "state": "1 while this gateway has the virtual address. Only with `[vip]`.";
+    VIP_HELD = Gauge "forebay_vip_held" ["address"] "state": "1 while this gateway has the virtual address. Only with `[vip]`.";
     UNREADY = Gauge "forebay_unready" [] "state": "1 while an operator has the gateway say that it is not ready (forebay ctl unready).";
+    MEMORY_MAX = Gauge "forebay_memory_max_bytes" [] "bytes": "Memory that the process may have (memory_max, or the limit of its cgroup); process_resident_memory_bytes is what it has. 0: there is no limit.";
+    MEMORY_SHORT = Gauge "forebay_memory_short" [] "state": "1 while the process has so much of its memory that new clients are refused (memory_max).";
     SHUTTING_DOWN = Gauge "forebay_shutting_down" [] "state": "1 once a shutdown has begun.";
     UPGRADE_SESSIONS_TAKEN = Counter "forebay_upgrade_sessions_taken_total" [] "sessions": "Sessions that this process has taken over from the one before it (forebay ctl upgrade).";
     UPGRADE_SESSIONS_LEFT = Gauge "forebay_upgrade_sessions_left" ["reason"] "sessions": "Sessions that are still with the process before this one, by why they stay: busy (a command or a login is under way), transaction, tls and compressed (the client's link, for good), server-tls, unfinished, stream (binary logs, Redis), signalled, large (over 1 MiB of prepared statements), figures, listener, account and server (this process has not the same), terms (its connection was opened with other TLS, compression or pool.init), number, line, refused or version.";

@@ -34,11 +34,7 @@ pub(crate) fn collect(out: &mut Samples) {
             );
         }
     }
-    if let Some(bytes) = fs::read_to_string("/proc/self/status")
-        .ok()
-        .as_deref()
-        .and_then(resident_bytes)
-    {
+    if let Some(bytes) = resident_memory() {
         out.gauge(&catalog::PROCESS_RESIDENT, &[], bytes as i64);
     }
     if let Some(open) = open_fds() {
@@ -59,6 +55,12 @@ pub(crate) fn collect(out: &mut Samples) {
         out.float(&catalog::CPU, &[&name, "user"], user as f64 / ticks_per_s);
         out.float(&catalog::CPU, &[&name, "system"], system as f64 / ticks_per_s);
     }
+}
+
+/// Memory of this process that is in RAM, in bytes.
+#[must_use]
+pub fn resident_memory() -> Option<u64> {
+    resident_bytes(&fs::read_to_string("/proc/self/status").ok()?)
 }
 
 /// The fields of `/proc/*/stat` that are of use.

@@ -61,6 +61,16 @@ pub struct MirrorMetrics {
     pub dropped: Counter,
     /// Statements that cannot be copied, for what they need of their session.
     pub left_out: Counter,
+    /// Copies that were to be compared, and whose original was part of a transaction.
+    pub in_transaction: Counter,
+    /// The same of those that have failed.
+    pub copy_failed: Counter,
+    /// The same of those whose original got no server's answer, or not all of it.
+    pub original_lost: Counter,
+    /// The same of those for whose answers there was no room on the worker.
+    pub no_room: Counter,
+    /// The same of those for which there was none where answers wait to be compared.
+    pub comparer_full: Counter,
 }
 
 impl MirrorMetrics {
@@ -73,6 +83,16 @@ impl MirrorMetrics {
         ];
         for (result, count) in results {
             out.counter(&catalog::MIRRORED, &[cluster, result], count.get());
+        }
+        let reasons = [
+            ("transaction", &self.in_transaction),
+            ("copy_failed", &self.copy_failed),
+            ("original_lost", &self.original_lost),
+            ("no_room", &self.no_room),
+            ("queue_full", &self.comparer_full),
+        ];
+        for (reason, count) in reasons {
+            out.counter(&catalog::MIRROR_SKIPPED, &[cluster, reason], count.get());
         }
     }
 }
