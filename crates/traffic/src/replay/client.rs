@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use upstream::login::{Secret, Terms, log_in};
 
 use super::Login;
+use super::ids::Keys;
 use crate::capture::ANSWER_MAX;
 use crate::record::{ServerAtStart, SessionRecord};
 
@@ -41,6 +42,9 @@ pub enum ClientError {
     /// It was lost.
     #[error("the connection was lost: {0}")]
     Lost(String),
+    /// Of an answer that is needed as a whole it has the first [`ANSWER_MAX`] bytes only.
+    #[error("the list of columns with ids is longer than 1 MiB")]
+    TooLong,
 }
 
 /// A connection.
@@ -149,25 +153,55 @@ impl Client {
 
     /// A statement of the replay's own: the first row of its result.
     async fn row(&mut self, statement: &str) -> Result<Option<Vec<Option<String>>>, ClientError> {
+        Ok(self.rows(statement).await?.into_iter().next())
+    }
+
+    /// The rows of its result, none where it has failed.
+    pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<Vec<Option<String>>>, ClientError> {
         let mut payload = vec![Command::QUERY.0];
         payload.extend_from_slice(statement.as_bytes());
         let answer = self.ask(&payload).await?;
+        if answer.is_cut {
+            return Err(ClientError::TooLong);
+        }
         let reply = upstream::conversation::Reply {
             outcome: answer.outcome,
             bytes: answer.packets,
         };
-        if reply.outcome.error.is_some() || reply.outcome.rows == 0 {
-            return Ok(None);
+        if reply.outcome.error.is_some() {
+            return Ok(Vec::new());
         }
         let columns = reply
             .packet(0)
             .and_then(|first| first.first().copied())
             .unwrap_or(0);
         let is_old = !self.capabilities.contains(Capabilities::DEPRECATE_EOF);
-        let row = reply.packet(1 + usize::from(columns) + usize::from(is_old));
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        let values = text_values(row.unwrap_or_default());
-        Ok(Some(values.map(|value| value.ok().flatten().map(text)).collect()))
+        let row = |row: &[u8]| {
+            text_values(row)
+                .map(|value| value.ok().flatten().map(text))
+                .collect()
+        };
+        let rows = reply
+            .packets()
+            .skip(1 + usize::from(columns) + usize::from(is_old));
+        Ok(rows.take(reply.outcome.rows as usize).map(row).collect())
+    }
+
+    /// The columns with ids that the server makes, and those that refer to them by a foreign key.
+    pub(super) async fn keys(&mut self) -> Result<Keys, ClientError> {
+        fn all<const COUNT: usize>(rows: Vec<Vec<Option<String>>>) -> Vec<[String; COUNT]> {
+            let whole = |row: Vec<Option<String>>| row.into_iter().collect::<Option<Vec<_>>>();
+            let rows = rows.into_iter().filter_map(whole);
+            rows.filter_map(|row| row.try_into().ok()).collect()
+        }
+        let made = "SELECT table_schema, table_name, column_name FROM information_schema.columns \
+                    WHERE extra LIKE '%auto_increment%'";
+        let referring = "SELECT table_schema, table_name, column_name, referenced_table_schema, \
+                         referenced_table_name, referenced_column_name FROM information_schema.key_column_usage \
+                         WHERE referenced_table_name IS NOT NULL";
+        let made = all(self.rows(made).await?);
+        Ok(Keys::new(made, all(self.rows(referring).await?)))
     }
 
     /// What the server is.

@@ -4,10 +4,15 @@
 //! but their times: statements of two sessions that did not wait for one another when they were captured may
 //! meet in another order, and then differ for a good reason.
 
+mod checkpoint;
 mod client;
+mod ids;
 mod plan;
 mod selection;
 mod session;
+#[cfg(test)]
+mod tests;
+mod transactions;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,17 +22,24 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use mysql_wire::Command;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::capture::unix_us;
-use crate::file::{FileError, Folder, FolderWriter};
+use crate::file::{FileError, Folder, FolderWriter, io_at};
 use crate::record::{CommandRecord, End, Flags, Head, Record, ReplayOf, ServerAtStart, SessionRecord};
+use crate::seal::Key;
 
+pub use self::checkpoint::Before;
+use self::checkpoint::{Fate, Journal};
 pub use self::client::ClientError;
+pub use self::ids::IdsMapped;
+use self::ids::{Ids, Keys};
 pub(crate) use self::plan::Judge;
 pub use self::plan::{LeftOut, Permitted};
 pub use self::selection::Selection;
+use self::transactions::{Commits, Transactions, Turn};
 
 /// Commands that are read ahead of those that are executed.
 const AHEAD_MAX: usize = 50_000;
@@ -35,6 +47,16 @@ const AHEAD_MAX: usize = 50_000;
 /// where it has ended, behind all that began after it.
 const AHEAD: Duration = Duration::from_secs(2);
 const FILE_MAX: u64 = 256 << 20;
+/// For all that the target is asked before it begins.
+const TARGET_LIMIT: Duration = Duration::from_secs(60);
+/// So many times the progress is told, what is known so far is written: for who is killed.
+const FLUSH_EVERY: u64 = 5;
+/// A capture that goes on is followed so long behind: commands are written when they have ended, and each
+/// second.
+const FOLLOW_LAG: Duration = Duration::from_secs(2);
+/// How often it is looked for more of it, and how long for its beginning.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// How fast.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,6 +108,8 @@ pub enum Closing {
 pub struct Order {
     /// What was captured.
     pub from: PathBuf,
+    /// With which it is sealed, and the result will be.
+    pub key: Option<Key>,
     /// The server.
     pub target: SocketAddr,
     /// A new folder for what comes of it.
@@ -104,6 +128,14 @@ pub struct Order {
     pub closing: Closing,
     /// Also to the source, or to a replica.
     pub even_source: bool,
+    /// A transaction begins once those have ended that had ended before it in the capture.
+    pub orders_commits: bool,
+    /// Statements that write or ask for the time have the time that it was.
+    pub freezes_time: bool,
+    /// The capture goes on: wait for more until its last record has come.
+    pub follow: bool,
+    /// Ids that the server has made then are sent as those of now.
+    pub maps_ids: bool,
 }
 
 /// How far it is.
@@ -134,6 +166,12 @@ pub struct Outcome {
     pub was_open: u64,
     /// How late commands were, in microseconds: the median, the 99th percentile, the most.
     pub late_us: Option<[u64; 3]>,
+    /// Transactions that have begun before all had ended that were to end before.
+    pub out_of_order: u64,
+    /// Statements for which the target would not have another time.
+    pub not_frozen: u64,
+    /// What became of ids that the server makes.
+    pub ids: IdsMapped,
     /// How long it took.
     pub took: Duration,
     /// Files of the capture that could not be read to their end.
@@ -154,19 +192,32 @@ pub enum ReplayError {
         /// What it says.
         error: ClientError,
     },
+    /// It does not say which ids it makes.
+    #[error("{target}: no columns with AUTO_INCREMENT to be had: {error}; --map-ids no asks for none")]
+    Keys {
+        /// Which one.
+        target: SocketAddr,
+        /// What it says.
+        error: ClientError,
+    },
     /// It is where the traffic comes from, or may be.
     #[error("{0}; --even-source replays all the same")]
     Source(String),
     /// Nobody to log in as.
     #[error("no account for the captured user {0:?}: name one with --user, or in the file of --users")]
     NoLogin(String),
+    /// There is nothing to go on with.
+    #[error("{0}")]
+    Resume(String),
 }
 
 /// What a folder has: what a replay would do.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Commands in all.
+    /// Commands in all, but for those that were done before.
     pub commands: u64,
+    /// Commands that were done before.
+    pub done_before: u64,
     /// Commands that would be left out, by why.
     pub left_out: BTreeMap<LeftOut, u64>,
     /// The captured users, and how many sessions each had.
@@ -183,14 +234,20 @@ pub struct Survey {
     pub stops: Vec<String>,
 }
 
-/// Reads a folder as a replay would.
+/// Reads a folder as a replay would. `key`: with which it is sealed. `before`: what was done already.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn survey(folder: &Path, permitted: Permitted, selection: &Selection) -> Result<Survey, ReplayError> {
+pub fn survey(
+    folder: &Path,
+    key: Option<&Key>,
+    permitted: Permitted,
+    selection: &Selection,
+    before: Option<&Before>,
+) -> Result<Survey, ReplayError> {
     let mut survey = Survey::default();
     let mut chosen: HashMap<u32, bool> = HashMap::new();
-    let mut folder = Folder::open(folder)?;
+    let mut folder = Folder::open(folder, key)?;
     let mut judge = plan::Judge::new(permitted);
     while let Some(record) = folder.next_record()? {
         match record {
@@ -205,6 +262,14 @@ pub fn survey(folder: &Path, permitted: Permitted, selection: &Selection) -> Res
             }
             Record::Command(command) => {
                 if !selection.has(command.session) {
+                    continue;
+                }
+                let is_done = |before: &Before| before.is_done(command.session, command.number);
+                if before.is_some_and(is_done) {
+                    survey.done_before += 1;
+                    // Which texts are prepared is still to be known.
+                    let _ = judge.may_be_sent(&command);
+                    judge.is_not_sent(&command);
                     continue;
                 }
                 survey.commands += 1;
@@ -229,10 +294,35 @@ pub fn survey(folder: &Path, permitted: Permitted, selection: &Selection) -> Res
     Ok(survey)
 }
 
+/// Waits until a capture has begun, as far as it can be followed.
+///
+/// # Errors
+/// It cannot be read, or has not begun within half a minute.
+pub fn wait_for_capture(folder: &Path, key: Option<&Key>) -> Result<(), ReplayError> {
+    let began = Instant::now();
+    loop {
+        match Folder::open(folder, key) {
+            Ok(folder) if !folder.head().kind.is_empty() => return Ok(()),
+            Err(error) if began.elapsed() > BEGIN_LIMIT => return Err(error.into()),
+            Err(error @ (FileError::NoKey(_) | FileError::OtherKey(_) | FileError::NotSealed(_))) => {
+                return Err(error.into());
+            }
+            _ if began.elapsed() > BEGIN_LIMIT => return Err(FileError::Empty(folder.to_owned()).into()),
+            _ => std::thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
 /// What all sessions of a replay share. It lives on one thread.
 struct Shared {
     order: Order,
     writer: RefCell<FolderWriter>,
+    journal: RefCell<Journal>,
+    before: Option<Before>,
+    commits: Commits,
+    ids: Rc<Ids>,
+    /// When the capture has begun, in microseconds since 1970.
+    captured_unix_us: u64,
     /// The first thing that could not be written.
     failed: RefCell<Option<FileError>>,
     began: Instant,
@@ -242,6 +332,12 @@ struct Shared {
 }
 
 impl Shared {
+    fn flush(&self) {
+        if let Err(error) = self.writer.borrow_mut().flush() {
+            self.failed.borrow_mut().get_or_insert(error);
+        }
+    }
+
     fn put(&self, record: &Record) {
         if let Err(error) = self.writer.borrow_mut().put(record) {
             self.failed.borrow_mut().get_or_insert(error);
@@ -250,7 +346,8 @@ impl Shared {
 
     /// Notes a command of a session that is not replayed, where this replayer has it.
     fn leave_out(&self, captured: &CommandRecord) {
-        if !self.order.selection.has(captured.session) {
+        let is_done = matches!(self.fate(captured), Fate::Done { .. });
+        if !self.order.selection.has(captured.session) || is_done {
             return;
         }
         let mut record = CommandRecord {
@@ -268,6 +365,27 @@ impl Shared {
         self.progress.borrow_mut().done += 1;
     }
 
+    /// What became of a command before this replayer began.
+    fn fate(&self, command: &CommandRecord) -> Fate {
+        let before = self.before.as_ref();
+        before.map_or(Fate::Open, |before| before.fate(command.session, command.number))
+    }
+
+    /// Notes that a command is about to be sent. False: it must not be.
+    fn note_sent(&self, command: &CommandRecord) -> bool {
+        // Behind an entry that is half written no other can be read.
+        if self.failed.borrow().is_some() {
+            return false;
+        }
+        let noted = self.journal.borrow_mut().note(command);
+        if let Err(error) = noted {
+            let error = io_at(&self.order.result)(error);
+            self.failed.borrow_mut().get_or_insert(error);
+            return false;
+        }
+        true
+    }
+
     /// When a command that began so long after the capture did is to be sent.
     fn due(&self, start_us: u64) -> Instant {
         match self.order.speed {
@@ -280,32 +398,37 @@ impl Shared {
     }
 }
 
-/// Replays. `tell` hears of the progress a few times a second.
+/// Replays. `before`: goes on where it was killed. `tell` hears of the progress a few times a second.
 ///
 /// # Errors
 /// See [`ReplayError`]. What was written until then can be read.
 pub async fn replay(
     order: Order,
     survey: &Survey,
+    before: Option<Before>,
     forebay: &str,
     tell: impl Fn(&Progress) + 'static,
 ) -> Result<Outcome, ReplayError> {
     if let Some(user) = survey.users.keys().find(|user| order.logins.of(user).is_none()) {
         return Err(ReplayError::NoLogin(user.clone()));
     }
-    let mut folder = Folder::open(&order.from)?;
+    let mut folder = Folder::open(&order.from, order.key.as_ref())?;
     let target = target(&order).await?;
     if !order.even_source {
-        refuse_source(folder.head(), &target)?;
+        refuse_source(folder.head(), &target.server, target.is_replica)?;
+    }
+    if let Some(before) = &before {
+        refuse_another(&before.head, folder.head(), &target.server)?;
     }
     let head = Head {
         kind: "replay".to_owned(),
         imported: None,
+        is_anonymised: folder.head().is_anonymised,
         forebay: forebay.to_owned(),
         began_unix_us: unix_us(),
         file: 1,
         filters: folder.head().filters.clone(),
-        servers: vec![target.0],
+        servers: vec![target.server],
         replay: Some(ReplayOf {
             capture_began_unix_us: folder.head().began_unix_us,
             speed: match order.speed {
@@ -314,11 +437,33 @@ pub async fn replay(
             },
         }),
     };
+    let (mut before, key) = (before, order.key.as_ref());
+    let (mut writer, journal) = match before.as_mut().and_then(|before| before.journal.take()) {
+        Some(journal) => (FolderWriter::resume(&order.result, FILE_MAX, key)?, journal),
+        None => {
+            let writer = FolderWriter::create(&order.result, head, FILE_MAX, key)?;
+            (writer, Journal::open(&order.result, true)?)
+        }
+    };
+    // Who goes on with it wants to know what it is.
+    writer.flush()?;
+    let now = Instant::now();
+    let gone = Duration::from_micros(before.as_ref().map_or(0, |before| before.until_us));
+    let mut began = now.checked_sub(gone).unwrap_or(now);
+    if order.follow {
+        folder.follow();
+        began += FOLLOW_LAG;
+    }
     let shared = Rc::new(Shared {
-        writer: RefCell::new(FolderWriter::create(&order.result, head, FILE_MAX)?),
+        writer: RefCell::new(writer),
         order,
         failed: RefCell::default(),
-        began: Instant::now(),
+        journal: RefCell::new(journal),
+        before,
+        commits: Commits::default(),
+        ids: Rc::new(Ids::new(target.keys)),
+        captured_unix_us: folder.head().began_unix_us,
+        began,
         progress: RefCell::new(Progress {
             total: survey.commands,
             ..Progress::default()
@@ -331,9 +476,12 @@ pub async fn replay(
         .run_until(async {
             let told = Rc::clone(&shared);
             let teller = tokio::task::spawn_local(async move {
-                loop {
+                for tick in 1_u64.. {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                     tell(&told.progress.borrow());
+                    if tick.is_multiple_of(FLUSH_EVERY) {
+                        told.flush();
+                    }
                 }
             });
             let read = dispatch(&shared, &mut folder, survey).await;
@@ -355,13 +503,25 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
         };
     let mut sessions: HashMap<u32, (mpsc::UnboundedSender<session::Given>, u64)> = HashMap::new();
     let mut running = JoinSet::new();
-    while let Some(record) = folder.next_record()? {
-        if shared.failed.borrow().is_some() {
-            break;
-        }
+    let is_followed = shared.order.follow;
+    let (mut has_ended, mut read) = (false, 0);
+    let mut transactions = Transactions::default();
+    while shared.failed.borrow().is_none() {
+        let Some(record) = folder.next_record()? else {
+            if !is_followed || has_ended {
+                break;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            folder.look_again()?;
+            continue;
+        };
         let selection = &shared.order.selection;
         match record {
             Record::Session(record) if !selection.has(record.id) => {}
+            // All of it was done before.
+            Record::Session(record)
+                if shared.before.is_some() && !is_followed && !survey.by_session.contains_key(&record.id) => {
+            }
             Record::Session(record) if !selection.takes_user(&record.user) => {
                 sessions.remove(&record.id);
                 shared.put(&Record::Session(record));
@@ -377,6 +537,11 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 let _ = sender.send(session::Given::Session(record));
             }
             Record::Command(command) => {
+                if is_followed && selection.has(command.session) {
+                    read += 1;
+                    let mut progress = shared.progress.borrow_mut();
+                    progress.total = progress.total.max(read);
+                }
                 if !sessions.contains_key(&command.session) {
                     shared.leave_out(&command);
                     continue;
@@ -393,15 +558,26 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 let Some((sender, left)) = sessions.get_mut(&id) else {
                     continue;
                 };
-                let _ = sender.send(session::Given::Command(command, permit));
-                *left = left.saturating_sub(1);
-                if *left == 0 {
+                let is_done = matches!(shared.fate(&command), Fate::Done { .. });
+                let is_last = Command(command.command) == Command::QUIT || command.flags.has(Flags::CLOSED);
+                let mut turn = Turn::default();
+                if shared.order.orders_commits {
+                    turn = transactions.turn(&command);
+                    if turn.commits {
+                        shared.commits.expect(&command);
+                    }
+                }
+                let _ = sender.send(session::Given::Command(command, turn, permit));
+                *left = left.saturating_sub(u64::from(!is_done));
+                // How many there are is not known while the capture goes on.
+                if if is_followed { is_last } else { *left == 0 } {
                     // Its connection is closed behind the last.
                     sessions.remove(&id);
                 }
                 while running.try_join_next().is_some() {}
             }
-            Record::Head(_) | Record::Thinned { .. } | Record::End(_) => {}
+            Record::End(_) => has_ended = true,
+            Record::Head(_) | Record::Thinned { .. } => {}
         }
     }
     drop(sessions);
@@ -414,6 +590,7 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
     outcome.took = shared.began.elapsed();
     outcome.sessions = survey.by_session.len() as u64;
     outcome.was_open = survey.was_open;
+    outcome.ids = shared.ids.outcome();
     outcome.stops = crate::offline::stops_in_words(folder);
     if let (Some(late), Speed::Times(_)) = (&*shared.late.borrow(), shared.order.speed) {
         outcome.late_us = Some([
@@ -444,29 +621,78 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
     Ok(outcome)
 }
 
-/// Who the target is, and whether it is a replica of somebody.
-async fn target(order: &Order) -> Result<(ServerAtStart, bool), ReplayError> {
-    let failed = |error| ReplayError::Target {
-        target: order.target,
-        error,
-    };
+/// What is known of the target.
+struct Target {
+    server: ServerAtStart,
+    /// It replicates from somebody.
+    is_replica: bool,
+    keys: Keys,
+}
+
+async fn target(order: &Order) -> Result<Target, ReplayError> {
     let login = order
         .logins
         .others
         .as_ref()
         .or(order.logins.by_user.values().next());
     let login = login.ok_or_else(|| ReplayError::NoLogin(String::new()))?;
-    let mut client = client::Client::connect(order.target, login, &SessionRecord::default())
+    let target = order.target;
+    let mut known = in_time(ask_target(target, login))
         .await
-        .map_err(failed)?;
-    let mut server = client.who_are_you().await.map_err(failed)?;
-    server.name = order.target.to_string();
-    let is_replica = client.is_replica().await.map_err(failed)?;
-    client.close().await;
-    Ok((server, is_replica))
+        .map_err(|error| ReplayError::Target { target, error })?;
+    if order.maps_ids {
+        known.keys = in_time(ask_keys(target, login))
+            .await
+            .map_err(|error| ReplayError::Keys { target, error })?;
+    }
+    Ok(known)
 }
 
-fn refuse_source(head: &Head, (target, is_replica): &(ServerAtStart, bool)) -> Result<(), ReplayError> {
+async fn in_time<T>(asked: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+    let words = || format!("no answer within {} s", TARGET_LIMIT.as_secs());
+    tokio::time::timeout(TARGET_LIMIT, asked)
+        .await
+        .unwrap_or_else(|_| Err(ClientError::Lost(words())))
+}
+
+async fn ask_target(target: SocketAddr, login: &Login) -> Result<Target, ClientError> {
+    let mut client = client::Client::connect(target, login, &SessionRecord::default()).await?;
+    let mut server = client.who_are_you().await?;
+    server.name = target.to_string();
+    let is_replica = client.is_replica().await?;
+    client.close().await;
+    Ok(Target {
+        server,
+        is_replica,
+        keys: Keys::default(),
+    })
+}
+
+async fn ask_keys(target: SocketAddr, login: &Login) -> Result<Keys, ClientError> {
+    let mut client = client::Client::connect(target, login, &SessionRecord::default()).await?;
+    let keys = client.keys().await?;
+    client.close().await;
+    Ok(keys)
+}
+
+/// Nobody goes on with a replay of another capture, or on another server.
+fn refuse_another(result: &Head, capture: &Head, target: &ServerAtStart) -> Result<(), ReplayError> {
+    let refuse = |words: &str| Err(ReplayError::Resume(words.to_owned()));
+    let of = result.replay.as_ref().map(|replay| replay.capture_began_unix_us);
+    if of != Some(capture.began_unix_us) {
+        return refuse("the result is that of another capture");
+    }
+    let is_other = |one: &Option<String>, other: &Option<String>| one.is_some() && one != other;
+    let is_other = |server: &ServerAtStart| {
+        is_other(&server.server_uuid, &target.server_uuid) || is_other(&server.server_id, &target.server_id)
+    };
+    match result.servers.iter().any(is_other) {
+        true => refuse("the replay was begun on another server than this target"),
+        false => Ok(()),
+    }
+}
+
+fn refuse_source(head: &Head, target: &ServerAtStart, is_replica: bool) -> Result<(), ReplayError> {
     let refuse = |words: String| Err(ReplayError::Source(words));
     let is_same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
     for server in &head.servers {
@@ -498,7 +724,7 @@ fn refuse_source(head: &Head, (target, is_replica): &(ServerAtStart, bool)) -> R
                 .to_owned(),
         );
     }
-    if *is_replica {
+    if is_replica {
         return refuse("the target is a replica: of the source, maybe".to_owned());
     }
     Ok(())

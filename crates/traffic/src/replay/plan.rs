@@ -1,15 +1,16 @@
 //! Which commands are sent, and why others are not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::LazyLock;
 
 use mysql_wire::Command;
 use regex::bytes::Regex;
-use sql_class::{Class, Effects, Facts, Syntax};
+use sql_class::{Class, Dialect, Effects, Facts, Syntax};
 
 use crate::record::{CommandRecord, Flags};
 use crate::secrets::without_comments;
+use crate::volatile::asks_for_time;
 
 /// What may be sent beyond what harms nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum LeftOut {
     TooLong,
     /// Its statement was prepared before the capture, or its prepare was not sent.
     NotPrepared,
+    /// Parameters of it that came before it in parts were not sent, or not all of them.
+    PartsMissing,
     /// The gateway has refused it, or it was for the gateway.
     Gateway,
     /// It loads a file of the client's, which was not captured.
@@ -50,6 +53,14 @@ pub enum LeftOut {
     NotChosen,
     /// There was no login.
     NoLogin,
+    /// It was sent before the replayer was killed, and nobody knows what became of it.
+    FateUnknown,
+    /// Its transaction was open when the replayer was killed.
+    Undone,
+    /// Before it its session had set something that cannot be set again.
+    SettingsLost,
+    /// It asks about statements of before, which were executed on another connection.
+    NotKnown,
 }
 
 impl LeftOut {
@@ -60,6 +71,7 @@ impl LeftOut {
             Self::Withheld => "kept as a digest alone: it may have a secret",
             Self::TooLong => "too long to be captured",
             Self::NotPrepared => "its statement was prepared before the capture, or not at all",
+            Self::PartsMissing => "its parameters, or parts of them, were not sent",
             Self::Gateway => "refused by the gateway, or meant for it",
             Self::LocalFile => "loads a file of the client's",
             Self::Server => "KILL, SHUTDOWN, SET GLOBAL and their like (--all sends them)",
@@ -70,6 +82,16 @@ impl LeftOut {
             Self::StaysPrepared => "closes a prepared statement (--close never)",
             Self::NotChosen => "not chosen (--only-user, --only-schema, --only-digest, --after, --until)",
             Self::NoLogin => "no login",
+            Self::FateUnknown => {
+                "sent before the replayer was killed: nobody knows what became of it, so it is not sent again"
+            }
+            Self::Undone => "in a transaction that has gone with the replayer that was killed",
+            Self::SettingsLost => {
+                "behind a setting of its session's that cannot be made again (--resume, or its connection was lost)"
+            }
+            Self::NotKnown => {
+                "asks by LAST_INSERT_ID() or its like about a connection that is gone (--resume, or lost)"
+            }
         }
     }
 }
@@ -83,33 +105,59 @@ impl fmt::Display for LeftOut {
 /// Judges the commands of sessions, one after the other.
 pub(crate) struct Judge {
     permitted: Permitted,
+    sessions: HashMap<u32, Prepared>,
+}
+
+/// What a session has prepared.
+#[derive(Default)]
+struct Prepared {
     /// Whether executions of a prepared statement may be sent.
-    statements: HashMap<(u32, u32), Result<(), LeftOut>>,
+    statements: HashMap<u32, Result<(), LeftOut>>,
     /// The same of those that were prepared by text, by their name.
-    named: HashMap<(u32, Vec<u8>), Result<(), LeftOut>>,
+    named: HashMap<Vec<u8>, Result<(), LeftOut>>,
+    /// Statements that miss parts of the parameters of their next execution.
+    incomplete: HashSet<u32>,
 }
 
 impl Judge {
     pub(crate) fn new(permitted: Permitted) -> Self {
         Self {
             permitted,
-            statements: HashMap::new(),
-            named: HashMap::new(),
+            sessions: HashMap::new(),
         }
     }
 
     /// Whether this command may be sent.
     pub(crate) fn may_be_sent(&mut self, record: &CommandRecord) -> Result<(), LeftOut> {
-        let verdict = self.verdict(record);
-        let place = (record.session, record.statement);
-        match Command(record.command) {
+        let mut verdict = self.verdict(record);
+        let id = record.statement;
+        let command = Command(record.command);
+        let ends = [Command::QUIT, Command::RESET_CONNECTION, Command::CHANGE_USER];
+        if ends.contains(&command) && record.error == 0 {
+            self.sessions.remove(&record.session);
+            return verdict;
+        }
+        let of = self.sessions.entry(record.session).or_default();
+        match command {
             Command::STMT_PREPARE if record.error == 0 => {
-                self.statements.insert(place, verdict);
+                of.statements.insert(id, verdict);
+                of.incomplete.remove(&id);
             }
-            Command::STMT_CLOSE => drop(self.statements.remove(&place)),
+            Command::STMT_CLOSE => {
+                of.statements.remove(&id);
+                of.incomplete.remove(&id);
+            }
+            Command::STMT_RESET => drop(of.incomplete.remove(&id)),
+            Command::STMT_SEND_LONG_DATA if verdict.is_err() => drop(of.incomplete.insert(id)),
+            Command::STMT_SEND_LONG_DATA if of.incomplete.contains(&id) => {
+                verdict = Err(LeftOut::PartsMissing);
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if of.incomplete.remove(&id) => {
+                verdict = verdict.and(Err(LeftOut::PartsMissing));
+            }
             Command::QUERY if record.error == 0 => {
                 if let Some((name, _)) = prepares(&record.body) {
-                    self.named.insert((record.session, name), verdict);
+                    of.named.insert(name, verdict);
                 }
             }
             _ => {}
@@ -117,10 +165,19 @@ impl Judge {
         verdict
     }
 
+    /// The command was not sent, for another reason than the verdict.
+    pub(crate) fn is_not_sent(&mut self, record: &CommandRecord) {
+        if Command(record.command) == Command::STMT_SEND_LONG_DATA {
+            let of = self.sessions.entry(record.session).or_default();
+            of.incomplete.insert(record.statement);
+        }
+    }
+
     fn verdict(&self, record: &CommandRecord) -> Result<(), LeftOut> {
         if record.flags.has(Flags::GATEWAY) && record.error != 0 {
             return Err(LeftOut::Gateway);
         }
+        let of = self.sessions.get(&record.session);
         if record.flags.has(Flags::CUT) {
             return Err(LeftOut::TooLong);
         }
@@ -130,7 +187,7 @@ impl Judge {
                     return Err(LeftOut::Withheld);
                 }
                 if let Some(name) = executes(&record.body)
-                    && let Some(Err(why)) = self.named.get(&(record.session, name))
+                    && let Some(Err(why)) = of.and_then(|of| of.named.get(&name))
                 {
                     return Err(*why);
                 }
@@ -142,7 +199,7 @@ impl Judge {
             | Command::STMT_FETCH
             | Command::STMT_RESET
             | Command::STMT_CLOSE => {
-                let prepared = self.statements.get(&(record.session, record.statement));
+                let prepared = of.and_then(|of| of.statements.get(&record.statement));
                 prepared.copied().unwrap_or(Err(LeftOut::NotPrepared))?;
                 match record.flags.has(Flags::WITHHELD) {
                     true => Err(LeftOut::Withheld),
@@ -163,15 +220,16 @@ impl Judge {
     }
 
     fn text(&self, text: &[u8]) -> Result<(), LeftOut> {
-        let facts = sql_class::facts(text, Syntax::default());
-        if facts.effects.contains(Effects::GATEWAY) {
+        let facts = readings(text);
+        let is = |effect| facts.iter().any(|facts| facts.effects.contains(effect));
+        if is(Effects::GATEWAY) {
             return Err(LeftOut::Gateway);
         }
         let has = |word: &[u8]| {
             text.windows(word.len())
                 .any(|part| part.eq_ignore_ascii_case(word))
         };
-        if facts.effects.contains(Effects::LOADS_DATA) && has(b"LOCAL") {
+        if is(Effects::LOADS_DATA) && has(b"LOCAL") {
             return Err(LeftOut::LocalFile);
         }
         // What a text has as its own text is judged as that would be.
@@ -181,14 +239,70 @@ impl Judge {
         if let Some(given) = found(&IMMEDIATE, text) {
             return literal(&given[0]).map_or(Err(LeftOut::Server), |inner| self.text(&inner));
         }
-        if self.permitted.read_only && !only_reads(&facts) {
+        if self.permitted.read_only && !facts.iter().all(only_reads) {
             return Err(LeftOut::Writes);
         }
         match self.permitted.all {
             true => Ok(()),
-            false => harms_nobody(&facts, text),
+            false => facts.iter().try_for_each(|facts| harms_nobody(facts, text)),
         }
     }
+}
+
+/// What a text is to MySQL, and what it is to MariaDB: nobody knows which of them the capture comes from.
+pub(super) fn readings(text: &[u8]) -> [Facts; 2] {
+    syntaxes().map(|syntax| sql_class::facts(text, syntax))
+}
+
+/// Those of MySQL and of MariaDB.
+pub(super) fn syntaxes() -> [Syntax; 2] {
+    const MARIADB: Dialect = Dialect::MariaDb { version: 120_000 };
+    [Dialect::default(), MARIADB].map(|dialect| Syntax {
+        dialect,
+        ..Syntax::default()
+    })
+}
+
+/// The greater class of both.
+pub(super) fn class_of(text: &[u8]) -> Class {
+    let [one, other] = readings(text);
+    one.class.max(other.class)
+}
+
+/// Whether a text only sets something for its session, and the same on another connection at another time.
+pub(super) fn sets_the_same_again(text: &[u8]) -> bool {
+    const DIFFERS: [Effects; 13] = [
+        Effects::SET_STATEMENT,
+        Effects::NEXT_TRANSACTION,
+        Effects::UNKNOWN_FUNCTION,
+        Effects::SEQUENCE,
+        Effects::TAKES_USER_LOCK,
+        Effects::NEEDS_USER_LOCKS,
+        Effects::READS_LAST_INSERT_ID,
+        Effects::READS_ROW_COUNT,
+        Effects::READS_FOUND_ROWS,
+        Effects::READS_DIAGNOSTICS,
+        Effects::READS_CONNECTION_ID,
+        Effects::READS_SERVER,
+        Effects::READS_LAST_GTID,
+    ];
+    static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        const WORDS: &str = r"(?xi-u)\b(select|insert_id|gtid_next|rand_seed[12])\b
+            | \b(sysdate|rand|random_bytes|uuid|uuid_short|uuid_v4|uuid_v7|sys_guid|release_all_locks)\s*\(";
+        Regex::new(WORDS).ok()
+    });
+    let is_one = |facts: &Facts| facts.class == Class::Session && facts.statements == 1;
+    let differs = |facts: &Facts| DIFFERS.iter().any(|effect| facts.effects.contains(*effect));
+    let has_words = WORDS.as_ref().is_none_or(|words| words.is_match(text));
+    let facts = readings(text);
+    facts.iter().all(|facts| is_one(facts) && !differs(facts)) && !has_words && !asks_for_time(text)
+}
+
+/// Whether a text is `SET TRANSACTION`, which is over with the transaction that it was for.
+pub(super) fn is_for_next_transaction(text: &[u8]) -> bool {
+    static SET: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?i-u)^\W*set\s+transaction\b[^;]*;?\s*$").ok());
+    found(&SET, text).is_some()
 }
 
 static PREPARE: LazyLock<Option<Regex>> =
@@ -199,7 +313,7 @@ static EXECUTE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?is-u)^\W*execute\s+([^\s;]+)").ok());
 
 /// What the groups of a pattern have found, in the text or in what is left of it without comments.
-fn found(pattern: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(super) fn found(pattern: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let pattern = pattern.as_ref()?;
     let plain = without_comments(text);
     let captures = pattern.captures(text);
@@ -209,7 +323,7 @@ fn found(pattern: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<Vec<Vec<u8>>>
 }
 
 /// The name that a text prepares a statement by, and the statement's own text where it is a literal.
-fn prepares(text: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+pub(super) fn prepares(text: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let mut groups = found(&PREPARE, text)?.into_iter();
     Some((unquoted(&groups.next()?), literal(&groups.next()?)))
 }
@@ -407,6 +521,85 @@ mod tests {
     }
 
     #[test]
+    fn what_either_server_would_do_counts() {
+        let read_only = Permitted {
+            read_only: true,
+            ..Permitted::default()
+        };
+        let insert = "SET STATEMENT max_statement_time=1 FOR INSERT INTO t VALUES (1)";
+        assert_eq!(verdict(insert, read_only), Err(LeftOut::Writes));
+        assert_eq!(verdict(insert, Permitted::default()), Ok(()));
+        let kill = "SET STATEMENT max_statement_time=1 FOR KILL 5";
+        assert_eq!(verdict(kill, Permitted::default()), Err(LeftOut::Server));
+    }
+
+    #[test]
+    fn only_what_sets_the_same_is_set_again() {
+        for text in [
+            "SET NAMES utf8mb4",
+            "SET @a = 1, @b = CONCAT('x', @a)",
+            "SET @@SESSION.sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
+            "SET autocommit = 0",
+            "SET @OLD_SQL_NOTES=@@SQL_NOTES;",
+            "/*!40101 SET NAMES utf8 */",
+            "USE shop",
+            "SET timestamp = 1700000000",
+        ] {
+            assert!(sets_the_same_again(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SET STATEMENT max_statement_time=1 FOR INSERT INTO t VALUES (1)",
+            "SET STATEMENT max_statement_time=1 FOR SELECT 1",
+            "SET @x = f()",
+            "SET @x = shop.f()",
+            "SET @a=1; SELECT f()",
+            "SET @a=1; SET @b=2",
+            "SET @id = LAST_INSERT_ID()",
+            "SET @id = @@identity",
+            "SET @n = ROW_COUNT()",
+            "SET @n = (SELECT COUNT(*) FROM t)",
+            "SET @l = GET_LOCK('a', 1)",
+            "SET @t = NOW()",
+            "SET @u = UUID()",
+            "SET @s = NEXTVAL(s)",
+            "SET insert_id = 5",
+            "SET TRANSACTION READ ONLY",
+            "INSERT INTO t VALUES (1)",
+            "",
+        ] {
+            assert!(!sets_the_same_again(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_execution_is_not_sent_without_all_of_its_parameters() {
+        let mut judge = Judge::new(Permitted::default());
+        let mut say = |command: Command, flags| {
+            judge.may_be_sent(&CommandRecord {
+                command: command.0,
+                flags,
+                body: b"INSERT INTO t VALUES (?)".to_vec(),
+                statement: 7,
+                ..CommandRecord::default()
+            })
+        };
+        let (whole, cut) = (Flags::default(), Flags::CUT);
+        let missing = Err(LeftOut::PartsMissing);
+        assert_eq!(say(Command::STMT_PREPARE, whole), Ok(()));
+        assert_eq!(say(Command::STMT_SEND_LONG_DATA, whole), Ok(()));
+        assert_eq!(say(Command::STMT_EXECUTE, whole), Ok(()));
+        assert_eq!(say(Command::STMT_SEND_LONG_DATA, cut), Err(LeftOut::TooLong));
+        assert_eq!(say(Command::STMT_SEND_LONG_DATA, whole), missing);
+        assert_eq!(say(Command::STMT_EXECUTE, whole), missing);
+        assert_eq!(say(Command::STMT_EXECUTE, whole), Ok(()), "it had forgotten them");
+        for forgets in [Command::STMT_RESET, Command::STMT_PREPARE] {
+            assert_eq!(say(Command::STMT_SEND_LONG_DATA, cut), Err(LeftOut::TooLong));
+            assert_eq!(say(forgets, whole), Ok(()));
+            assert_eq!(say(Command::STMT_EXECUTE, whole), Ok(()));
+        }
+    }
+
+    #[test]
     fn a_statement_that_was_not_prepared_by_text_is_not_executed() {
         let mut judge = Judge::new(Permitted::default());
         let mut say = |session, text: &str| {
@@ -445,5 +638,15 @@ mod tests {
         prepare.body = b"SET GLOBAL max_connections = ?".to_vec();
         assert_eq!(judge.may_be_sent(&prepare), Err(LeftOut::Server));
         assert_eq!(judge.may_be_sent(&execution), Err(LeftOut::Server));
+        let reset = CommandRecord {
+            command: Command::RESET_CONNECTION.0,
+            ..CommandRecord::default()
+        };
+        assert_eq!(judge.may_be_sent(&reset), Ok(()));
+        assert_eq!(judge.may_be_sent(&execution), Err(LeftOut::NotPrepared));
+        assert!(
+            judge.sessions.len() <= 1,
+            "nothing is kept of sessions that are over"
+        );
     }
 }

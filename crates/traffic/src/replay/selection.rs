@@ -1,8 +1,9 @@
 //! Which part of a capture is replayed.
 
 use mysql_wire::Command;
-use sql_class::{Class, Syntax};
+use sql_class::Class;
 
+use super::plan::class_of;
 use crate::record::CommandRecord;
 
 /// What of a capture is replayed; all of it by default.
@@ -59,7 +60,7 @@ impl Selection {
 fn sets_session(command: &CommandRecord) -> bool {
     match Command(command.command) {
         Command::QUERY => matches!(
-            sql_class::facts(&command.body, Syntax::default()).class,
+            class_of(&command.body),
             Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction
         ),
         Command::STMT_PREPARE

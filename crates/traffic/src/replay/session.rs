@@ -2,49 +2,94 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use mysql_wire::{Capabilities, Command, statement};
+use mysql_wire::{Capabilities, Command, StatusFlags, statement};
+use regex::bytes::Regex;
+use sql_class::text::{has, only_sets_insert_id};
+use sql_class::{Class, Effects};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
 use super::client::{Answer, Client, ClientError};
-use super::plan::{Judge, LeftOut};
-use super::{Closing, Shared, Speed};
+use super::ids::SessionIds;
+use super::plan::{
+    Judge, LeftOut, class_of, found, is_for_next_transaction, prepares, readings, sets_the_same_again,
+    syntaxes,
+};
+use super::transactions::{Part, Turn};
+use super::{Closing, Fate, Shared, Speed};
 use crate::capture::schema_of;
 use crate::checks;
 use crate::record::{CommandRecord, Flags, Record, SessionRecord};
+use crate::volatile::asks_for_time;
 
 /// For an answer, or four times as long as it took when it was captured.
 const ANSWER_LIMIT: Duration = Duration::from_secs(600);
+
+/// What a session may ask about its statements of before: of those on another connection nobody knows it.
+const ABOUT_BEFORE: [Effects; 3] = [
+    Effects::READS_LAST_INSERT_ID,
+    Effects::READS_ROW_COUNT,
+    Effects::READS_FOUND_ROWS,
+];
 
 /// What a session is given to do.
 pub(super) enum Given {
     /// Who it is from here on.
     Session(SessionRecord),
     /// A command. The permit is for its place among those that are read ahead.
-    Command(Box<CommandRecord>, OwnedSemaphorePermit),
+    Command(Box<CommandRecord>, Turn, OwnedSemaphorePermit),
 }
 
 struct Session {
     shared: Rc<Shared>,
+    ids: SessionIds,
     judge: Judge,
     who: SessionRecord,
     client: Option<Client>,
     /// The target's numbers of prepared statements, by those that were captured.
     statements: HashMap<u32, u32>,
-    /// Texts of those that are closed behind each execution.
-    texts: HashMap<u32, Vec<u8>>,
+    /// Prepares of those that are closed behind each execution.
+    texts: HashMap<u32, CommandRecord>,
     /// Captured numbers of statements whose parameters have come in parts.
     has_long_data: HashSet<u32>,
     has_no_login: bool,
+    /// A transaction is open on its connection, as the server has said last.
+    in_transaction: bool,
+    /// Without one each statement is one of its own; the same.
+    autocommit: bool,
+    /// The transaction in which it was has gone with its connection, or with a replayer that was killed.
+    is_undone: bool,
+    /// What it had set then is not set now.
+    has_lost_settings: bool,
+    /// What nothing on this connection has an answer to yet, and something on one before had.
+    is_not_known: Vec<Effects>,
+    /// What executions of prepared statements do, by their captured numbers.
+    prepared: HashMap<u32, Prepared>,
+    /// It has set, prepared or locked something on its connection.
+    has_settings: bool,
+    /// It has set its time itself.
+    has_own_time: bool,
+    /// Captured numbers of statements that write or ask for the time.
+    timed: HashSet<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Prepared {
+    part: Part,
+    sets_the_same_again: bool,
+    /// It asks for some of [`ABOUT_BEFORE`].
+    asks: Effects,
 }
 
 /// Runs until there is nothing more to do.
 pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>) {
     let mut session = Session {
         judge: Judge::new(shared.order.permitted),
+        ids: SessionIds::new(Rc::clone(&shared.ids)),
         shared,
         who: SessionRecord::default(),
         client: None,
@@ -52,6 +97,15 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
         texts: HashMap::new(),
         has_long_data: HashSet::new(),
         has_no_login: false,
+        in_transaction: false,
+        autocommit: true,
+        is_undone: false,
+        has_lost_settings: false,
+        is_not_known: Vec::new(),
+        prepared: HashMap::new(),
+        has_settings: false,
+        has_own_time: false,
+        timed: HashSet::new(),
     };
     while let Some(next) = given.recv().await {
         match next {
@@ -60,26 +114,69 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
                 session.who = who;
                 // The connection is there before the first command is due.
                 if is_new {
-                    let _ = session.connect().await;
+                    let _ = session.connect(&[]).await;
                 }
             }
-            Given::Command(command, _permit) => session.command(&command).await,
+            Given::Command(command, turn, _permit) => {
+                session.command(&command, turn.begins).await;
+                if turn.commits {
+                    session.shared.commits.done(&command);
+                }
+            }
         }
     }
-    if let Some(client) = session.client {
-        client.close().await;
-    }
+    session.hang_up().await;
 }
 
 impl Session {
-    async fn command(&mut self, captured: &CommandRecord) {
+    async fn command(&mut self, captured: &CommandRecord, begins: bool) {
         let shared = Rc::clone(&self.shared);
+        let schema = self.schema(&captured.schema).to_vec();
+        self.ids.hear(captured, &schema);
+        self.hear_time(captured);
         let verdict = self.judge.may_be_sent(captured);
         let is_chosen = shared.order.selection.takes(captured);
         let verdict = if is_chosen {
             verdict
         } else {
             Err(LeftOut::NotChosen)
+        };
+        let fate = shared.fate(captured);
+        if !matches!(fate, Fate::Open) {
+            self.is_not_known = ABOUT_BEFORE.to_vec();
+        }
+        let verdict = match fate {
+            Fate::Done { is_in_transaction } => {
+                let made = shared.before.as_ref().and_then(|before| before.made(captured));
+                if let Some((affected_rows, id)) = made {
+                    self.ids.answered(captured, &schema, affected_rows, id);
+                }
+                self.is_undone = is_in_transaction;
+                self.judge.is_not_sent(captured);
+                if verdict.is_ok() {
+                    self.set_again(captured).await;
+                }
+                return;
+            }
+            Fate::Unknown => {
+                self.may_have_done(captured);
+                if verdict.is_ok() {
+                    self.set_again(captured).await;
+                }
+                Err(LeftOut::FateUnknown)
+            }
+            Fate::Open
+                if shared.before.is_some()
+                    || self.is_undone
+                    || self.has_lost_settings
+                    || !self.is_not_known.is_empty() =>
+            {
+                self.after_loss(captured, verdict).await
+            }
+            Fate::Open => {
+                self.note_prepared(captured);
+                verdict
+            }
         };
         if let Speed::Times(_) = shared.order.speed
             && is_chosen
@@ -96,6 +193,25 @@ impl Session {
             }
             shared.progress.borrow_mut().late = late;
         }
+        if verdict.is_ok() && begins && !shared.commits.wait(captured).await {
+            shared.outcome.borrow_mut().out_of_order += 1;
+        }
+        let state = |session: &Self| {
+            (
+                session.is_undone,
+                session.has_lost_settings,
+                session.is_not_known.len(),
+            )
+        };
+        let was = state(self);
+        if verdict.is_ok() && shared.order.freezes_time {
+            self.freeze_time(captured).await;
+        }
+        // The connection may have been lost there.
+        let verdict = match state(self) == was {
+            true => verdict,
+            false => self.after_loss(captured, verdict).await,
+        };
         let mut record = CommandRecord {
             session: captured.session,
             number: captured.number,
@@ -108,18 +224,33 @@ impl Session {
             ..CommandRecord::default()
         };
         let sent = match verdict {
+            Ok(()) if !shared.note_sent(captured) => return,
             Ok(()) => self.send(captured, &mut record).await,
             Err(why) => {
                 self.drop_long_data(captured).await;
                 Err(why)
             }
         };
+        if sent.is_err() || record.flags.has(Flags::LOST) {
+            self.judge.is_not_sent(captured);
+        }
+        if sent == Err(LeftOut::NoLogin) || record.flags.has(Flags::LOST) {
+            self.may_have_done(captured);
+            self.has_lost_settings |= self.may_set(captured, captured.error);
+        }
+        // Each record says it, since any may be the last one that is written.
+        if self.in_transaction || self.is_undone {
+            record.flags.set(Flags::IN_TRANSACTION);
+        }
         {
             let mut outcome = shared.outcome.borrow_mut();
             match sent {
                 Ok(()) => outcome.sent += 1,
                 Err(why) => {
                     record.flags.set(Flags::LEFT_OUT);
+                    if why == LeftOut::FateUnknown {
+                        record.flags.set(Flags::LOST);
+                    }
                     *outcome.left_out.entry(why).or_default() += 1;
                 }
             }
@@ -134,25 +265,182 @@ impl Session {
         shared.put(&Record::Command(Box::new(record)));
     }
 
+    /// A command's part in a transaction, and whether it only sets what can be set again.
+    fn part(&mut self, captured: &CommandRecord) -> Prepared {
+        let of_text = || Prepared {
+            part: Part::of_text(&captured.body),
+            sets_the_same_again: sets_the_same_again(&captured.body) || prepares(&captured.body).is_some(),
+            asks: asks(&captured.body),
+        };
+        let of_command = Prepared {
+            part: Part::of(captured),
+            sets_the_same_again: true,
+            asks: Effects::NONE,
+        };
+        match Command(captured.command) {
+            Command::QUERY => of_text(),
+            Command::STMT_PREPARE => {
+                self.prepared.insert(captured.statement, of_text());
+                of_command
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+                let known = self.prepared.get(&captured.statement);
+                known.copied().unwrap_or(of_command)
+            }
+            _ => of_command,
+        }
+    }
+
+    /// A command may have been executed, or not, and is not sent: what that means for the transaction.
+    fn may_have_done(&mut self, captured: &CommandRecord) {
+        match self.part(captured).part {
+            Part::Begins => self.is_undone = true,
+            Part::Ends => self.is_undone = false,
+            Part::Breaks => self.is_undone &= captured.error != 0,
+            Part::Inside | Part::Several if !self.autocommit => self.is_undone = true,
+            Part::Several => self.is_undone |= may_begin(&captured.body),
+            Part::Inside | Part::Apart => {}
+        }
+    }
+
+    /// What a transaction is that a prepared statement begins or ends has to be known once a connection is
+    /// lost.
+    fn note_prepared(&mut self, captured: &CommandRecord) {
+        if Command(captured.command) == Command::STMT_PREPARE {
+            self.part(captured);
+        }
+    }
+
+    /// A connection that is gone, or a replayer that was killed, may forbid a command: the transaction that
+    /// it belongs to is gone as well.
+    async fn after_loss(
+        &mut self,
+        captured: &CommandRecord,
+        verdict: Result<(), LeftOut>,
+    ) -> Result<(), LeftOut> {
+        if is_anew(captured) {
+            self.is_undone = false;
+            self.miss_nothing().await;
+            return verdict;
+        }
+        if self.has_lost_settings {
+            self.may_have_done(captured);
+            return verdict.and(Err(LeftOut::SettingsLost));
+        }
+        let known = self.part(captured);
+        if self.is_not_known.iter().any(|asked| known.asks.contains(*asked)) {
+            self.has_lost_settings |= verdict.is_ok() && self.may_set(captured, captured.error);
+            return verdict.and(Err(LeftOut::NotKnown));
+        }
+        match known.part {
+            Part::Apart => verdict,
+            Part::Ends if std::mem::take(&mut self.is_undone) => verdict.and(Err(LeftOut::Undone)),
+            Part::Begins => {
+                self.is_undone = false;
+                verdict
+            }
+            // One that has failed may have ended nothing.
+            Part::Breaks if captured.error == 0 => {
+                self.is_undone = false;
+                verdict
+            }
+            _ if self.is_undone => verdict.and(Err(LeftOut::Undone)),
+            _ => verdict,
+        }
+    }
+
+    /// Which prepared statements there are and which are about the time, sent or not, and whether the session
+    /// has set its own.
+    fn hear_time(&mut self, captured: &CommandRecord) {
+        if is_anew(captured) {
+            self.timed.clear();
+            self.has_own_time = false;
+        }
+        match Command(captured.command) {
+            Command::QUERY if class_of(&captured.body) == Class::Session && has_timestamp(&captured.body) => {
+                self.has_own_time = !gives_timestamp_back(&captured.body);
+            }
+            Command::STMT_PREPARE if is_timed(&captured.body) => drop(self.timed.insert(captured.statement)),
+            Command::STMT_PREPARE => drop(self.timed.remove(&captured.statement)),
+            Command::STMT_CLOSE => {
+                self.timed.remove(&captured.statement);
+                self.prepared.remove(&captured.statement);
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a statement writes or asks for the time, the time is the one when it was captured. What sets it
+    /// for itself has its own.
+    async fn freeze_time(&mut self, captured: &CommandRecord) {
+        let is_timed = match Command(captured.command) {
+            Command::QUERY => is_timed(&captured.body),
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => self.timed.contains(&captured.statement),
+            _ => false,
+        };
+        if !is_timed || self.has_own_time {
+            return;
+        }
+        let unix_us = self.shared.captured_unix_us.saturating_add(captured.start_us);
+        let (seconds, micros) = (unix_us / 1_000_000, unix_us % 1_000_000);
+        let mut payload = vec![Command::QUERY.0];
+        payload.extend_from_slice(format!("SET TIMESTAMP = {seconds}.{micros:06}").as_bytes());
+        let answer = self.ask(&payload).await;
+        if answer.is_none_or(|(_, answer)| answer.outcome.error.is_some()) {
+            self.shared.outcome.borrow_mut().not_frozen += 1;
+        }
+    }
+
+    /// A command was sent by a replayer that was killed: what it has set for its session is set again. Where
+    /// that is not to be had, nothing behind it is sent.
+    async fn set_again(&mut self, captured: &CommandRecord) {
+        let command = Command(captured.command);
+        let known = self.part(captured);
+        let sets = match known.part {
+            Part::Apart => [
+                Command::QUERY,
+                Command::STMT_PREPARE,
+                Command::STMT_EXECUTE,
+                Command::STMT_CLOSE,
+                Command::INIT_DB,
+                Command::SET_OPTION,
+            ]
+            .contains(&command),
+            _ => is_anew(captured) && command != Command::QUIT,
+        };
+        if is_anew(captured) {
+            self.miss_nothing().await;
+        }
+        // All of them are not to be done again.
+        self.has_lost_settings |= known.part == Part::Several && has_setting(&captured.body);
+        if !sets || self.has_lost_settings {
+            return;
+        }
+        if !known.sets_the_same_again {
+            self.has_lost_settings |= captured.error == 0 && !is_for_next_transaction(&captured.body);
+            return;
+        }
+        let mut record = CommandRecord::default();
+        // Where the server refuses it the statements behind it say so.
+        let sent = self.send(captured, &mut record).await;
+        self.has_lost_settings |= sent == Err(LeftOut::NoLogin) || record.flags.has(Flags::LOST);
+    }
+
     /// Sends the command, and notes in the record what came of it.
     async fn send(&mut self, captured: &CommandRecord, record: &mut CommandRecord) -> Result<(), LeftOut> {
         let command = Command(captured.command);
         if command == Command::QUIT {
-            if let Some(client) = self.client.take() {
-                client.close().await;
-            }
+            self.hang_up().await;
             return Ok(());
         }
         if command == Command::CHANGE_USER {
             // Its own connection is as good as one that has changed its user.
-            if let Some(client) = self.client.take() {
-                client.close().await;
-            }
-            self.connect().await?;
+            self.hang_up().await;
+            self.connect(&[]).await?;
             return Ok(());
         }
         if self.client.is_none() {
-            self.connect().await?;
+            self.connect(&captured.schema).await?;
             record.start_us = self.shared.began.elapsed().as_micros() as u64;
         }
         if command == Command::STMT_CLOSE {
@@ -169,7 +457,11 @@ impl Session {
             }
         }
         self.prepare_again(captured.statement).await;
-        let payload = self.payload(captured)?;
+        let mut payload = self.payload(captured)?;
+        let schema = self.schema(&captured.schema).to_vec();
+        if !self.has_long_data.contains(&captured.statement) {
+            self.ids.map(captured, &schema, &mut payload);
+        }
         let Some(client) = &mut self.client else {
             return Err(LeftOut::NoLogin);
         };
@@ -190,13 +482,17 @@ impl Session {
                     _ => drop(self.has_long_data.remove(&captured.statement)),
                 }
                 self.note(captured, record, &answer);
+                self.has_settings |= self.may_set(captured, record.error);
+                if record.error == 0 {
+                    self.ids
+                        .answered(captured, &schema, record.affected_rows, record.insert_id);
+                }
                 self.close_behind(captured).await;
             }
             Err(error) => {
                 tracing::debug!(session = captured.session, %error, "replay");
                 record.flags.set(Flags::LOST);
-                self.client = None;
-                self.statements.clear();
+                self.give_up();
             }
         }
         Ok(())
@@ -221,24 +517,55 @@ impl Session {
         match timeout(ANSWER_LIMIT, client.ask(payload)).await {
             Ok(Ok(answer)) => Some((capabilities, answer)),
             Ok(Err(_)) | Err(_) => {
-                self.client = None;
-                self.statements.clear();
+                self.give_up();
                 None
             }
+        }
+    }
+
+    /// The connection is not there any more, and what was on it is not, either.
+    fn give_up(&mut self) {
+        self.client = None;
+        self.statements.clear();
+        self.is_undone |= self.in_transaction;
+        self.in_transaction = false;
+        // On another connection what comes next would mean something else.
+        self.is_not_known = ABOUT_BEFORE.to_vec();
+        self.has_lost_settings |= std::mem::take(&mut self.has_settings);
+    }
+
+    /// Whether a command that has ended with this error may have left something on its connection. Of several
+    /// statements those in front of one that has failed have done what they do.
+    fn may_set(&mut self, captured: &CommandRecord, error: u16) -> bool {
+        let known = self.part(captured).part;
+        if error != 0 && known != Part::Several {
+            return false;
+        }
+        match Command(captured.command) {
+            Command::STMT_PREPARE | Command::INIT_DB | Command::SET_OPTION => true,
+            Command::STMT_EXECUTE => known == Part::Apart,
+            Command::QUERY => {
+                let words: [&[u8]; 3] = [b"@", b"temporary", b"lock"];
+                let has_setting = known == Part::Several && has_setting(&captured.body);
+                known == Part::Apart || has_setting || words.iter().any(|word| has(&captured.body, word))
+            }
+            _ => false,
         }
     }
 
     /// With `Closing::Always`: a statement that was closed behind an execution is needed once more. Where
     /// that fails, the command is left out.
     async fn prepare_again(&mut self, statement: u32) {
-        let Some(text) = self
+        let Some(prepared) = self
             .texts
             .get(&statement)
             .filter(|_| !self.statements.contains_key(&statement))
         else {
             return;
         };
-        let payload = [&[Command::STMT_PREPARE.0], &text[..]].concat();
+        let mut payload = [&[Command::STMT_PREPARE.0], &prepared.body[..]].concat();
+        let schema = self.schema(&prepared.schema).to_vec();
+        self.ids.map(prepared, &schema, &mut payload);
         if let Some((capabilities, answer)) = self.ask(&payload).await {
             let read = checks::read(Command::STMT_PREPARE, capabilities, &answer.packets);
             if let Some((id, _)) = read.prepared {
@@ -255,7 +582,7 @@ impl Session {
         let payload = [&[captured.command], &captured.body[..]].concat();
         match Command(captured.command) {
             Command::STMT_PREPARE if self.statements.contains_key(&captured.statement) => {
-                self.texts.insert(captured.statement, captured.body.clone());
+                self.texts.insert(captured.statement, captured.clone());
             }
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if !statement::asks_for_cursor(&payload) => {
                 if let Some(id) = self.statements.remove(&captured.statement) {
@@ -274,23 +601,52 @@ impl Session {
         other.map_or(captured, |other| other.as_bytes())
     }
 
-    async fn connect(&mut self) -> Result<(), LeftOut> {
+    async fn hang_up(&mut self) {
+        self.in_transaction = false;
+        if let Some(client) = self.client.take() {
+            client.close().await;
+        }
+    }
+
+    /// The session is as new. A connection that does without some of its settings may be in another schema
+    /// than the session, which a reset keeps.
+    async fn miss_nothing(&mut self) {
+        self.is_not_known.clear();
+        if std::mem::take(&mut self.has_lost_settings) {
+            self.hang_up().await;
+        }
+    }
+
+    /// `schema`: the captured one that the session has now. Empty: the one of its beginning.
+    async fn connect(&mut self, schema: &[u8]) -> Result<(), LeftOut> {
         if self.has_no_login {
             return Err(LeftOut::NoLogin);
         }
         self.statements.clear();
         self.texts.clear();
+        self.in_transaction = false;
+        self.has_settings = false;
+        self.autocommit = true;
         let order = &self.shared.order;
         let Some(login) = order.logins.of(&self.who.user) else {
+            // Of a capture that goes on not all users are known before.
+            let mut outcome = self.shared.outcome.borrow_mut();
+            let words = || (0, format!("no account for the captured user {:?}", self.who.user));
+            outcome.no_login.get_or_insert_with(words).0 += 1;
             return Err(LeftOut::NoLogin);
         };
         match Client::connect(order.target, login, &self.who).await {
             Ok(mut client) => {
-                if !self.who.schema.is_empty() {
+                let schema = if schema.is_empty() {
+                    &self.who.schema
+                } else {
+                    schema
+                };
+                if !schema.is_empty() {
                     let mut payload = vec![Command::INIT_DB.0];
-                    payload.extend_from_slice(self.schema(&self.who.schema));
+                    payload.extend_from_slice(self.schema(schema));
                     // Where it is not there each statement says so.
-                    if client.ask(&payload).await.is_err() {
+                    if !matches!(timeout(ANSWER_LIMIT, client.ask(&payload)).await, Ok(Ok(_))) {
                         return Err(LeftOut::NoLogin);
                     }
                 }
@@ -355,9 +711,24 @@ impl Session {
         record.insert_id = outcome.last_insert_id;
         record.warnings = outcome.warnings;
         record.error = outcome.error.unwrap_or(0);
+        if outcome.has_status {
+            let autocommit = outcome.status.contains(StatusFlags::AUTOCOMMIT);
+            // Whoever sets it commits what is open.
+            self.is_undone &= self.autocommit || !autocommit;
+            self.autocommit = autocommit;
+            self.in_transaction = outcome.status.contains(StatusFlags::IN_TRANS);
+        }
+        if !self.is_not_known.is_empty() && [Command::QUERY, Command::STMT_EXECUTE].contains(&command) {
+            self.is_not_known.retain(|asked| match *asked {
+                Effects::READS_LAST_INSERT_ID => record.insert_id == 0,
+                Effects::READS_FOUND_ROWS => record.rows == 0,
+                _ => false,
+            });
+        }
         match command {
             Command::STMT_CLOSE => drop(self.statements.remove(&captured.statement)),
             Command::RESET_CONNECTION if record.error == 0 => {
+                self.has_settings = false;
                 self.statements.clear();
                 self.texts.clear();
             }
@@ -379,4 +750,67 @@ impl Session {
             self.statements.insert(captured.statement, id);
         }
     }
+}
+
+/// Whether the session is as new behind it, or has ended.
+fn is_anew(captured: &CommandRecord) -> bool {
+    let anew = [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT];
+    anew.contains(&Command(captured.command))
+}
+
+/// What a text asks about the statements before it.
+fn asks(text: &[u8]) -> Effects {
+    let [one, other] = readings(text).map(|facts| facts.effects);
+    let is_one = |asked: &Effects| match *asked {
+        // What it is to be is not what it was.
+        Effects::READS_LAST_INSERT_ID
+            if syntaxes().iter().all(|syntax| only_sets_insert_id(text, *syntax)) =>
+        {
+            false
+        }
+        asked => one.with(other).contains(asked),
+    };
+    ABOUT_BEFORE
+        .into_iter()
+        .filter(is_one)
+        .fold(Effects::NONE, Effects::with)
+}
+
+/// Whether one of several statements may set something for its session.
+fn has_setting(text: &[u8]) -> bool {
+    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    words.any(|word| {
+        ["set", "use", "prepare"]
+            .iter()
+            .any(|sets| word.eq_ignore_ascii_case(sets.as_bytes()))
+    })
+}
+
+/// Whether one of several statements may begin a transaction.
+fn may_begin(text: &[u8]) -> bool {
+    let has = |word: &[u8]| {
+        text.windows(word.len())
+            .any(|part| part.eq_ignore_ascii_case(word))
+    };
+    has(b"BEGIN") || has(b"START") || has(b"CHAIN") || has(b"AUTOCOMMIT")
+}
+
+/// Whether a statement writes or asks for the time.
+fn is_timed(text: &[u8]) -> bool {
+    matches!(class_of(text), Class::Write | Class::Unknown) || asks_for_time(text)
+}
+
+/// Whether a text only has the clock go on: `SET timestamp = DEFAULT`, or 0.
+fn gives_timestamp_back(text: &[u8]) -> bool {
+    static SET: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        const SET: &str =
+            r"(?xi-u)^\W*set\s+(@@)?((session|local)[\s.]\s*)?timestamp\s*:?=\s*(default|0)\s*;?\s*$";
+        Regex::new(SET).ok()
+    });
+    found(&SET, text).is_some()
+}
+
+fn has_timestamp(text: &[u8]) -> bool {
+    static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\btimestamp\b").ok());
+    NAME.as_ref().is_none_or(|name| name.is_match(text))
 }

@@ -1,0 +1,743 @@
+//! Replays that go on where another was killed, against a server that notes what it is told.
+
+use std::sync::{Arc, Mutex};
+
+use mysql_wire::{Capabilities, Greeting, OkPacket, PacketHeader, StatusFlags, write_packet};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+const CAPABILITIES: Capabilities = Capabilities(
+    Capabilities::LONG_PASSWORD.0
+        | Capabilities::PROTOCOL_41.0
+        | Capabilities::SECURE_CONNECTION.0
+        | Capabilities::PLUGIN_AUTH.0
+        | Capabilities::CONNECT_WITH_DB.0,
+);
+const IN_TRANSACTION: Flags = Flags::IN_TRANSACTION;
+
+/// The next packet of a client; `None` once it is gone.
+async fn packet(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut header = [0; PacketHeader::LEN];
+    stream.read_exact(&mut header).await.ok()?;
+    let mut payload = vec![0; PacketHeader::parse(&header)?.payload_len];
+    stream.read_exact(&mut payload).await.ok()?;
+    Some(payload)
+}
+
+/// What a command is in words.
+fn words(payload: &[u8]) -> String {
+    let (command, body) = payload.split_first().unwrap();
+    let words = match Command(*command) {
+        Command::QUERY => String::new(),
+        Command::INIT_DB => "USE ".to_owned(),
+        Command::STMT_PREPARE => "PREPARE ".to_owned(),
+        Command::STMT_EXECUTE => return format!("EXECUTE {}", body[0]),
+        Command::STMT_SEND_LONG_DATA => return format!("PART {}", body[0]),
+        Command::RESET_CONNECTION => "RESET".to_owned(),
+        other => format!("{other:?}"),
+    };
+    words + &String::from_utf8_lossy(body)
+}
+
+async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[u8]) -> Option<()> {
+    let mut out = Vec::new();
+    let greeting = Greeting {
+        server_version: b"8.4.0".to_vec(),
+        connection_id: 1,
+        nonce: [7; 20],
+        capabilities: CAPABILITIES,
+        charset: 45,
+        status: StatusFlags::AUTOCOMMIT,
+        auth_plugin: b"mysql_native_password".to_vec(),
+    };
+    greeting.encode(&mut out);
+    let (mut status, mut sequence, mut prepared) = (StatusFlags::AUTOCOMMIT, 0, 0_u8);
+    let mut packets = Vec::new();
+    write_packet(&mut packets, &mut sequence, &out);
+    stream.write_all(&packets).await.ok()?;
+    let mut said = packet(&mut stream).await?;
+    sequence = 2;
+    loop {
+        let text = String::from_utf8_lossy(said.get(1..)?).to_uppercase();
+        match &text[..] {
+            "BEGIN" => status.insert(StatusFlags::IN_TRANS),
+            "COMMIT" | "ROLLBACK" => status.remove(StatusFlags::IN_TRANS),
+            "SET AUTOCOMMIT = 0" => status.remove(StatusFlags::AUTOCOMMIT),
+            "SET AUTOCOMMIT = 1" => status.insert(StatusFlags::AUTOCOMMIT),
+            text if text.starts_with("INSERT") && !status.contains(StatusFlags::AUTOCOMMIT) => {
+                status.insert(StatusFlags::IN_TRANS);
+            }
+            _ => {}
+        }
+        out.clear();
+        packets.clear();
+        match Command(said[0]) {
+            Command::STMT_PREPARE if sequence == 1 => {
+                prepared += 1;
+                out.extend_from_slice(&[0, prepared, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            Command::QUERY if text.ends_with("LONG") => {
+                let eof = [0xfe, 0, 0, 2, 0];
+                let row = [&[0xfd, 0, 0, 0x10][..], &vec![b'x'; 1 << 20]].concat();
+                for part in [&[1][..], b"a column", &eof, &row] {
+                    write_packet(&mut packets, &mut sequence, part);
+                }
+                out.extend_from_slice(&eof);
+            }
+            _ => {
+                let ok = OkPacket {
+                    status,
+                    last_insert_id: u64::from(text.ends_with("MAKES AN ID")),
+                    ..OkPacket::default()
+                };
+                ok.encode(&mut out, CAPABILITIES);
+            }
+        }
+        let silent = [Command::STMT_CLOSE, Command::STMT_SEND_LONG_DATA];
+        // Number 2 is the answer to the login.
+        if sequence == 2 || !silent.contains(&Command(said[0])) {
+            write_packet(&mut packets, &mut sequence, &out);
+            stream.write_all(&packets).await.ok()?;
+        }
+        said = packet(&mut stream).await?;
+        sequence = 1;
+        if Command(said[0]) == Command::QUIT {
+            return Some(());
+        }
+        told.lock().unwrap().push(words(&said));
+        if said.ends_with(lost_at) {
+            return None;
+        }
+    }
+}
+
+/// A server, and what it is told, but for what a replay asks it first.
+async fn server() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    server_that_ends(b"LOST").await
+}
+
+/// The same, and it ends each connection on which something is said that ends so.
+async fn server_that_ends(lost_at: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, Arc::clone(&heard), lost_at));
+        }
+    });
+    (address, told)
+}
+
+fn command(command: Command, statement: u32, body: &[u8]) -> CommandRecord {
+    CommandRecord {
+        session: 1,
+        command: command.0,
+        statement,
+        body: body.to_vec(),
+        ..CommandRecord::default()
+    }
+}
+
+fn query(text: &str) -> CommandRecord {
+    command(Command::QUERY, 0, text.as_bytes())
+}
+
+fn prepare(statement: u32, text: &str) -> CommandRecord {
+    command(Command::STMT_PREPARE, statement, text.as_bytes())
+}
+
+/// An execution, a part of its parameters, its close.
+fn with(what: Command, statement: u32) -> CommandRecord {
+    let rest: &[u8] = match what {
+        Command::STMT_EXECUTE => &[0, 1, 0, 0, 0],
+        Command::STMT_SEND_LONG_DATA => b"\0\0part",
+        _ => &[],
+    };
+    command(what, statement, &[&statement.to_le_bytes(), rest].concat())
+}
+
+/// What became of a command by the replayer that was killed.
+#[derive(Clone, Copy)]
+enum Was {
+    /// Its record was written, with these flags.
+    Done(Flags),
+    /// It was sent, and no more was written.
+    Sent,
+    /// It was still to come.
+    Open,
+}
+
+const DONE: Was = Was::Done(Flags(0));
+const DONE_IN_TRANSACTION: Was = Was::Done(IN_TRANSACTION);
+
+/// What the server is told by a replayer that goes on, and the records that it has written.
+async fn resumed(commands: &[(CommandRecord, Was)]) -> (Vec<String>, Vec<CommandRecord>) {
+    resumed_with(commands, false).await
+}
+
+fn order(from: &Path, result: &Path, target: SocketAddr, freezes_time: bool) -> Order {
+    Order {
+        from: from.to_owned(),
+        key: None,
+        target,
+        result: result.to_owned(),
+        logins: Logins {
+            others: Some(Login {
+                user: "app".to_owned(),
+                password: String::new(),
+            }),
+            ..Logins::default()
+        },
+        speed: Speed::Max,
+        permitted: Permitted::default(),
+        selection: Selection::default(),
+        schemas: HashMap::new(),
+        closing: Closing::AsCaptured,
+        even_source: true,
+        orders_commits: false,
+        freezes_time,
+        follow: false,
+        maps_ids: true,
+    }
+}
+
+async fn resumed_with(
+    commands: &[(CommandRecord, Was)],
+    freezes_time: bool,
+) -> (Vec<String>, Vec<CommandRecord>) {
+    let place = tempfile::tempdir().unwrap();
+    let (address, told) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let mut capture = FolderWriter::create(&from, Head::default(), FILE_MAX, None).unwrap();
+    let of_replay = Head {
+        kind: "replay".to_owned(),
+        replay: Some(ReplayOf::default()),
+        ..Head::default()
+    };
+    let mut killed = FolderWriter::create(&result, of_replay, FILE_MAX, None).unwrap();
+    let mut journal = Journal::open(&result, true).unwrap();
+    let session = SessionRecord {
+        id: 1,
+        user: "app".to_owned(),
+        ..SessionRecord::default()
+    };
+    for folder in [&mut capture, &mut killed] {
+        folder.put(&Record::Session(session.clone())).unwrap();
+    }
+    let mut done = 0;
+    for (number, (command, was)) in commands.iter().enumerate() {
+        let mut command = command.clone();
+        command.number = number as u64;
+        command.start_us = number as u64;
+        capture.put(&Record::Command(Box::new(command.clone()))).unwrap();
+        match was {
+            Was::Open => continue,
+            Was::Sent => {}
+            Was::Done(flags) => {
+                done += 1;
+                command.flags = *flags;
+                killed.put(&Record::Command(Box::new(command.clone()))).unwrap();
+            }
+        }
+        journal.note(&command).unwrap();
+    }
+    capture.finish().unwrap();
+    killed.finish().unwrap();
+    drop(journal);
+    let order = order(&from, &result, address, freezes_time);
+    let before = Before::read(&result, None).unwrap();
+    let survey = survey(&from, None, order.permitted, &order.selection, Some(&before)).unwrap();
+    replay(order, &survey, Some(before), "test", |_| {})
+        .await
+        .unwrap();
+    let mut folder = Folder::open(&result, None).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        if let Record::Command(command) = record {
+            records.push(*command);
+        }
+    }
+    let mut told = told.lock().unwrap().clone();
+    told.retain(|words| !words.starts_with("SELECT VERSION()") && !words.starts_with("SELECT @@GLOBAL"));
+    told.retain(|words| !words.starts_with("SHOW ") && !words.starts_with("SELECT table_schema,"));
+    (told, records.split_off(done))
+}
+
+/// What the server is told.
+async fn told(commands: &[(CommandRecord, Was)]) -> Vec<String> {
+    resumed(commands).await.0
+}
+
+#[tokio::test]
+async fn the_rest_of_a_transaction_is_left_out_whatever_was_written_last() {
+    let inside = [
+        (prepare(5, "SELECT 1"), DONE),
+        (query("BEGIN"), DONE_IN_TRANSACTION),
+        (query("INSERT INTO t VALUES (1)"), DONE_IN_TRANSACTION),
+        (with(Command::STMT_CLOSE, 5), DONE_IN_TRANSACTION),
+        (query("INSERT INTO t VALUES (2)"), Was::Open),
+        (query("SET @a = 1"), Was::Open),
+        (query("CREATE TEMPORARY TABLE u (a INT)"), Was::Open),
+        (query("INSERT INTO t VALUES (3)"), Was::Open),
+        (query("COMMIT"), Was::Open),
+        (query("INSERT INTO t VALUES (4)"), Was::Open),
+    ];
+    let (told, records) = resumed(&inside).await;
+    let again = format!("{:?}", Command::STMT_CLOSE);
+    assert_eq!(told[0], "PREPARE SELECT 1");
+    assert!(told[1].starts_with(&again), "{told:?}");
+    assert_eq!(told[2..], ["SET @a = 1", "INSERT INTO t VALUES (4)"]);
+    // Who is killed now leaves the same behind, up to the end of the transaction.
+    let flags: Vec<_> = records
+        .iter()
+        .map(|record| record.flags.has(IN_TRANSACTION))
+        .collect();
+    assert_eq!(flags, [true, true, true, true, false, false]);
+    let left_out: Vec<_> = records
+        .iter()
+        .map(|record| record.flags.has(Flags::LEFT_OUT))
+        .collect();
+    assert_eq!(left_out, [true, false, true, true, true, false]);
+}
+
+#[tokio::test]
+async fn a_replay_writes_of_each_command_whether_a_transaction_is_open() {
+    let (_, records) = resumed(&[
+        (prepare(5, "SELECT 1"), Was::Open),
+        (query("BEGIN"), Was::Open),
+        (with(Command::STMT_SEND_LONG_DATA, 5), Was::Open),
+        (with(Command::STMT_EXECUTE, 5), Was::Open),
+        (with(Command::STMT_CLOSE, 5), Was::Open),
+        (query("KILL 5"), Was::Open),
+        (query("COMMIT"), Was::Open),
+        (command(Command::PING, 0, b""), Was::Open),
+    ])
+    .await;
+    let flags: Vec<_> = records
+        .iter()
+        .map(|record| record.flags.has(IN_TRANSACTION))
+        .collect();
+    assert_eq!(flags, [false, true, true, true, true, true, false, false]);
+}
+
+#[tokio::test]
+async fn a_transaction_without_begin_is_undone_too_and_ends_as_it_does() {
+    let insert = |number| query(&format!("INSERT INTO t VALUES ({number})"));
+    let heard = told(&[
+        (query("SET autocommit = 0"), DONE),
+        (insert(1), Was::Sent),
+        (insert(2), Was::Open),
+        (query("COMMIT"), Was::Open),
+        (insert(3), Was::Open),
+    ])
+    .await;
+    assert_eq!(heard, ["SET autocommit = 0", "INSERT INTO t VALUES (3)"]);
+    let heard = told(&[
+        (query("SET autocommit = 0"), DONE),
+        (insert(1), DONE_IN_TRANSACTION),
+        (insert(2), Was::Open),
+        (query("SET autocommit = 1"), Was::Open),
+        (insert(3), Was::Open),
+    ])
+    .await;
+    let all = [
+        "SET autocommit = 0",
+        "SET autocommit = 1",
+        "INSERT INTO t VALUES (3)",
+    ];
+    assert_eq!(heard, all);
+    let heard = told(&[
+        (query("XA START 'a'"), DONE_IN_TRANSACTION),
+        (insert(1), Was::Open),
+        (query("XA END 'a'"), Was::Open),
+        (query("XA COMMIT 'a' ONE PHASE"), Was::Open),
+        (insert(2), Was::Open),
+    ])
+    .await;
+    assert_eq!(heard, ["INSERT INTO t VALUES (2)"]);
+}
+
+#[tokio::test]
+async fn a_prepared_statement_is_in_a_transaction_as_its_text_is() {
+    let insert = |number| query(&format!("INSERT INTO t VALUES ({number})"));
+    let heard = told(&[
+        (prepare(1, "COMMIT"), DONE),
+        (prepare(2, "SET @a = ?"), DONE),
+        (with(Command::STMT_EXECUTE, 2), DONE),
+        (query("BEGIN"), Was::Sent),
+        (insert(1), Was::Open),
+        (with(Command::STMT_EXECUTE, 1), Was::Open),
+        (insert(2), Was::Open),
+    ])
+    .await;
+    let all = [
+        "PREPARE COMMIT",
+        "PREPARE SET @a = ?",
+        "EXECUTE 2",
+        "INSERT INTO t VALUES (2)",
+    ];
+    assert_eq!(heard, all);
+}
+
+#[tokio::test]
+async fn nothing_that_writes_is_said_again_as_a_setting() {
+    let insert = query("INSERT INTO t VALUES (1)");
+    let writes = "SET STATEMENT max_statement_time=1 FOR INSERT INTO t VALUES (0)";
+    let heard = told(&[
+        (query(writes), DONE),
+        // It was for a transaction that is over.
+        (query("/* x */ SET TRANSACTION READ ONLY"), DONE),
+        (query("SET @a = 1"), DONE),
+        (insert.clone(), Was::Open),
+    ])
+    .await;
+    assert_eq!(heard, ["SET @a = 1", "INSERT INTO t VALUES (1)"]);
+    for text in [
+        "SET @x = f()",
+        "SET a=1; SELECT f()",
+        "SET @id = LAST_INSERT_ID()",
+    ] {
+        for was in [DONE, Was::Sent] {
+            // Behind what is not set nothing is sent, until the session is as new.
+            let (told, records) = resumed(&[
+                (query("SET NAMES utf8mb4"), DONE),
+                (query(text), was),
+                (insert.clone(), Was::Open),
+                (query("BEGIN"), Was::Open),
+                (insert.clone(), Was::Open),
+                (command(Command::RESET_CONNECTION, 0, b""), Was::Open),
+                (insert.clone(), Was::Open),
+            ])
+            .await;
+            let all = ["SET NAMES utf8mb4", "RESET", "INSERT INTO t VALUES (1)"];
+            assert_eq!(told, all, "{text}");
+            let flags = records.iter().map(|record| record.flags.has(Flags::LEFT_OUT));
+            let flags: Vec<_> = flags.skip(records.len() - 5).collect();
+            assert_eq!(flags, [true, true, true, false, false], "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_setting_is_made_again_where_nobody_knows_whether_it_was_made() {
+    let heard = told(&[
+        (command(Command::INIT_DB, 0, b"shop"), Was::Sent),
+        (query("USE stock"), Was::Sent),
+        (query("SET NAMES utf8mb4"), Was::Sent),
+        (prepare(7, "INSERT INTO t VALUES (1)"), Was::Sent),
+        (query("INSERT INTO t VALUES (2)"), Was::Sent),
+        (with(Command::STMT_EXECUTE, 7), Was::Open),
+    ])
+    .await;
+    let all = [
+        "USE shop",
+        "USE stock",
+        "SET NAMES utf8mb4",
+        "PREPARE INSERT INTO t VALUES (1)",
+        "EXECUTE 1",
+    ];
+    assert_eq!(heard, all);
+    let heard = told(&[
+        (prepare(7, "SELECT 1"), DONE),
+        (command(Command::RESET_CONNECTION, 0, b""), Was::Sent),
+        (with(Command::STMT_EXECUTE, 7), Was::Open),
+    ])
+    .await;
+    assert_eq!(heard, ["PREPARE SELECT 1", "RESET"]);
+}
+
+#[tokio::test]
+async fn no_execution_is_sent_without_the_parts_that_were_sent_before() {
+    let part = with(Command::STMT_SEND_LONG_DATA, 7);
+    let execution = with(Command::STMT_EXECUTE, 7);
+    for was in [DONE, Was::Sent] {
+        let (told, records) = resumed(&[
+            (prepare(7, "INSERT INTO t VALUES (?)"), DONE),
+            (part.clone(), was),
+            (part.clone(), Was::Open),
+            (execution.clone(), Was::Open),
+            (part.clone(), Was::Open),
+            (execution.clone(), Was::Open),
+        ])
+        .await;
+        let all = ["PREPARE INSERT INTO t VALUES (?)", "PART 1", "EXECUTE 1"];
+        assert_eq!(told, all);
+        let left_out = records.iter().filter(|record| record.flags.has(Flags::LEFT_OUT));
+        assert_eq!(left_out.count(), records.len() - 2);
+    }
+    let mut cut = part.clone();
+    cut.flags.set(Flags::CUT);
+    let heard = told(&[
+        (prepare(7, "INSERT INTO t VALUES (?)"), Was::Open),
+        (part.clone(), Was::Open),
+        (cut, Was::Open),
+        (execution.clone(), Was::Open),
+        (part, Was::Open),
+        (execution, Was::Open),
+    ])
+    .await;
+    let reset = format!("{:?}\u{1}\0\0\0", Command::STMT_RESET);
+    let all = [
+        "PREPARE INSERT INTO t VALUES (?)",
+        "PART 1",
+        &reset,
+        "PART 1",
+        "EXECUTE 1",
+    ];
+    assert_eq!(heard, all);
+}
+
+#[tokio::test]
+async fn the_rest_of_a_transaction_goes_with_its_connection() {
+    let open = |text| (query(text), Was::Open);
+    let all = ["BEGIN", "INSERT LOST", "INSERT 2", "COMMIT", "INSERT 3"].map(open);
+    assert_eq!(told(&all).await, ["BEGIN", "INSERT LOST", "INSERT 3"]);
+    let all = ["BEGIN -- LOST", "INSERT 1", "ROLLBACK", "INSERT 2"].map(open);
+    assert_eq!(told(&all).await, ["BEGIN -- LOST", "INSERT 2"]);
+    // Alone it is one of its own.
+    let all = ["INSERT LOST", "INSERT 2"].map(open);
+    assert_eq!(told(&all).await, ["INSERT LOST", "INSERT 2"]);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_without_the_settings_that_went_with_a_connection() {
+    let open = |text| (query(text), Was::Open);
+    for sets in ["SET @a = 1", "USE shop", "CREATE TEMPORARY TABLE t (a INT)"] {
+        let mut all = [sets, "INSERT LOST", "INSERT 2", "BEGIN", "INSERT 3"]
+            .map(open)
+            .to_vec();
+        all.push((command(Command::RESET_CONNECTION, 0, b""), Was::Open));
+        all.push(open("INSERT 4"));
+        let mut expected = vec![sets, "INSERT LOST", "RESET", "INSERT 4"];
+        if sets == "USE shop" {
+            // A reset keeps the schema.
+            all[1..]
+                .iter_mut()
+                .for_each(|(command, _)| command.schema = b"shop".to_vec());
+            expected.insert(2, sets);
+        }
+        let (told, records) = resumed(&all).await;
+        assert_eq!(told, expected);
+        let left_out = records.iter().filter(|record| record.flags.has(Flags::LEFT_OUT));
+        assert_eq!(left_out.count(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_in_its_schema_behind_a_reset() {
+    let of = |schema: &str, mut command: CommandRecord, was| {
+        command.schema = schema.as_bytes().to_vec();
+        (command, was)
+    };
+    let reset = || command(Command::RESET_CONNECTION, 0, b"");
+    // Nothing is set any more when the connection is lost, but the schema.
+    let heard = told(&[
+        of("", query("USE stock"), Was::Open),
+        of("stock", reset(), Was::Open),
+        of("stock", query("INSERT LOST"), Was::Open),
+        of("stock", query("INSERT 2"), Was::Open),
+    ])
+    .await;
+    assert_eq!(
+        heard,
+        ["USE stock", "RESET", "INSERT LOST", "USE stock", "INSERT 2"]
+    );
+    // What goes there is left out.
+    for was in [DONE, Was::Open] {
+        let heard = told(&[
+            of("", query("SET @x = f()"), DONE),
+            of("", query("USE stock"), was),
+            of("stock", reset(), was),
+            of("stock", query("INSERT 1"), Was::Open),
+        ])
+        .await;
+        assert_eq!(heard, ["USE stock", "RESET", "INSERT 1"]);
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_statements_of_another_connection() {
+    let open = |text| (query(text), Was::Open);
+    let asks = "INSERT INTO t VALUES (LAST_INSERT_ID())";
+    let rest = [
+        asks,
+        "INSERT 2",
+        asks,
+        "SELECT ROW_COUNT()",
+        "INSERT -- makes an id",
+        asks,
+    ]
+    .map(open);
+    let expected = ["INSERT 2", "SELECT ROW_COUNT()", "INSERT -- makes an id", asks];
+    for first in [
+        open("INSERT 1 LOST"),
+        (query("INSERT 1"), DONE),
+        (query("INSERT 1"), Was::Sent),
+    ] {
+        let is_open = matches!(first.1, Was::Open);
+        let (heard, records) = resumed(&[&[first], &rest[..]].concat()).await;
+        assert_eq!(heard[usize::from(is_open)..], expected);
+        let rest = &records[records.len() - rest.len()..];
+        let left_out: Vec<_> = rest
+            .iter()
+            .map(|record| record.flags.has(Flags::LEFT_OUT))
+            .collect();
+        assert_eq!(left_out, [true, false, true, false, false, false]);
+    }
+    // Rows that were found are not those of a statement without any.
+    let all = [
+        "INSERT LOST",
+        "SELECT ROW_COUNT()",
+        "INSERT 2",
+        "SELECT FOUND_ROWS()",
+    ]
+    .map(open);
+    assert_eq!(told(&all).await, ["INSERT LOST", "INSERT 2"]);
+    let sets = "UPDATE t SET a = LAST_INSERT_ID(a + 1)";
+    assert_eq!(
+        told(&["INSERT LOST", sets].map(open)).await,
+        ["INSERT LOST", sets]
+    );
+    // What is set to it is missed.
+    let all = ["INSERT LOST", "SET @id = LAST_INSERT_ID()", "INSERT 2"].map(open);
+    assert_eq!(told(&all).await, ["INSERT LOST"]);
+    let reset = (command(Command::RESET_CONNECTION, 0, b""), Was::Open);
+    let all = [open("INSERT LOST"), reset, open(asks)];
+    assert_eq!(told(&all).await, ["INSERT LOST", "RESET", asks]);
+    // An execution asks as its text does.
+    let all = [
+        (prepare(5, asks), DONE),
+        (query("INSERT 1"), DONE),
+        (with(Command::STMT_EXECUTE, 5), Was::Open),
+        open("INSERT 2"),
+    ];
+    assert_eq!(told(&all).await, [&format!("PREPARE {asks}"), "INSERT 2"]);
+}
+
+#[tokio::test]
+async fn a_setting_that_is_lost_itself_is_missed() {
+    let open = |text| (query(text), Was::Open);
+    for sets in [
+        "SET @a = 1 -- LOST",
+        "USE shop -- LOST",
+        "CREATE TEMPORARY TABLE t (a INT) -- LOST",
+        "SET @a = 1; INSERT LOST",
+        "PREPARE s FROM 'SELECT 1' -- LOST",
+    ] {
+        let (heard, records) = resumed(&[sets, "INSERT 2"].map(open)).await;
+        assert_eq!(heard, [sets], "{sets}");
+        assert!(records[1].flags.has(Flags::LEFT_OUT), "{sets}");
+    }
+    let all = [(prepare(5, "SELECT 1 -- LOST"), Was::Open), open("INSERT 2")];
+    assert_eq!(told(&all).await, ["PREPARE SELECT 1 -- LOST"]);
+    // The one that has failed then may have come behind one that has set something.
+    let mut several = query("SET @a = 1; INSERT LOST");
+    several.error = 1146;
+    let all = [(several, Was::Open), open("INSERT 2")];
+    assert_eq!(told(&all).await, ["SET @a = 1; INSERT LOST"]);
+    let mut failed = query("SET nothing = 1 -- LOST");
+    failed.error = 1193;
+    let all = [(failed, Was::Open), open("INSERT 2")];
+    assert_eq!(told(&all).await, ["SET nothing = 1 -- LOST", "INSERT 2"]);
+}
+
+#[tokio::test]
+async fn times_are_frozen_for_what_was_prepared_before_and_until_the_session_has_its_own() {
+    let executes = (with(Command::STMT_EXECUTE, 5), Was::Open);
+    let all = [
+        (prepare(5, "INSERT INTO t VALUES (NOW())"), DONE),
+        executes.clone(),
+        (query("SET timestamp = 7"), Was::Open),
+        executes.clone(),
+        (query("SET timestamp = DEFAULT"), Was::Open),
+        executes,
+    ];
+    let (told, _) = resumed_with(&all, true).await;
+    let expected = [
+        "PREPARE INSERT INTO t VALUES (NOW())",
+        "SET TIMESTAMP = 0.000001",
+        "EXECUTE 1",
+        "SET timestamp = 7",
+        "EXECUTE 1",
+        "SET timestamp = DEFAULT",
+        "SET TIMESTAMP = 0.000005",
+        "EXECUTE 1",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn only_what_sets_nothing_else_gives_the_time_back() {
+    for (sets, gives_back) in [
+        ("set @@session.timestamp = 0;", true),
+        ("SET SESSION timestamp=default", true),
+        ("/* x */ SET timestamp = 0", true),
+        ("SET timestamp = 9, @a = 0", false),
+        ("SET timestamp = 9, sql_mode = DEFAULT", false),
+        ("SET @a = 'timestamp=0'", false),
+        ("SET timestamp = 1.0", false),
+        ("SET timestamp = 0.5", false),
+        ("SET timestamp = 0, timestamp = 9", false),
+    ] {
+        let all = ["SET timestamp = 7", sets, "INSERT 1"].map(|text| (query(text), Was::Open));
+        let (told, _) = resumed_with(&all, true).await;
+        assert_eq!(told.len(), 3 + usize::from(gives_back), "{told:?}");
+    }
+    // It is another variable.
+    let all = ["SET explicit_defaults_for_timestamp = 1", "INSERT 1"].map(|text| (query(text), Was::Open));
+    assert_eq!(resumed_with(&all, true).await.0.len(), 3);
+}
+
+#[tokio::test]
+async fn statements_that_were_prepared_by_text_are_prepared_again() {
+    let all = [
+        (query("PREPARE s FROM 'SELECT 1'"), DONE),
+        (query("EXECUTE s"), Was::Open),
+    ];
+    assert_eq!(told(&all).await, ["PREPARE s FROM 'SELECT 1'", "EXECUTE s"]);
+    let all = [
+        (query("SET autocommit = 0; INSERT 1"), DONE),
+        (query("INSERT 2"), Was::Open),
+    ];
+    assert_eq!(told(&all).await, [""; 0], "what it has set is not set again");
+}
+
+#[tokio::test]
+async fn of_a_list_that_is_too_long_nothing_is_used() {
+    let (address, _) = server().await;
+    let login = Login {
+        user: "app".to_owned(),
+        password: String::new(),
+    };
+    let session = SessionRecord::default();
+    let mut client = client::Client::connect(address, &login, &session).await.unwrap();
+    assert!(client.rows("SELECT short").await.unwrap().is_empty());
+    assert!(matches!(
+        client.rows("SELECT long").await,
+        Err(ClientError::TooLong)
+    ));
+}
+
+#[tokio::test]
+async fn who_cannot_ask_for_ids_is_told_of_the_option() {
+    let (address, _) = server_that_ends(b"WHERE referenced_table_name IS NOT NULL").await;
+    let place = tempfile::tempdir().unwrap();
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let capture = FolderWriter::create(&from, Head::default(), FILE_MAX, None).unwrap();
+    capture.finish().unwrap();
+    let survey = Survey::default();
+    let replayed = |maps_ids| {
+        let order = Order {
+            maps_ids,
+            ..order(&from, &result, address, false)
+        };
+        replay(order, &survey, None, "test", |_| {})
+    };
+    let error = replayed(true).await.unwrap_err().to_string();
+    assert!(error.contains("--map-ids no"), "{error}");
+    replayed(false).await.unwrap();
+}

@@ -1,0 +1,269 @@
+//! What commands do to the transaction of their session, as far as their texts say so, and the order of
+//! transactions at their commits.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use mysql_wire::Command;
+use sql_class::{Class, Effects};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::plan::{class_of, prepares, readings};
+use crate::record::CommandRecord;
+use crate::secrets::without_comments;
+
+/// A command's part in a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It begins one, and ends the one before.
+    Begins,
+    /// It belongs to one where one is open; otherwise it is one of its own.
+    Inside,
+    /// The same, and nobody knows whether one is open behind it.
+    Several,
+    /// `COMMIT`, `ROLLBACK`.
+    Ends,
+    /// It ends one, and does something else.
+    Breaks,
+    /// It sets something for its session, whether a transaction is open or not.
+    Apart,
+}
+
+impl Part {
+    pub(super) fn of(command: &CommandRecord) -> Self {
+        match Command(command.command) {
+            Command::QUERY => Self::of_text(&command.body),
+            Command::STMT_EXECUTE
+            | Command::STMT_BULK_EXECUTE
+            | Command::STMT_FETCH
+            | Command::STMT_SEND_LONG_DATA => Self::Inside,
+            Command::RESET_CONNECTION | Command::CHANGE_USER | Command::QUIT => Self::Breaks,
+            _ => Self::Apart,
+        }
+    }
+
+    pub(super) fn of_text(text: &[u8]) -> Self {
+        let facts = readings(text);
+        let class = facts[0].class.max(facts[1].class);
+        let is = |effect| facts.iter().all(|facts| facts.effects.contains(effect));
+        if facts
+            .iter()
+            .any(|facts| facts.effects.contains(Effects::SET_STATEMENT))
+        {
+            return Self::Inside;
+        }
+        let prepares = prepares(text).is_some() && facts[0].statements == 1;
+        if class == Class::Session || prepares {
+            return Self::Apart;
+        }
+        if facts.iter().any(|facts| facts.statements > 1) {
+            return Self::Several;
+        }
+        match class {
+            Class::Begin | Class::BeginReadOnly => Self::Begins,
+            Class::Transaction => Self::of_its_words(text),
+            _ if is(Effects::COMMITS) => Self::Breaks,
+            _ => Self::Inside,
+        }
+    }
+
+    /// `COMMIT`, `ROLLBACK`, `SAVEPOINT`, `XA …`, `UNLOCK TABLES`, which ends none that was not of locks.
+    fn of_its_words(text: &[u8]) -> Self {
+        let plain = without_comments(text);
+        let text = plain.as_deref().unwrap_or(text).to_ascii_uppercase();
+        let mut words = text
+            .split(|byte| !byte.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty());
+        let first = words.next();
+        let verb = match first {
+            Some(b"XA") => words.next(),
+            first => first,
+        };
+        if !matches!(verb, Some(b"COMMIT" | b"ROLLBACK")) {
+            return Self::Inside;
+        }
+        if first == Some(b"XA") {
+            return Self::Ends;
+        }
+        let words: Vec<&[u8]> = words.collect();
+        let words = words.strip_prefix(&[&b"WORK"[..]]).unwrap_or(&words);
+        match words {
+            [b"TO", ..] => Self::Inside,
+            [b"AND", b"CHAIN", ..] => Self::Begins,
+            _ => Self::Ends,
+        }
+    }
+}
+
+/// For the commits of others.
+const COMMIT_LIMIT: Duration = Duration::from_secs(10);
+/// The end of a command is noted once its client has the answer, and may have said something else already, to
+/// another session as well.
+const NOTED_LATE_US: u64 = 10_000;
+
+/// What a command has to do with the order of commits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// A transaction begins with it.
+    pub(super) begins: bool,
+    /// Others may see what it has changed.
+    pub(super) commits: bool,
+}
+
+/// The transactions that were open when commands were captured.
+#[derive(Default)]
+pub(super) struct Transactions {
+    open: HashSet<u32>,
+    /// Whether prepared statements only read.
+    reads: HashMap<(u32, u32), bool>,
+}
+
+impl Transactions {
+    /// The next command of the capture.
+    pub(super) fn turn(&mut self, command: &CommandRecord) -> Turn {
+        let only_reads = |text: &[u8]| class_of(text) == Class::Read;
+        let place = (command.session, command.statement);
+        let reads = match Command(command.command) {
+            Command::STMT_PREPARE => {
+                self.reads.insert(place, only_reads(&command.body));
+                return Turn::default();
+            }
+            Command::QUERY => only_reads(&command.body),
+            _ => self.reads.get(&place).copied().unwrap_or(false),
+        };
+        let was_open = self.open.contains(&command.session);
+        let mut turn = Turn::default();
+        match Part::of(command) {
+            Part::Begins => {
+                self.open.insert(command.session);
+                turn = Turn {
+                    begins: true,
+                    commits: was_open,
+                };
+            }
+            Part::Inside | Part::Several if was_open => {}
+            Part::Inside | Part::Several => {
+                turn = Turn {
+                    begins: true,
+                    commits: !reads,
+                }
+            }
+            part @ (Part::Ends | Part::Breaks) => {
+                self.open.remove(&command.session);
+                turn = Turn {
+                    begins: part == Part::Breaks && !was_open,
+                    commits: true,
+                };
+            }
+            Part::Apart => {}
+        }
+        turn
+    }
+}
+
+/// Commits that are still to be executed: when they had begun in the capture, and when they had ended.
+///
+/// A command waits only for those that had begun before it, so that no two wait for one another.
+#[derive(Default)]
+pub(super) struct Commits {
+    open: RefCell<BTreeMap<(u64, u32, u64), u64>>,
+    changed: Notify,
+}
+
+impl Commits {
+    fn place(command: &CommandRecord) -> (u64, u32, u64) {
+        (command.start_us, command.session, command.number)
+    }
+
+    pub(super) fn expect(&self, command: &CommandRecord) {
+        let end_us = command.start_us.saturating_add(command.took_us);
+        self.open.borrow_mut().insert(Self::place(command), end_us);
+    }
+
+    pub(super) fn done(&self, command: &CommandRecord) {
+        self.open.borrow_mut().remove(&Self::place(command));
+        self.changed.notify_waiters();
+    }
+
+    fn is_next(&self, command: &CommandRecord) -> bool {
+        let until_us = command.start_us.saturating_add(NOTED_LATE_US);
+        let open = self.open.borrow();
+        let mut before = open.range(..(command.start_us, 0, 0));
+        before.all(|(_, end_us)| *end_us >= until_us)
+    }
+
+    /// Waits until all that had ended before this command began have ended. False: not within the limit.
+    pub(super) async fn wait(&self, command: &CommandRecord) -> bool {
+        let deadline = Instant::now() + COMMIT_LIMIT;
+        loop {
+            let changed = self.changed.notified();
+            if self.is_next(command) {
+                return true;
+            }
+            if timeout_at(deadline, changed).await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_say_what_they_do_to_a_transaction() {
+        for (text, part) in [
+            ("BEGIN", Part::Begins),
+            ("START TRANSACTION READ ONLY", Part::Begins),
+            ("COMMIT", Part::Ends),
+            (" rollback;", Part::Ends),
+            ("ROLLBACK TO SAVEPOINT a", Part::Inside),
+            ("ROLLBACK WORK TO\na", Part::Inside),
+            ("/* x */ COMMIT", Part::Ends),
+            ("COMMIT AND NO CHAIN", Part::Ends),
+            ("COMMIT WORK AND CHAIN", Part::Begins),
+            ("XA START 'a'", Part::Begins),
+            ("XA END 'a'", Part::Inside),
+            ("XA COMMIT 'a' ONE PHASE", Part::Ends),
+            ("XA ROLLBACK 'a'", Part::Ends),
+            ("SAVEPOINT a", Part::Inside),
+            ("UNLOCK TABLES", Part::Inside),
+            ("CREATE TEMPORARY TABLE t (a INT)", Part::Inside),
+            ("INSERT INTO t VALUES (1); COMMIT", Part::Several),
+            (
+                "SET STATEMENT max_statement_time=1 FOR INSERT INTO t VALUES (1)",
+                Part::Inside,
+            ),
+            ("SET autocommit = 0", Part::Apart),
+            ("LOCK TABLES t WRITE", Part::Breaks),
+            ("INSERT INTO t VALUES (1)", Part::Inside),
+            ("SET NAMES utf8mb4", Part::Apart),
+            ("CREATE TABLE t (a INT)", Part::Breaks),
+        ] {
+            assert_eq!(Part::of_text(text.as_bytes()), part, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_begins_once_and_is_seen_when_it_ends() {
+        let mut transactions = Transactions::default();
+        let mut turn = |text: &str| {
+            let turn = transactions.turn(&CommandRecord {
+                command: Command::QUERY.0,
+                body: text.as_bytes().to_vec(),
+                ..CommandRecord::default()
+            });
+            (turn.begins, turn.commits)
+        };
+        assert_eq!(turn("SELECT a FROM t"), (true, false));
+        assert_eq!(turn("INSERT INTO t VALUES (1)"), (true, true));
+        assert_eq!(turn("SET NAMES utf8mb4"), (false, false));
+        assert_eq!(turn("BEGIN"), (true, false));
+        assert_eq!(turn("INSERT INTO t VALUES (1)"), (false, false));
+        assert_eq!(turn("COMMIT"), (false, true));
+        assert_eq!(turn("DROP TABLE t"), (true, true));
+    }
+}
