@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Record, plain};
+use crate::seal::Key;
 use crate::volatile::{orders, volatile};
 
 /// Different statements that are told apart; the rest is counted together.
@@ -142,7 +143,7 @@ pub struct Statement {
 }
 
 /// What is kept of a command until its counterpart has come.
-struct Waiting {
+pub(crate) struct Waiting {
     digest: u64,
     command: u8,
     flags: Flags,
@@ -177,16 +178,19 @@ impl From<CommandRecord> for Waiting {
 }
 
 /// Compares a folder with another one, or with those of several replayers that have each replayed a part of
-/// it.
+/// it. `key`: with which those of them are sealed that are.
 ///
 /// # Errors
 /// One of them cannot be read.
-pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P]) -> Result<Comparison, FileError> {
+pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<Comparison, FileError> {
     let parts = b
         .iter()
-        .map(|part| Folder::open(part.as_ref()).map(|folder| (part.as_ref(), folder)));
+        .map(|part| Folder::open_one_of_several(part.as_ref(), key).map(|folder| (part.as_ref(), folder)));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let mut sides = [Reading::of(vec![(a, Folder::open(a)?)]), Reading::of(parts)];
+    let mut sides = [
+        Reading::of(vec![(a, Folder::open_one_of_several(a, key)?)]),
+        Reading::of(parts),
+    ];
     let mut comparing = Comparing::default();
     let mut waiting: [HashMap<(u32, u64), Waiting>; 2] = Default::default();
     loop {
@@ -419,7 +423,7 @@ impl Difference {
 
 /// How one pair differs.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+pub(crate) struct Found {
     new_error: bool,
     gone_error: bool,
     other_error: bool,
@@ -427,11 +431,11 @@ struct Found {
     affected_rows: bool,
     values: bool,
     warnings: bool,
-    unchecked: bool,
+    pub(crate) unchecked: bool,
     not_known: bool,
 }
 
-fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found {
+pub(crate) fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found {
     let mut found = Found::default();
     if b.flags.has(Flags::LOST) && !a.flags.has(Flags::LOST) {
         found.new_error = true;
@@ -453,6 +457,14 @@ fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found 
         (one, other) => found.other_error = one != other,
     }
     if a.error != 0 || b.error != 0 {
+        return found;
+    }
+    // It may have failed on the one side, so that there were no rows.
+    let may_have_failed =
+        |side: &Waiting| side.flags.has(Flags::ERROR_UNKNOWN) && (side.rows, side.affected_rows) == (0, 0);
+    let differs = (a.rows, a.affected_rows) != (b.rows, b.affected_rows);
+    if differs && (may_have_failed(a) || may_have_failed(b)) {
+        found.unchecked = true;
         return found;
     }
     found.affected_rows = a.affected_rows != b.affected_rows && !is_unknown(Flags::AFFECTED_UNKNOWN);
@@ -492,7 +504,20 @@ impl Found {
         difference.not_known += u64::from(self.not_known);
     }
 
-    fn words(&self, a: &Waiting, b: &Waiting) -> Option<String> {
+    /// In one word the first thing that differs, as [`words`](Self::words) has it; `None` where nothing does.
+    pub(crate) fn first(&self) -> Option<&'static str> {
+        let all = [
+            (self.new_error || self.gone_error || self.other_error, "errors"),
+            (self.rows, "rows"),
+            (self.affected_rows, "affected_rows"),
+            (self.values, "values"),
+            (self.warnings, "warnings"),
+        ];
+        all.into_iter()
+            .find_map(|(differs, word)| differs.then_some(word))
+    }
+
+    pub(crate) fn words(&self, a: &Waiting, b: &Waiting) -> Option<String> {
         let error = |waiting: &Waiting| match (waiting.flags.has(Flags::LOST), waiting.error) {
             (true, _) => "lost".to_owned(),
             (false, 0) => "none".to_owned(),
@@ -648,7 +673,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let write = |name: &str, records: Vec<CommandRecord>| {
             let folder = place.path().join(name);
-            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20).unwrap();
+            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
             for record in records {
                 writer.put(&Record::Command(Box::new(record))).unwrap();
             }
@@ -656,7 +681,7 @@ mod tests {
             folder
         };
         let (a, b) = (write("a", a), write("b", b));
-        compare(&a, &[b]).unwrap()
+        compare(&a, &[b], None).unwrap()
     }
 
     #[test]
@@ -721,6 +746,19 @@ mod tests {
                 usize::from(unknown == Flags::TIME_UNKNOWN),
                 "{fails:?}"
             );
+        }
+    }
+
+    #[test]
+    fn what_may_have_failed_had_no_rows_for_that() {
+        let text = "SELECT a FROM t";
+        for (rows, differs) in [(0, 0), (1, 1)] {
+            let a = query(0, text, |record| {
+                record.rows = rows;
+                record.flags.set(Flags::ERROR_UNKNOWN);
+            });
+            let total = of(vec![a], vec![query(0, text, |_| {})]).total;
+            assert_eq!((total.rows, total.not_known), (differs, 1), "{rows}");
         }
     }
 

@@ -13,8 +13,12 @@ use mysql_wire::Command;
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Record, SessionRecord, plain};
 use crate::replay::{Judge, Permitted};
+use crate::seal::Key;
 
+mod charset;
 mod values;
+
+use self::charset::Charset;
 
 /// Letters of what is only named in a comment.
 const NAMED_MAX: usize = 100;
@@ -69,14 +73,20 @@ struct Prepared {
     long: BTreeMap<u16, Vec<u8>>,
 }
 
-/// Writes what is wanted of a folder.
+/// Writes what is wanted of a folder. `key`: with which it is sealed.
 ///
 /// # Errors
 /// See [`ExportError`].
-pub fn export(folder: &Path, wanted: Wanted, out: &mut impl Write) -> Result<Exported, ExportError> {
-    let mut folder = Folder::open(folder)?;
+pub fn export(
+    folder: &Path,
+    key: Option<&Key>,
+    wanted: Wanted,
+    out: &mut impl Write,
+) -> Result<Exported, ExportError> {
+    let mut folder = Folder::open(folder, key)?;
     let mut exporting = Exporting {
         judge: Judge::new(wanted.permitted),
+        charsets: HashMap::new(),
         prepared: HashMap::new(),
         exported: Exported::default(),
     };
@@ -87,6 +97,10 @@ pub fn export(folder: &Path, wanted: Wanted, out: &mut impl Write) -> Result<Exp
     writeln!(
         out,
         "-- For mysql --binary-mode --force, or mariadb with the same; it stands for what others have sent."
+    )?;
+    writeln!(
+        out,
+        "-- A string x'...' with no charset in front of it is bytes, or a text in a charset that is not known."
     )?;
     if matches!(wanted.by, By::Time) {
         writeln!(
@@ -103,7 +117,7 @@ pub fn export(folder: &Path, wanted: Wanted, out: &mut impl Write) -> Result<Exp
     let mut last = 0;
     while let Some(record) = folder.next_record()? {
         let (id, text, schema) = match record {
-            Record::Session(session) => (session.id, begin_of(&session), Vec::new()),
+            Record::Session(session) => (session.id, exporting.session(&session), Vec::new()),
             Record::Command(command) => {
                 let schema = match command.schema.is_empty() {
                     true => b"-- it has chosen no schema\n".to_vec(),
@@ -171,13 +185,40 @@ fn use_of(schema: &[u8]) -> Vec<u8> {
 
 struct Exporting {
     judge: Judge,
+    /// By session.
+    charsets: HashMap<u32, Charset>,
     prepared: HashMap<(u32, u32), Prepared>,
     exported: Exported,
 }
 
 impl Exporting {
+    fn session(&mut self, session: &SessionRecord) -> Vec<u8> {
+        let charset = charset::of_collation(session.collation).filter(|_| !session.was_open);
+        self.charsets.entry(session.id).or_insert(charset);
+        begin_of(session)
+    }
+
     /// The command as lines of text; none where there is nothing to be said in SQL.
     fn command(&mut self, command: &CommandRecord) -> Vec<u8> {
+        let text = self.text(command);
+        let charset = self.charsets.entry(command.session).or_default();
+        let prepared = self.prepared.get(&(command.session, command.statement));
+        let said = match Command(command.command) {
+            Command::QUERY => Some(&command.body),
+            Command::STMT_EXECUTE => prepared.map(|prepared| &prepared.text),
+            Command::RESET_CONNECTION | Command::CHANGE_USER => {
+                *charset = None;
+                None
+            }
+            _ => None,
+        };
+        if let Some(said) = said.filter(|_| command.error == 0) {
+            *charset = charset::behind(said, *charset);
+        }
+        text
+    }
+
+    fn text(&mut self, command: &CommandRecord) -> Vec<u8> {
         let verdict = self.judge.may_be_sent(command);
         let place = (command.session, command.statement);
         match Command(command.command) {
@@ -221,7 +262,8 @@ impl Exporting {
                 .prepared
                 .get_mut(&place)
                 .ok_or("its statement is not there")?;
-            statement(&at, &prepared.with_values(command)?)
+            let charset = self.charsets.get(&command.session).copied().flatten();
+            statement(&at, &prepared.with_values(command, charset)?)
         });
         match text {
             Ok(text) => {

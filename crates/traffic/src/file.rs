@@ -1,23 +1,34 @@
 //! A folder of traffic on the disk: files of zstd frames, each with a length and a checksum, each with whole
 //! records that have the same.
 //!
-//! A file begins with [`MAGIC`], the version and the file's number. What was written can be read up to the
-//! last whole frame, whatever has ended the writer; behind a frame that is damaged nothing of its file is
-//! read, and the next file is.
+//! A file begins with [`MAGIC`], the version, the file's number, an id that all files of a folder have, and
+//! one that no other file has.
+//! What was written can be read up to the last whole frame, whatever has ended the writer; behind a frame
+//! that is damaged nothing of its file is read, and the next file is. With a key each frame is sealed
+//! ([`crate::seal`]).
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::record::{Head, Record};
+use crate::seal::{ID_LEN, Key, Sealer, TAG_LEN};
 
 /// The first bytes of each file.
 pub const MAGIC: [u8; 16] = *b"forebay-traffic\n";
 /// The version of the format, behind them.
-pub const VERSION: u16 = 2;
-/// Bytes of a file before its first frame: magic, version, two of no meaning, the file's number.
-pub const HEAD_LEN: usize = 24;
+pub const VERSION: u16 = 3;
+/// Bytes of a file before its first frame: what version 2 has, the ids of the folder and of the file, the
+/// proof of the key.
+pub const HEAD_LEN: usize = SIGNED_HEAD_LEN + TAG_LEN;
+/// All of it but the proof.
+const SIGNED_HEAD_LEN: usize = PLAIN_HEAD_LEN + 2 * ID_LEN;
+/// The same of version 2: magic, version, flags, the file's number.
+const PLAIN_HEAD_LEN: usize = 24;
+/// A flag of the head: frames are sealed.
+const SEALED: u16 = 1;
 /// Length and checksum, before a frame and before a record.
 const PREFIX_LEN: usize = 8;
 /// A frame is written once its records have so many bytes.
@@ -51,12 +62,24 @@ pub enum FileError {
         /// The version that it has.
         found: u16,
     },
+    /// It is sealed, and no key is there.
+    #[error("{}: it is encrypted: --key-file FILE names the key", .0.display())]
+    NoKey(PathBuf),
+    /// It is not sealed, and a key says that it should be.
+    #[error("{}: it is not encrypted, and a key was given: anybody may have written it", .0.display())]
+    NotSealed(PathBuf),
+    /// It is sealed with another key.
+    #[error("{}: it was encrypted with another key, or its head was changed", .0.display())]
+    OtherKey(PathBuf),
+    /// It lies in a folder that is not its own.
+    #[error("{}: this file belongs to another folder than the first one here", .0.display())]
+    OtherFolder(PathBuf),
     /// There is nothing to be read.
     #[error("{}: no files of captured traffic are there", .0.display())]
     Empty(PathBuf),
 }
 
-fn io_at(path: &Path) -> impl FnOnce(io::Error) -> FileError + '_ {
+pub(crate) fn io_at(path: &Path) -> impl FnOnce(io::Error) -> FileError + '_ {
     |source| FileError::Io {
         path: path.to_owned(),
         source,
@@ -73,35 +96,30 @@ pub struct FolderWriter {
     /// Records of the frame that is not full yet.
     frame: Vec<u8>,
     packed: Vec<u8>,
-    /// Bytes of the file so far.
+    /// Bytes of the file so far, and since when it has more than its head.
     file_len: u64,
+    has_records_since: Option<Instant>,
     file_max: u64,
     /// Bytes of all files so far.
     written: u64,
+    id: [u8; ID_LEN],
+    key: Option<Key>,
+    /// Of the present file.
+    sealer: Option<Sealer>,
 }
 
 impl FolderWriter {
     /// Makes the folder, for this user alone, and its first file. `file_max`: from so many bytes on the next
-    /// file is begun.
+    /// file is begun. `key`: what is written is sealed with it.
     ///
     /// # Errors
     /// The folder is there and not empty, or cannot be made.
-    pub fn create(folder: &Path, head: Head, file_max: u64) -> Result<Self, FileError> {
-        let made = DirBuilder::new().mode(0o700).create(folder);
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let mut entries = std::fs::read_dir(folder).map_err(io_at(folder))?;
-                if entries.next().is_some() {
-                    return Err(io_at(folder)(io::Error::other("the folder is not empty")));
-                }
-                let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-                std::fs::set_permissions(folder, only_ours).map_err(io_at(folder))?;
-            }
-            made => made.map_err(io_at(folder))?,
-        }
+    pub fn create(folder: &Path, head: Head, file_max: u64, key: Option<&Key>) -> Result<Self, FileError> {
+        make_folder(folder)?;
         let mut head = head;
         head.file = 1;
-        let (file, path) = begin_file(folder, 1)?;
+        let id = random_id(folder)?;
+        let (file, path, sealer) = begin_file(folder, 1, &id, key)?;
         let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(io_at(folder))?;
         let mut writer = Self {
             folder: folder.to_owned(),
@@ -112,8 +130,44 @@ impl FolderWriter {
             frame: Vec::with_capacity(FRAME_FULL + 4096),
             packed: Vec::new(),
             file_len: HEAD_LEN as u64,
+            has_records_since: None,
             file_max,
             written: HEAD_LEN as u64,
+            id,
+            key: key.cloned(),
+            sealer,
+        };
+        writer.put_head()?;
+        Ok(writer)
+    }
+
+    /// Goes on in a folder that [`mend`] has seen, with another file.
+    ///
+    /// # Errors
+    /// It cannot be read, or no file be made.
+    pub(crate) fn resume(folder: &Path, file_max: u64, key: Option<&Key>) -> Result<Self, FileError> {
+        let mut head = Folder::open(folder, key)?.head().clone();
+        let last = files_of(folder)?.pop();
+        let last = last.ok_or_else(|| FileError::Empty(folder.to_owned()))?;
+        let reader = open_file(&last, key)?;
+        let id = reader.id.ok_or(FileError::Foreign(last))?;
+        head.file = reader.number + 1;
+        let (file, path, sealer) = begin_file(folder, head.file, &id, key)?;
+        let mut writer = Self {
+            folder: folder.to_owned(),
+            head,
+            file,
+            path,
+            compressor: zstd::bulk::Compressor::new(LEVEL).map_err(io_at(folder))?,
+            frame: Vec::with_capacity(FRAME_FULL + 4096),
+            packed: Vec::new(),
+            file_len: HEAD_LEN as u64,
+            has_records_since: None,
+            file_max,
+            written: HEAD_LEN as u64,
+            id,
+            key: key.cloned(),
+            sealer,
         };
         writer.put_head()?;
         Ok(writer)
@@ -123,6 +177,17 @@ impl FolderWriter {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Takes the folder off the disk again, with its first file: nothing was to be written into it after all.
+    pub(crate) fn take_back(&self) {
+        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+
+    /// The id that all of its files have.
+    pub(crate) fn id(&self) -> &[u8; ID_LEN] {
+        &self.id
     }
 
     /// Bytes that were written to the disk.
@@ -144,6 +209,9 @@ impl FolderWriter {
             self.frame.truncate(at);
             return Err(io_at(&self.path)(io::Error::other("a record is too long")));
         }
+        if !matches!(record, Record::Head(_)) {
+            self.has_records_since.get_or_insert_with(Instant::now);
+        }
         let sum = crc32fast::hash(&self.frame[at + PREFIX_LEN..]);
         self.frame[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
         self.frame[at + 4..at + PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
@@ -164,11 +232,18 @@ impl FolderWriter {
         self.packed.clear();
         self.packed
             .resize(PREFIX_LEN + zstd::zstd_safe::compress_bound(self.frame.len()), 0);
-        let len = self
+        let mut len = self
             .compressor
             .compress_to_buffer(&self.frame, &mut self.packed[PREFIX_LEN..])
             .map_err(io_at(&self.path))?;
         self.packed.truncate(PREFIX_LEN + len);
+        if let Some(sealer) = &mut self.sealer {
+            let tag = sealer.seal(&mut self.packed[PREFIX_LEN..]);
+            let tag =
+                tag.ok_or_else(|| io_at(&self.path)(io::Error::other("a frame cannot be encrypted")))?;
+            self.packed.extend_from_slice(&tag);
+            len += TAG_LEN;
+        }
         let sum = crc32fast::hash(&self.packed[PREFIX_LEN..]);
         self.packed[..4].copy_from_slice(&(len as u32).to_le_bytes());
         self.packed[4..PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
@@ -182,9 +257,22 @@ impl FolderWriter {
         }
     }
 
+    /// Begins the next file where something has been in this one for so long.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn next_file_after(&mut self, age: Duration) -> Result<(), FileError> {
+        match self.has_records_since.is_some_and(|since| since.elapsed() >= age) {
+            true => self.flush().and_then(|()| self.rotate()),
+            false => Ok(()),
+        }
+    }
+
     fn rotate(&mut self) -> Result<(), FileError> {
         self.head.file += 1;
-        (self.file, self.path) = begin_file(&self.folder, self.head.file)?;
+        self.has_records_since = None;
+        (self.file, self.path, self.sealer) =
+            begin_file(&self.folder, self.head.file, &self.id, self.key.as_ref())?;
         self.file_len = HEAD_LEN as u64;
         self.written += HEAD_LEN as u64;
         self.put_head()
@@ -205,21 +293,67 @@ impl FolderWriter {
     }
 }
 
-fn begin_file(folder: &Path, number: u32) -> Result<(File, PathBuf), FileError> {
-    let path = folder.join(format!("traffic-{number:06}.fbt"));
+/// Makes a folder for this user alone, or takes one that is empty.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), FileError> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut entries = std::fs::read_dir(folder).map_err(io_at(folder))?;
+            if entries.next().is_some() {
+                return Err(io_at(folder)(io::Error::other("the folder is not empty")));
+            }
+            let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            std::fs::set_permissions(folder, only_ours).map_err(io_at(folder))
+        }
+        made => made.map_err(io_at(folder)),
+    }
+}
+
+/// The name of a file of a folder.
+pub(crate) fn name_of(number: u32) -> String {
+    format!("traffic-{number:06}.fbt")
+}
+
+fn random_id(path: &Path) -> Result<[u8; ID_LEN], FileError> {
+    let mut id = [0; ID_LEN];
+    aws_lc_rs::rand::fill(&mut id).map_err(|_| io_at(path)(io::Error::other("no random bytes")))?;
+    Ok(id)
+}
+
+/// Makes a file with its head.
+fn begin_file(
+    folder: &Path,
+    number: u32,
+    id: &[u8; ID_LEN],
+    key: Option<&Key>,
+) -> Result<(File, PathBuf, Option<Sealer>), FileError> {
+    let path = folder.join(name_of(number));
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&path);
     let mut file = file.map_err(io_at(&path))?;
+    let flags = if key.is_some() { SEALED } else { 0 };
     let mut head = Vec::with_capacity(HEAD_LEN);
     head.extend_from_slice(&MAGIC);
     head.extend_from_slice(&VERSION.to_le_bytes());
-    head.extend_from_slice(&[0; 2]);
+    head.extend_from_slice(&flags.to_le_bytes());
     head.extend_from_slice(&number.to_le_bytes());
+    head.extend_from_slice(id);
+    // The files that follow upon two copies of a folder have the same number.
+    head.extend_from_slice(&random_id(&path)?);
+    let refused = || io_at(&path)(io::Error::other("the key cannot be used"));
+    let sealer = match key {
+        None => None,
+        Some(key) => Some(Sealer::new(key, &head).ok_or_else(refused)?),
+    };
+    let proof = match &sealer {
+        None => [0; TAG_LEN],
+        Some(sealer) => sealer.proof().ok_or_else(refused)?,
+    };
+    head.extend_from_slice(&proof);
     file.write_all(&head).map_err(io_at(&path))?;
-    Ok((file, path))
+    Ok((file, path, sealer))
 }
 
 /// Why no more was read of a file.
@@ -251,39 +385,68 @@ pub struct FileReader<R> {
     frame: Vec<u8>,
     next: usize,
     stopped: Option<Stop>,
+    /// The number of the file, and its folder's id; files of before have none.
+    number: u32,
+    id: Option<[u8; ID_LEN]>,
+    sealer: Option<Sealer>,
+}
+
+impl<R: Read + Seek> FileReader<R> {
+    /// Goes on behind the last whole frame: there may be more now.
+    fn look_again(&mut self) -> io::Result<()> {
+        self.source.seek(SeekFrom::Start(self.at))?;
+        self.stopped = None;
+        Ok(())
+    }
 }
 
 impl<R: Read> FileReader<R> {
-    /// `source`: the whole file. `path`: its name, for errors.
+    /// `source`: the whole file. `path`: its name, for errors. `key`: with which it is sealed.
     ///
     /// # Errors
-    /// It is no such file, or one of a later version.
-    pub fn new(mut source: R, path: &Path) -> Result<Self, FileError> {
+    /// It is no such file, one of a later version, or sealed with another key, or with none.
+    pub fn new(mut source: R, path: &Path, key: Option<&Key>) -> Result<Self, FileError> {
         let mut head = [0; HEAD_LEN];
-        match source.read_exact(&mut head) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(FileError::Foreign(path.to_owned()));
-            }
-            read => read.map_err(io_at(path))?,
-        }
+        read_head(&mut source, &mut head[..PLAIN_HEAD_LEN], path)?;
         if head[..MAGIC.len()] != MAGIC {
             return Err(FileError::Foreign(path.to_owned()));
         }
         let found = u16::from_le_bytes([head[16], head[17]]);
-        if found == 0 || found > VERSION {
+        let flags = u16::from_le_bytes([head[18], head[19]]);
+        if found == 0 || found > VERSION || (found == VERSION && flags & !SEALED != 0) {
             return Err(FileError::Version {
                 path: path.to_owned(),
                 found,
             });
         }
-        Ok(Self {
-            source,
-            at: HEAD_LEN as u64,
+        let is_sealed = found == VERSION && flags & SEALED != 0;
+        if key.is_some() && !is_sealed {
+            return Err(FileError::NotSealed(path.to_owned()));
+        }
+        let mut reader = Self {
+            at: PLAIN_HEAD_LEN as u64,
             packed: Vec::new(),
             frame: Vec::new(),
             next: 0,
             stopped: None,
-        })
+            number: u32::from_le_bytes([head[20], head[21], head[22], head[23]]),
+            id: None,
+            sealer: None,
+            source,
+        };
+        if found < 3 {
+            return Ok(reader);
+        }
+        read_head(&mut reader.source, &mut head[PLAIN_HEAD_LEN..], path)?;
+        reader.at = HEAD_LEN as u64;
+        let (signed, proof) = head.split_at(SIGNED_HEAD_LEN);
+        reader.id = signed[PLAIN_HEAD_LEN..].first_chunk().copied();
+        if is_sealed {
+            let key = key.ok_or_else(|| FileError::NoKey(path.to_owned()))?;
+            let sealer = Sealer::new(key, signed).filter(|sealer| sealer.is_proved_by(proof));
+            reader.sealer = Some(sealer.ok_or_else(|| FileError::OtherKey(path.to_owned()))?);
+        }
+        Ok(reader)
     }
 
     /// Why nothing more comes; `None` as long as something may.
@@ -348,7 +511,7 @@ impl<R: Read> FileReader<R> {
             Err(error) => return Err(damaged(&error.to_string())),
         }
         let (len, sum) = lengths(prefix);
-        if len == 0 || len > zstd::zstd_safe::compress_bound(FRAME_MAX) {
+        if len == 0 || len > zstd::zstd_safe::compress_bound(FRAME_MAX) + TAG_LEN {
             return Err(damaged("a frame has a length that none has"));
         }
         self.packed.clear();
@@ -362,6 +525,11 @@ impl<R: Read> FileReader<R> {
         if crc32fast::hash(&self.packed) != sum {
             return Err(damaged("a frame has another checksum"));
         }
+        if let Some(sealer) = &mut self.sealer {
+            let opened = sealer.open(&mut self.packed);
+            let len = opened.ok_or_else(|| damaged("a frame is not the one that was written here"))?;
+            self.packed.truncate(len);
+        }
         let size = zstd::zstd_safe::get_frame_content_size(&self.packed);
         let size = size.ok().flatten().filter(|&size| size <= FRAME_MAX as u64);
         let size = size.ok_or_else(|| damaged("a frame is too long"))?;
@@ -371,6 +539,39 @@ impl<R: Read> FileReader<R> {
         self.at += (PREFIX_LEN + len) as u64;
         Ok(())
     }
+}
+
+/// What can be read of a file without its key.
+pub(crate) struct Plate {
+    /// The file's number.
+    pub(crate) number: u32,
+    /// Its folder's id; files of before have none.
+    pub(crate) id: Option<[u8; ID_LEN]>,
+}
+
+impl Plate {
+    pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
+        let mut file = File::open(path).map_err(io_at(path))?;
+        let mut head = [0; PLAIN_HEAD_LEN + ID_LEN];
+        read_head(&mut file, &mut head, path)?;
+        let (plain, id) = head.split_at(PLAIN_HEAD_LEN);
+        if plain[..MAGIC.len()] != MAGIC {
+            return Err(FileError::Foreign(path.to_owned()));
+        }
+        let version = u16::from_le_bytes([plain[16], plain[17]]);
+        Ok(Self {
+            number: u32::from_le_bytes([plain[20], plain[21], plain[22], plain[23]]),
+            id: id.first_chunk().copied().filter(|_| version >= 3),
+        })
+    }
+}
+
+/// A part of a file's head.
+fn read_head(source: &mut impl Read, part: &mut [u8], path: &Path) -> Result<(), FileError> {
+    source.read_exact(part).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => FileError::Foreign(path.to_owned()),
+        _ => io_at(path)(error),
+    })
 }
 
 fn lengths(prefix: [u8; PREFIX_LEN]) -> (usize, u32) {
@@ -397,22 +598,34 @@ fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// Reads all files of a folder, one after the other.
 pub struct Folder {
+    path: PathBuf,
+    /// Somebody writes it still.
+    is_followed: bool,
     files: std::vec::IntoIter<PathBuf>,
     current: Option<(PathBuf, FileReader<BufReader<File>>)>,
     /// Files that have ended in another way than they should.
     stops: Vec<(PathBuf, Stop)>,
+    /// All of it was read, and the record of its end was there.
+    is_over: bool,
+    has_end: bool,
     head: Head,
+    key: Option<Key>,
+    id: Option<[u8; ID_LEN]>,
+    /// The file that was opened last.
+    last: Option<PathBuf>,
+    /// The number of the file that comes next; `None` where any may.
+    number: Option<u32>,
 }
 
 impl Folder {
-    /// Opens a folder, or one file of it, and reads its head.
+    /// Opens a folder, or one file of it, and reads its head. `key`: with which all of its files are sealed.
     ///
     /// # Errors
     /// It has no such file, or the first cannot be read.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
+    pub fn open(path: &Path, key: Option<&Key>) -> Result<Self, FileError> {
         let files = files_of(path)?;
         let first = files.first().ok_or_else(|| FileError::Empty(path.to_owned()))?;
-        let mut reader = open_file(first)?;
+        let mut reader = open_file(first, key)?;
         let head = match reader.next_record() {
             Some(Record::Head(head)) => *head,
             // A capture that was killed before its first frame has none.
@@ -420,17 +633,62 @@ impl Folder {
             Some(_) => return Err(FileError::Foreign(first.clone())),
         };
         Ok(Self {
+            path: path.to_owned(),
+            is_followed: false,
             files: files.into_iter(),
             current: None,
             stops: Vec::new(),
+            is_over: false,
+            has_end: false,
             head,
+            key: key.cloned(),
+            id: reader.id,
+            last: None,
+            number: path.is_dir().then_some(1),
         })
+    }
+
+    /// The same of one among several, of which not all may be sealed: either all of its files are, or none.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_one_of_several(path: &Path, key: Option<&Key>) -> Result<Self, FileError> {
+        match Self::open(path, key) {
+            Err(FileError::NotSealed(_)) => Self::open(path, None),
+            opened => opened,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How it began.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Somebody writes it still: a file that ends, or ends within a frame, may go on. Where there is no next
+    /// record, [`look_again`](Self::look_again).
+    pub fn follow(&mut self) {
+        self.is_followed = true;
+    }
+
+    /// Looks whether there is more than there was.
+    ///
+    /// # Errors
+    /// The folder, or the file that is read, cannot be read.
+    pub fn look_again(&mut self) -> Result<(), FileError> {
+        // The next file is begun once nothing more comes into this one, so that it is looked for first.
+        let is_there = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() >= HEAD_LEN as u64);
+        let mut files = files_of(&self.path)?;
+        files.retain(|file| Some(file) > self.last.as_ref() && is_there(file));
+        self.files = files.into_iter();
+        if let Some((path, reader)) = &mut self.current {
+            reader.look_again().map_err(io_at(path))?;
+        }
+        Ok(())
     }
 
     /// The next record but for heads.
@@ -441,9 +699,19 @@ impl Folder {
         loop {
             if self.current.is_none() {
                 let Some(path) = self.files.next() else {
+                    self.is_over = true;
                     return Ok(None);
                 };
-                let reader = open_file(&path)?;
+                let reader = open_file(&path, self.key.as_ref())?;
+                if reader.id != self.id {
+                    return Err(FileError::OtherFolder(path));
+                }
+                if self.number.is_some_and(|number| number != reader.number) {
+                    let why = "files in front of this one are missing".to_owned();
+                    self.stops.push((path.clone(), Stop::Damaged { at: 0, why }));
+                }
+                self.number = self.number.map(|_| reader.number.wrapping_add(1));
+                self.last = Some(path.clone());
                 self.current = Some((path, reader));
             }
             let Some((path, reader)) = &mut self.current else {
@@ -451,9 +719,16 @@ impl Folder {
             };
             match reader.next_record() {
                 Some(Record::Head(_)) => {}
-                Some(record) => return Ok(Some(record)),
+                Some(record) => {
+                    self.has_end |= matches!(record, Record::End(_));
+                    return Ok(Some(record));
+                }
                 None => {
                     let stop = reader.stopped().cloned().unwrap_or(Stop::End);
+                    let may_go_on = self.is_followed && matches!(stop, Stop::End | Stop::Cut { .. });
+                    if may_go_on && self.files.as_slice().is_empty() {
+                        return Ok(None);
+                    }
                     if stop != Stop::End {
                         self.stops.push((path.clone(), stop));
                     }
@@ -463,11 +738,39 @@ impl Folder {
         }
     }
 
+    /// Whether all of the folder was read and no record says that it has ended: whoever wrote it was killed,
+    /// or somebody has taken its end off.
+    pub(crate) fn lacks_end(&self) -> bool {
+        let is_folder = self.number.is_some();
+        is_folder && self.is_over && !self.has_end && !self.is_followed
+    }
+
     /// Files of which not all could be read, so far.
     #[must_use]
     pub fn stops(&self) -> &[(PathBuf, Stop)] {
         &self.stops
     }
+}
+
+/// Takes off what was written half by somebody who was killed.
+///
+/// # Errors
+/// The last file cannot be read or written.
+pub(crate) fn mend(folder: &Path, key: Option<&Key>) -> Result<(), FileError> {
+    let Some(last) = files_of(folder)?.pop() else {
+        return Ok(());
+    };
+    let len = last.metadata().map_err(io_at(&last))?.len();
+    if len < HEAD_LEN as u64 {
+        return std::fs::remove_file(&last).map_err(io_at(&last));
+    }
+    let mut reader = open_file(&last, key)?;
+    while reader.next_record().is_some() {}
+    if let Some(Stop::Cut { at }) = reader.stopped() {
+        let file = OpenOptions::new().write(true).open(&last);
+        file.and_then(|file| file.set_len(*at)).map_err(io_at(&last))?;
+    }
+    Ok(())
 }
 
 /// The files of a folder in their order.
@@ -489,7 +792,69 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(files)
 }
 
-fn open_file(path: &Path) -> Result<FileReader<BufReader<File>>, FileError> {
+fn open_file(path: &Path, key: Option<&Key>) -> Result<FileReader<BufReader<File>>, FileError> {
     let file = File::open(path).map_err(io_at(path))?;
-    FileReader::new(BufReader::with_capacity(1 << 16, file), path)
+    FileReader::new(BufReader::with_capacity(1 << 16, file), path, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a store does not have yet is as old as that, and a capture in which nobody speaks makes no files.
+    #[test]
+    fn the_next_file_begins_by_the_age_of_the_first_record_of_this_one() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
+        let command = Record::Command(Box::default());
+        for files in 1..4 {
+            writer.next_file_after(Duration::ZERO).unwrap();
+            assert_eq!(files_of(&folder).unwrap().len(), files);
+            writer.put(&command).unwrap();
+            writer.next_file_after(Duration::from_secs(3600)).unwrap();
+            assert_eq!(files_of(&folder).unwrap().len(), files);
+            writer.next_file_after(Duration::ZERO).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut read = Folder::open(&folder, None).unwrap();
+        for _ in 1..4 {
+            assert_eq!(read.next_record().unwrap(), Some(command.clone()));
+        }
+        assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+    }
+
+    /// What is under the same key with the same nonces differs by no more than what was written.
+    #[test]
+    fn two_that_go_on_with_copies_of_a_folder_use_other_keys() {
+        let place = tempfile::tempdir().unwrap();
+        let key = Key::of(&[9; 32]).unwrap();
+        let [one, other] = ["one", "other"].map(|name| place.path().join(name));
+        let writer = FolderWriter::create(&one, Head::default(), 1 << 20, Some(&key)).unwrap();
+        writer.finish().unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let first = files_of(&one).unwrap().remove(0);
+        std::fs::copy(&first, other.join(first.file_name().unwrap())).unwrap();
+        let seconds = [&one, &other].map(|folder| {
+            let mut writer = FolderWriter::resume(folder, 1 << 20, Some(&key)).unwrap();
+            let command = Record::Command(Box::default());
+            writer.put(&command).unwrap();
+            writer.finish().unwrap();
+            let mut read = Folder::open(folder, Some(&key)).unwrap();
+            assert_eq!(read.next_record().unwrap(), Some(command));
+            assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+            std::fs::read(&files_of(folder).unwrap()[1]).unwrap()
+        });
+        assert_eq!(
+            seconds[0][..PLAIN_HEAD_LEN + ID_LEN],
+            seconds[1][..PLAIN_HEAD_LEN + ID_LEN]
+        );
+        assert_eq!(seconds[0].len(), seconds[1].len());
+        let frames = seconds.each_ref().map(|file| &file[HEAD_LEN + PREFIX_LEN..]);
+        let same = frames[0]
+            .iter()
+            .zip(frames[1])
+            .filter(|(one, other)| one == other);
+        assert!(same.count() < frames[0].len() / 4);
+    }
 }

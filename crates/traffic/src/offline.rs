@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::file::{FileError, Folder, Stop, files_of};
 use crate::record::{End, Head, Record};
+use crate::seal::Key;
 
 /// What a folder has.
 #[derive(Debug, Default)]
@@ -34,17 +35,17 @@ pub struct Summary {
     pub stops: Vec<String>,
 }
 
-/// Reads all of a folder.
+/// Reads all of a folder. `key`: with which it is sealed.
 ///
 /// # Errors
 /// It cannot be read at all. What is cut or damaged is in the summary.
-pub fn summary(path: &Path) -> Result<Summary, FileError> {
+pub fn summary(path: &Path, key: Option<&Key>) -> Result<Summary, FileError> {
     let files = files_of(path)?;
     let bytes = files
         .iter()
         .filter_map(|file| Some(file.metadata().ok()?.len()))
         .sum();
-    let mut folder = Folder::open(path)?;
+    let mut folder = Folder::open(path, key)?;
     let mut summary = Summary {
         head: folder.head().clone(),
         files: files.len(),
@@ -72,12 +73,21 @@ pub fn summary(path: &Path) -> Result<Summary, FileError> {
             Record::Head(_) => {}
         }
     }
-    summary.stops = stops_in_words(&folder);
+    summary.stops = stops_of_files(&folder);
     Ok(summary)
 }
 
-/// The files of a folder that could not be read to their end.
+/// The files of a folder that could not be read to their end, and whether it has none.
 pub(crate) fn stops_in_words(folder: &Folder) -> Vec<String> {
+    let mut stops = stops_of_files(folder);
+    if folder.lacks_end() {
+        let path = folder.path().display();
+        stops.push(format!("{path}: its end is missing, and maybe more before it"));
+    }
+    stops
+}
+
+fn stops_of_files(folder: &Folder) -> Vec<String> {
     let words = |(path, stop): &(PathBuf, Stop)| match stop {
         Stop::End => String::new(),
         Stop::Cut { at } => format!("{}: ends within a frame, behind byte {at}", path.display()),

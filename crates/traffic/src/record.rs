@@ -51,6 +51,9 @@ pub struct Head {
     /// The servers as they were when it began: those of the captured clusters, or the target of the replay.
     #[serde(default)]
     pub servers: Vec<ServerAtStart>,
+    /// Its values are pseudonyms.
+    #[serde(default)]
+    pub is_anonymised: bool,
     /// Of a replay: how it was done.
     #[serde(default)]
     pub replay: Option<ReplayOf>,
@@ -155,6 +158,9 @@ impl Flags {
     pub const WARNINGS_UNKNOWN: Self = Self(2048);
     /// Of an import: how long it took is not known.
     pub const TIME_UNKNOWN: Self = Self(4096);
+
+    /// Of a replay: behind it a transaction was open.
+    pub const IN_TRANSACTION: Self = Self(8192);
 
     /// Whether all of these are so.
     #[must_use]

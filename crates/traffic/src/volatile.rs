@@ -27,6 +27,16 @@ pub(crate) fn volatile(text: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name.as_bytes()).to_lowercase())
 }
 
+/// Whether a text asks which time it is.
+pub(crate) fn asks_for_time(text: &[u8]) -> bool {
+    static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        const NAMES: &str = r"(?xi-u)\b(now|curdate|curtime|unix_timestamp|utc_date|utc_time|utc_timestamp)\s*\(
+            | \b(current_date|current_time|current_timestamp|localtime|localtimestamp)\b";
+        Regex::new(NAMES).ok()
+    });
+    TIME.as_ref().is_some_and(|time| time.is_match(text))
+}
+
 /// Whether a statement says in which order its rows come.
 pub(crate) fn orders(text: &[u8]) -> bool {
     static ORDER_BY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\border\s+by\b").ok());

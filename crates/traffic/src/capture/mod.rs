@@ -24,7 +24,10 @@ use dataplane::finished::{Interest, Observer};
 use telemetry::{Samples, Source, catalog};
 
 use crate::file::{FileError, FolderWriter};
+use crate::objects::upload::{self, Upload, UploadStatus};
+use crate::objects::{Location, Marker, Objects, ObjectsError};
 use crate::record::{Filters, Head, ServerAtStart};
+use crate::seal::{Key, KeyError};
 
 use self::observer::{Item, WorkerObserver};
 
@@ -43,6 +46,12 @@ pub const COMMAND_MAX: usize = 1 << 20;
 pub const ANSWER_MAX: usize = 1 << 20;
 /// From so many bytes on the next file is begun.
 const FILE_MAX: u64 = 256 << 20;
+/// The same where files go to an object store: each is sent once it is finished, in one piece.
+const UPLOADED_FILE_MAX: u64 = 16 << 20;
+/// For each question whether an object store takes anything. Operators wait for it.
+const CLAIM_LIMIT: Duration = Duration::from_secs(3);
+/// For what has been written when the process ends, to get to the object store.
+const UPLOAD_LIMIT: Duration = Duration::from_secs(10);
 
 /// What happens where the thread does not keep up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,6 +68,8 @@ pub enum WhenFull {
 pub struct Order {
     /// A new folder.
     pub to: PathBuf,
+    /// Where its files go from there.
+    pub upload: Option<Location>,
     /// It ends after so long.
     pub duration: Option<Duration>,
     /// It ends once its files have so many bytes.
@@ -69,6 +80,8 @@ pub struct Order {
     pub filters: Filters,
     /// Where the thread does not keep up.
     pub when_full: WhenFull,
+    /// A file with the key with which it is sealed.
+    pub key_file: Option<PathBuf>,
 }
 
 /// Captures, one at a time.
@@ -100,6 +113,7 @@ struct Run {
     /// The queue was full, and it is to end for that.
     is_overrun: AtomicBool,
     counts: Counts,
+    upload: Option<Arc<Upload>>,
     end: Mutex<Option<(String, String)>>,
 }
 
@@ -137,6 +151,8 @@ pub struct Status {
     pub queued_bytes: u64,
     /// Why it has ended: the word of the last record, and more about it.
     pub end: Option<(String, String)>,
+    /// Its way to an object store.
+    pub upload: Option<UploadStatus>,
 }
 
 /// Why a capture does not begin.
@@ -145,9 +161,18 @@ pub enum StartError {
     /// One runs.
     #[error("a capture runs already, to {}; forebay traffic capture stop ends it", .0.display())]
     Running(PathBuf),
+    /// The files of the one before are on their way.
+    #[error("files of the last capture go to {0} still; forebay traffic capture stop gives that up")]
+    Uploading(String),
     /// The folder.
     #[error(transparent)]
     Folder(#[from] FileError),
+    /// The object store.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    /// The key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// There is little room on the disk.
     #[error("{}: {free} % of the disk are free, and {floor} % are to stay free", path.display())]
     Disk {
@@ -179,38 +204,18 @@ impl Capture {
         Rc::new(WorkerObserver::new(Arc::clone(&self.shared)))
     }
 
-    /// Begins. `servers`: as they are now. `forebay`: the version of the gateway.
+    /// Begins. `servers`: as they are now. `forebay`: the version of the gateway. Where it goes to an object
+    /// store it waits for that, so that it is not for a thread that serves others.
     ///
     /// # Errors
     /// See [`StartError`].
     pub fn start(&self, order: Order, servers: Vec<ServerAtStart>, forebay: &str) -> Result<(), StartError> {
-        let mut current = lock(&self.shared.run);
-        if let Some(run) = current.as_ref().filter(|run| !run.has_ended()) {
-            return Err(StartError::Running(run.order.to.clone()));
-        }
-        if !order.to.is_absolute() {
-            return Err(StartError::Order("the folder is to be an absolute path"));
-        }
-        if order
-            .filters
-            .sample
-            .is_some_and(|share| !(0.0..=1.0).contains(&share))
-        {
-            return Err(StartError::Order(
-                "the share of sessions (sample) is to be from 0 to 1",
-            ));
-        }
-        let parent = order.to.parent().unwrap_or(Path::new("/"));
-        if let Some(free) = free_percent(parent).filter(|free| *free < order.free_disk) {
-            return Err(StartError::Disk {
-                path: parent.to_owned(),
-                free,
-                floor: order.free_disk,
-            });
-        }
+        self.is_free()?;
+        let key = checked(&order)?;
         let head = Head {
             kind: "capture".to_owned(),
             imported: None,
+            is_anonymised: false,
             forebay: forebay.to_owned(),
             began_unix_us: unix_us(),
             file: 1,
@@ -218,11 +223,21 @@ impl Capture {
             servers,
             replay: None,
         };
-        let writer = FolderWriter::create(&order.to, head, FILE_MAX)?;
+        let file_max = match order.upload {
+            Some(_) => UPLOADED_FILE_MAX,
+            None => FILE_MAX,
+        };
+        let writer = FolderWriter::create(&order.to, head, file_max, key.as_ref())?;
+        let claimed = order.upload.as_ref().map(|to| claim(to, &writer)).transpose();
+        let claimed = claimed.inspect_err(|_| writer.take_back())?;
+        // Nobody waits for the store with this in hand.
+        let mut current = lock(&self.shared.run);
+        is_free(current.as_deref()).inspect_err(|_| writer.take_back())?;
         let (sender, items) = std::sync::mpsc::channel();
         let share = order.filters.sample.unwrap_or(1.0);
         let run = Arc::new(Run {
             share: (share * (1_u64 << 32) as f64) as u64,
+            upload: order.upload.as_ref().map(|to| Upload::new(to, &order.to)),
             order,
             began: Instant::now(),
             sender: Mutex::new(Some(sender)),
@@ -238,20 +253,38 @@ impl Capture {
         self.shared.interest.set(true);
         let interest = Arc::clone(&self.shared.interest);
         let thread = std::thread::Builder::new().name("capture".to_owned());
-        if let Err(error) = thread.spawn(move || thread::run(&run, &interest, &items, writer)) {
+        let its_run = Arc::clone(&run);
+        let begun = thread.spawn(move || thread::run(&its_run, &interest, &items, writer));
+        let begun = begun.and_then(|_| match claimed {
+            Some((objects, marker)) => send(Arc::clone(&run), objects, marker),
+            None => Ok(()),
+        });
+        if let Err(error) = begun {
             self.shared.interest.set(false);
+            run.is_to_stop.store(true, Relaxed);
             *current = None;
             return Err(StartError::Thread(error));
         }
         Ok(())
     }
 
+    /// Whether another may begin.
+    fn is_free(&self) -> Result<(), StartError> {
+        is_free(lock(&self.shared.run).as_deref())
+    }
+
     /// Has the capture end. What has come so far is written; [`status`](Self::status) says when it is.
-    /// False where none runs.
+    /// Where it has ended and its files are on their way to an object store, that is given up. False where
+    /// there is neither.
     pub fn stop(&self, reason: &str) -> bool {
         let current = lock(&self.shared.run);
         let Some(run) = current.as_ref().filter(|run| !run.has_ended()) else {
-            return false;
+            let upload = current.as_ref().and_then(|run| run.upload.as_ref());
+            let Some(upload) = upload.filter(|upload| !upload.has_ended()) else {
+                return false;
+            };
+            upload.hurry();
+            return true;
         };
         run.note_end(reason, "");
         self.shared.interest.set(false);
@@ -259,13 +292,30 @@ impl Capture {
         true
     }
 
-    /// Has the capture end and waits until everything is written, at most for so long.
+    /// Has the capture end and waits until everything is written, at most for so long. An object store that
+    /// takes what is left is waited for a little longer.
     pub fn finish(&self, reason: &str, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        if self.stop(reason) {
-            while Instant::now() < deadline && self.status().is_some_and(|status| status.is_running) {
+        let Some(run) = lock(&self.shared.run).clone() else {
+            return;
+        };
+        let wait = |limit: Duration, is_done: &dyn Fn() -> bool| {
+            let deadline = Instant::now() + limit;
+            while Instant::now() < deadline && !is_done() {
                 std::thread::sleep(Duration::from_millis(5));
             }
+        };
+        self.stop(reason);
+        wait(limit, &|| run.has_ended());
+        let Some(upload) = &run.upload else {
+            return;
+        };
+        upload.hurry();
+        wait(UPLOAD_LIMIT, &|| upload.has_ended());
+        if !upload.has_ended() {
+            tracing::error!(
+                folder = %run.order.to.display(),
+                "files of the capture stay in its folder, as there is no more time; forebay traffic push sends them"
+            );
         }
     }
 
@@ -301,6 +351,7 @@ impl Run {
             bytes: self.counts.bytes.load(Relaxed),
             queued_bytes: self.queued.load(Relaxed) as u64,
             end,
+            upload: self.upload.as_ref().map(|upload| upload.status()),
         }
     }
 }
@@ -314,7 +365,73 @@ impl Source for Capture {
         out.gauge(&catalog::CAPTURE_QUEUED, &[], signed(status.queued_bytes));
         out.gauge(&catalog::CAPTURE_QUEUE_MAX, &[], signed(QUEUE_MAX as u64));
         out.gauge(&catalog::CAPTURE_THINNED, &[], signed(status.thinned_sessions));
+        let upload = status.upload.unwrap_or_default();
+        out.gauge(&catalog::CAPTURE_WAITING, &[], signed(upload.waiting_bytes));
+        out.gauge(&catalog::CAPTURE_UPLOAD_FAILURES, &[], signed(upload.failures));
     }
+}
+
+/// Whether an order makes sense and there is room for it; its key.
+fn checked(order: &Order) -> Result<Option<Key>, StartError> {
+    if !order.to.is_absolute() {
+        return Err(StartError::Order("the folder is to be an absolute path"));
+    }
+    if order
+        .filters
+        .sample
+        .is_some_and(|share| !(0.0..=1.0).contains(&share))
+    {
+        return Err(StartError::Order(
+            "the share of sessions (sample) is to be from 0 to 1",
+        ));
+    }
+    if order.key_file.as_ref().is_some_and(|file| !file.is_absolute()) {
+        return Err(StartError::Order("the key file is to be an absolute path"));
+    }
+    let parent = order.to.parent().unwrap_or(Path::new("/"));
+    if let Some(free) = free_percent(parent).filter(|free| *free < order.free_disk) {
+        return Err(StartError::Disk {
+            path: parent.to_owned(),
+            free,
+            floor: order.free_disk,
+        });
+    }
+    Ok(order.key_file.as_deref().map(Key::read).transpose()?)
+}
+
+/// Whether another may begin after this one.
+fn is_free(run: Option<&Run>) -> Result<(), StartError> {
+    let Some(run) = run else {
+        return Ok(());
+    };
+    if !run.has_ended() {
+        return Err(StartError::Running(run.order.to.clone()));
+    }
+    match run.upload.as_ref().filter(|upload| !upload.has_ended()) {
+        Some(upload) => Err(StartError::Uploading(upload.status().to)),
+        None => Ok(()),
+    }
+}
+
+/// Makes a prefix of an object store that of the folder, which also says whether it takes anything.
+fn claim(to: &Location, writer: &FolderWriter) -> Result<(Objects, Marker), ObjectsError> {
+    let objects = Objects::open(to)?;
+    let marker = Marker::new(writer.id(), writer.folder());
+    objects.limit(CLAIM_LIMIT);
+    objects.claim(&marker)?;
+    objects.limit(Duration::MAX);
+    Ok((objects, marker))
+}
+
+/// Has the files sent that the run writes.
+fn send(run: Arc<Run>, objects: Objects, marker: Marker) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("capture-upload".to_owned());
+    let sending = move || {
+        if let Some(uploads) = &run.upload {
+            upload::run(uploads, &objects, marker, &|| run.has_ended());
+        }
+    };
+    thread.spawn(sending).map(|_| ())
 }
 
 fn signed(value: u64) -> i64 {

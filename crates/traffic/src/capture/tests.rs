@@ -60,11 +60,13 @@ fn query(session: u32, text: &str) -> Finished<'static> {
 fn order(to: &Path, when_full: WhenFull) -> Order {
     Order {
         to: to.to_owned(),
+        upload: None,
         duration: None,
         max_size: None,
         free_disk: 0,
         filters: Filters::default(),
         when_full,
+        key_file: None,
     }
 }
 
@@ -80,6 +82,7 @@ fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>, Receiver
         is_to_stop: AtomicBool::new(false),
         is_overrun: AtomicBool::new(false),
         counts: Counts::default(),
+        upload: None,
         end: Mutex::default(),
     });
     let shared = Shared {
@@ -153,7 +156,7 @@ fn captured(commands: &[Finished<'_>]) -> Vec<Record> {
     }
     capture.finish("stopped", Duration::from_secs(30));
     assert!(!capture.status().unwrap().is_running);
-    let mut folder = Folder::open(&folder).unwrap();
+    let mut folder = Folder::open(&folder, None).unwrap();
     let mut records = Vec::new();
     while let Some(record) = folder.next_record().unwrap() {
         records.push(record);

@@ -25,6 +25,9 @@ use crate::secrets::{
 const PAUSE: Duration = Duration::from_millis(5);
 /// How often what is there is written, and limits are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// After so long the next file is begun where files go to an object store: what is lost with the machine is
+/// what was written since.
+const FILE_AGE_MAX: Duration = Duration::from_secs(60);
 /// Sessions whose state is known. Beyond that all are forgotten, and what they say from there on has no user:
 /// so many have come and gone without a word.
 const SESSIONS_MAX: usize = 1_000_000;
@@ -33,6 +36,8 @@ const SESSIONS_MAX: usize = 1_000_000;
 const LONG_DATA_HEAD: usize = 7;
 /// So many bytes behind one another may be words of one statement with secrets.
 const WORDS_MAX: usize = 1024;
+/// The longest name of a schema that somebody can be in: servers have much shorter ones.
+const SCHEMA_MAX: usize = 1024;
 
 /// What the thread knows of a session.
 #[derive(Default)]
@@ -158,6 +163,9 @@ impl Writing<'_> {
             if flushed.elapsed() > FLUSH_EVERY {
                 flushed = Instant::now();
                 self.writer.flush()?;
+                if self.run.upload.is_some() {
+                    self.writer.next_file_after(FILE_AGE_MAX)?;
+                }
                 self.run.counts.bytes.store(self.writer.written(), Relaxed);
                 if let Some((reason, words)) = self.limit() {
                     self.run.note_end(reason, &words);
@@ -488,7 +496,7 @@ fn answer(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
 /// The schema that a command has gone to, where its text says so. For sessions of which the gateway reads
 /// nothing else.
 pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
-    match Command(record.command) {
+    let schema = match Command(record.command) {
         Command::INIT_DB => Some(record.body.clone()),
         Command::QUERY => {
             let text = record.body.trim_ascii();
@@ -497,14 +505,19 @@ pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
                 return None;
             }
             let rest = if word[3] == b'`' { &text[3..] } else { rest };
-            let name = rest
-                .trim_ascii()
-                .strip_suffix(b";")
-                .unwrap_or(rest.trim_ascii())
-                .trim_ascii();
+            let rest = rest.trim_ascii();
+            let name = rest.strip_suffix(b";").unwrap_or(rest).trim_ascii();
             let quoted = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
-            Some(quoted.unwrap_or(name).to_vec())
+            let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
+            // Whatever else stands there is not a name alone.
+            let is_name = match quoted {
+                Some(quoted) => !quoted.contains(&b'`'),
+                None => name.iter().all(is_word),
+            };
+            let name = quoted.unwrap_or(name);
+            (is_name && !name.is_empty()).then(|| name.to_vec())
         }
         _ => None,
-    }
+    };
+    schema.filter(|schema| schema.len() <= SCHEMA_MAX)
 }

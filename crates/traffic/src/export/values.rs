@@ -3,7 +3,7 @@
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
 
-use super::{Prepared, read};
+use super::{Charset, Prepared, read};
 use crate::record::CommandRecord;
 
 const UNKNOWN: &str = "its parameters make no sense";
@@ -20,8 +20,12 @@ impl Prepared {
         }
     }
 
-    /// The text with the values of an execution in it.
-    pub(super) fn with_values(&mut self, command: &CommandRecord) -> Result<Vec<u8>, &'static str> {
+    /// The text with the values of an execution in it. `charset`: of the strings.
+    pub(super) fn with_values(
+        &mut self,
+        command: &CommandRecord,
+        charset: Charset,
+    ) -> Result<Vec<u8>, &'static str> {
         let long = std::mem::take(&mut self.long);
         if Command(command.command) != Command::STMT_EXECUTE {
             return Err("an execution with several rows");
@@ -51,11 +55,23 @@ impl Prepared {
                 .is_some_and(|byte| byte >> (index % 8) & 1 != 0);
             let kind = [self.types[index * 2], self.types[index * 2 + 1]];
             let literal = match long.get(&(index as u16)) {
-                Some(bytes) => text(bytes, kind[0]),
+                Some(bytes) => text(bytes, kind[0], charset),
                 None if is_null => "NULL".to_owned(),
-                None => value(kind, &mut values).ok_or(UNKNOWN)?,
+                None => value(kind, &mut values, charset).ok_or(UNKNOWN)?,
             };
+            let literal = match limits_rows(&self.text[..*place]) {
+                true => unquoted_integer(literal),
+                false => literal,
+            };
+            // A parameter is a token of its own, whatever stands beside it.
+            let is_beside = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+            if is_beside(out.last()) {
+                out.push(b' ');
+            }
             out.extend_from_slice(literal.as_bytes());
+            if is_beside(self.text.get(from)) {
+                out.push(b' ');
+            }
         }
         out.extend_from_slice(&self.text[from..]);
         match values.is_empty() {
@@ -63,6 +79,28 @@ impl Prepared {
             false => Err(UNKNOWN),
         }
     }
+}
+
+/// Whether what comes behind this text says how many rows there are to be, as `LIMIT ?, ?`.
+fn limits_rows(text: &[u8]) -> bool {
+    let mut words = text
+        .rsplit(|byte| byte.is_ascii_whitespace() || *byte == b',')
+        .filter(|word| !word.is_empty());
+    let last = words.next().unwrap_or_default();
+    let is = |word: &[u8], name: &[u8]| word.eq_ignore_ascii_case(name);
+    let is_second = text.trim_ascii_end().ends_with(b",")
+        && (last == b"?" || last.iter().all(u8::is_ascii_digit))
+        && words.next().is_some_and(|word| is(word, b"LIMIT"));
+    is_second || (is(last, b"LIMIT") || is(last, b"OFFSET")) && !text.ends_with(b",")
+}
+
+/// Servers take no text there, but one that was bound.
+fn unquoted_integer(literal: String) -> String {
+    let inner = literal
+        .strip_prefix('\'')
+        .and_then(|inner| inner.strip_suffix('\''));
+    let is_integer = |inner: &&str| !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_digit());
+    inner.filter(is_integer).map(str::to_owned).unwrap_or(literal)
 }
 
 fn take<'a>(values: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
@@ -79,7 +117,7 @@ fn little(bytes: &[u8]) -> u64 {
 }
 
 /// The next value, as a literal.
-fn value([kind, flags]: [u8; 2], values: &mut &[u8]) -> Option<String> {
+fn value([kind, flags]: [u8; 2], values: &mut &[u8], charset: Charset) -> Option<String> {
     let is_unsigned = flags & 0x80 != 0;
     let mut whole = |len: usize| {
         let number = little(take(values, len)?);
@@ -113,7 +151,7 @@ fn value([kind, flags]: [u8; 2], values: &mut &[u8]) -> Option<String> {
                 254 => little(take(values, 8)?),
                 _ => return None,
             };
-            Some(text(take(values, usize::try_from(len).ok()?)?, kind))
+            Some(text(take(values, usize::try_from(len).ok()?)?, kind, charset))
         }
     }
 }
@@ -158,11 +196,17 @@ fn time(bytes: &[u8]) -> Option<String> {
     Some(text + "'")
 }
 
+/// Digits, with a point between them and a sign in front at most. Anything else would be an expression.
+fn is_decimal(bytes: &[u8]) -> bool {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    let mut parts = digits.splitn(2, |byte| *byte == b'.');
+    parts.all(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit))
+}
+
 /// Letters of which nobody has an opinion stand as they are; all others as hexadecimal digits.
-fn text(bytes: &[u8], kind: u8) -> String {
+fn text(bytes: &[u8], kind: u8, charset: Charset) -> String {
     const DECIMAL: [u8; 2] = [0, 246];
-    let is_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    if DECIMAL.contains(&kind) && !bytes.is_empty() && bytes.iter().all(is_number) {
+    if DECIMAL.contains(&kind) && is_decimal(bytes) {
         return String::from_utf8_lossy(bytes).into_owned();
     }
     let is_blob = matches!(kind, 249..=252);
@@ -171,9 +215,10 @@ fn text(bytes: &[u8], kind: u8) -> String {
         return format!("'{}'", String::from_utf8_lossy(bytes));
     }
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    match !is_blob && std::str::from_utf8(bytes).is_ok() {
-        true => format!("_utf8mb4 x'{digits}'"),
-        false => format!("x'{digits}'"),
+    let is_utf8 = std::str::from_utf8(bytes).is_ok();
+    match charset.or(is_utf8.then_some("utf8mb4")) {
+        Some(charset) if !is_blob => format!("_{charset} x'{digits}'"),
+        _ => format!("x'{digits}'"),
     }
 }
 
@@ -183,12 +228,26 @@ mod tests {
 
     fn of(kind: [u8; 2], bytes: &[u8]) -> Option<String> {
         let mut values = bytes;
-        value(kind, &mut values).filter(|_| values.is_empty())
+        value(kind, &mut values, None).filter(|_| values.is_empty())
+    }
+
+    #[test]
+    fn a_count_of_rows_has_no_quotes() {
+        for text in ["… LIMIT ", "… limit 5, ", "… LIMIT ?,", "… LIMIT ? OFFSET "] {
+            assert!(limits_rows(text.as_bytes()), "{text}");
+        }
+        for text in ["", "… (1, ", "… IN (?,", "WHERE a = ", "LIMITS "] {
+            assert!(!limits_rows(text.as_bytes()), "{text}");
+        }
+        assert_eq!(unquoted_integer("'10'".to_owned()), "10");
+        for other in ["'1 0'", "''", "NULL", "x'31'"] {
+            assert_eq!(unquoted_integer(other.to_owned()), other);
+        }
     }
 
     #[test]
     fn values_become_literals() {
-        let known: [(u8, u8, &[u8], &str); 13] = [
+        let known: [(u8, u8, &[u8], &str); 15] = [
             (1, 0, &[0xff], "-1"),
             (1, 0x80, &[0xff], "255"),
             (3, 0, &[0xfe, 0xff, 0xff, 0xff], "-2"),
@@ -203,6 +262,8 @@ mod tests {
             ),
             (11, 0, &[8, 1, 1, 0, 0, 0, 2, 3, 4], "'-26:03:04'"),
             (246, 0, b"\x0512.50", "12.50"),
+            (246, 0, b"\x02-7", "-7"),
+            (246, 0, b"\x031-2", "'1-2'"),
             (253, 0, b"\x05a b;c", "'a b;c'"),
             (253, 0, b"\x04it's", "_utf8mb4 x'69742773'"),
             (253, 0, b"\x02a\\", "_utf8mb4 x'615c'"),
@@ -217,5 +278,14 @@ mod tests {
             );
         }
         assert_eq!(of([5, 0], &f64::NAN.to_le_bytes()), None);
+    }
+
+    #[test]
+    fn strings_have_the_charset_of_their_session() {
+        let of = |bytes: &[u8], kind| text(bytes, kind, Some("latin1"));
+        assert_eq!(of(b"a\xe9", 253), "_latin1 x'61e9'");
+        assert_eq!(of("é".as_bytes(), 253), "_latin1 x'c3a9'");
+        assert_eq!(of(b"plain", 253), "'plain'");
+        assert_eq!(of(b"\xe9", 252), "x'e9'");
     }
 }

@@ -15,6 +15,11 @@ use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
 use crate::secrets::TEXT_MAX;
 
+/// Bytes of statements that wait for what they have executed.
+const EXECUTES_MAX: usize = 8 << 20;
+/// What one costs beside its text.
+const EXECUTE_COST: usize = 128;
+
 /// Names of commands, as servers write them. Whatever else stands there is part of a text.
 const COMMANDS: [&str; 28] = [
     "Connect",
@@ -63,6 +68,7 @@ struct Reading<'a> {
     entry: Option<Entry>,
     /// `EXECUTE` by text, by session: behind it comes what was executed, or nothing.
     executes: HashMap<u64, Entry>,
+    executes_len: usize,
 }
 
 pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> Result<(), ImportError> {
@@ -76,14 +82,23 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
         at_us: 0,
         entry: None,
         executes: HashMap::new(),
+        executes_len: 0,
     };
     while lines.next().map_err(failed)? {
         if super::begin_of_server(&lines.line).is_some() {
-            reading.end()?;
-            reading.end_of_all()?;
-            reading.importer.begin_of_server(&lines.line);
-            // Behind it come its ports, and names of columns.
-            let _ = lines.next().map_err(failed)? && lines.next().map_err(failed)?;
+            let begin = lines.line.clone();
+            match super::behind_begin(&mut lines).map_err(failed)? {
+                None => {
+                    reading.end()?;
+                    reading.end_of_all()?;
+                    reading.importer.begin_of_server(&begin);
+                }
+                Some(of_text) => {
+                    for (line, _, is_cut) in of_text {
+                        reading.line(&line, is_cut)?;
+                    }
+                }
+            }
             continue;
         }
         reading.line(&lines.line, lines.is_cut)?;
@@ -124,13 +139,14 @@ impl Reading<'_> {
             "Prepare" => None,
             _ => self.executes.remove(&entry.thread),
         };
+        self.executes_len -= executes.as_ref().map_or(0, Entry::cost);
         if let Some(executes) = executes.filter(|_| entry.command != "Execute") {
             self.query(&executes)?;
         }
         match entry.command {
             "Connect" => self.connect(&entry, false),
             "Change user" => self.connect(&entry, true),
-            "Query" if is_execute(&entry.text) => drop(self.executes.insert(entry.thread, entry)),
+            "Query" if is_execute(&entry.text) => return self.wait(entry),
             "Query" | "Execute" => return self.query(&entry),
             "Init DB" => return self.say(&entry, Command::INIT_DB, &entry.text),
             "Quit" => return self.say(&entry, Command::QUIT, b""),
@@ -144,8 +160,19 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Where there are too many, those before have waited long enough.
+    fn wait(&mut self, entry: Entry) -> Result<(), ImportError> {
+        if self.executes_len + entry.cost() > EXECUTES_MAX {
+            self.end_of_all()?;
+        }
+        self.executes_len += entry.cost();
+        self.executes.insert(entry.thread, entry);
+        Ok(())
+    }
+
     /// Nothing comes behind these.
     fn end_of_all(&mut self) -> Result<(), ImportError> {
+        self.executes_len = 0;
         let mut left: Vec<_> = self.executes.drain().map(|(_, entry)| entry).collect();
         left.sort_by_key(|entry| (entry.at_us, entry.thread));
         left.iter().try_for_each(|entry| self.query(entry))
@@ -203,6 +230,12 @@ impl Reading<'_> {
     }
 }
 
+impl Entry {
+    fn cost(&self) -> usize {
+        self.text.len() + EXECUTE_COST
+    }
+}
+
 fn is_execute(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     text.get(..8)
@@ -233,4 +266,44 @@ fn begin(line: &[u8], last_us: u64) -> Option<Entry> {
         text,
         is_cut: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_wait_have_a_limit() {
+        let place = tempfile::tempdir().unwrap();
+        let mut importer = Importer::new(
+            super::super::From::GeneralLog,
+            &place.path().join("to"),
+            None,
+            "test",
+        );
+        let mut reading = Reading {
+            importer: &mut importer,
+            at_us: 0,
+            entry: None,
+            executes: HashMap::new(),
+            executes_len: 0,
+        };
+        let long = " ".repeat(1 << 20);
+        for thread in 0..20 {
+            let line = format!("2026-11-28T03:19:04Z\t{thread} Query\tEXECUTE {long}");
+            reading.line(line.as_bytes(), false).unwrap();
+            let kept: usize = reading.executes.values().map(Entry::cost).sum();
+            assert!(kept == reading.executes_len && kept <= EXECUTES_MAX, "{kept}");
+        }
+        // Those that have their execution wait no more.
+        let before = reading.executes.len();
+        reading
+            .line(b"2026-11-28T03:19:04Z\t18 Execute\tSELECT 1", false)
+            .unwrap();
+        reading.end().unwrap();
+        let kept: usize = reading.executes.values().map(Entry::cost).sum();
+        assert_eq!((reading.executes.len(), reading.executes_len), (before, kept));
+        reading.end_of_all().unwrap();
+        assert_eq!(importer.finish().unwrap().commands, 20);
+    }
 }

@@ -25,13 +25,20 @@ use mysql_wire::{Capabilities, Command, PacketHeader, write_packet};
 
 use crate::capture::{COMMAND_MAX, Ended, Session, record};
 use crate::file::{FileError, FolderWriter};
-use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord};
+use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord, plain};
+use crate::seal::Key;
 
 /// From so many bytes on the next file is begun.
 const FILE_MAX: u64 = 256 << 20;
 /// Sessions that are known at a time. Not all logs tell where one has ended, so that beyond this the half
 /// that has been silent the longest is forgotten; who speaks again then is another session.
 const SESSIONS_MAX: usize = 200_000;
+/// The longest name of a user or a schema: servers have much shorter ones, and it is in each record.
+const NAME_MAX: usize = 1024;
+/// Places that make no sense and reasons to leave something out that are told; the rest is counted.
+const TOLD_MAX: usize = 100;
+/// Letters of a reason, and of a version.
+const WORDS_MAX: usize = 200;
 
 /// What is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +110,7 @@ pub struct Imported {
 pub struct Importer {
     from: From,
     to: PathBuf,
+    key: Option<Key>,
     forebay: String,
     /// Made with the first command, since the folder begins with its time.
     writer: Option<FolderWriter>,
@@ -128,6 +136,8 @@ struct Known {
     /// Whose it is was written.
     is_told: bool,
     who: Who,
+    /// It has a name that no server takes, so that nothing more of it is taken over.
+    is_refused: bool,
     at_us: u64,
     /// When its last command has ended.
     until_us: u64,
@@ -166,12 +176,13 @@ struct Said<'a> {
 }
 
 impl Importer {
-    /// `to`: a new folder. `forebay`: this version.
+    /// `to`: a new folder. `key`: with which it is sealed. `forebay`: this version.
     #[must_use]
-    pub fn new(from: From, to: &Path, forebay: &str) -> Self {
+    pub fn new(from: From, to: &Path, key: Option<Key>, forebay: &str) -> Self {
         Self {
             from,
             to: to.to_owned(),
+            key,
             forebay: forebay.to_owned(),
             writer: None,
             began_us: 0,
@@ -233,6 +244,9 @@ impl Importer {
             id = self.spare;
         }
         self.used.insert(id);
+        let schema_len = who.schema.as_ref().map_or(0, Vec::len);
+        let is_refused = who.user.len().max(schema_len) > NAME_MAX;
+        let who = if is_refused { Who::default() } else { who };
         let session = Session::new(&who.user, who.schema.as_deref());
         let known = Known {
             id,
@@ -240,6 +254,7 @@ impl Importer {
             is_written: false,
             is_told: false,
             who,
+            is_refused,
             at_us,
             until_us: at_us,
         };
@@ -272,15 +287,24 @@ impl Importer {
 
     /// The session is another user's from its next command on.
     fn changes_user(&mut self, thread: u64, at_us: u64, user: &str) {
-        if let Some(known) = self.sessions.get_mut(&thread) {
-            user.clone_into(&mut known.who.user);
-            known.at_us = at_us;
-            known.is_told = false;
+        let Some(known) = self.sessions.get_mut(&thread) else {
+            return;
+        };
+        if user.len() > NAME_MAX {
+            known.is_refused = true;
+            return;
         }
+        user.clone_into(&mut known.who.user);
+        known.at_us = at_us;
+        known.is_told = false;
     }
 
     /// A file makes no sense from there on, or ends too early. `place`: a line, or a byte.
     fn stop(&mut self, path: &Path, place: u64, why: &str) {
+        if self.imported.stops.len() >= TOLD_MAX {
+            return self.leave_out("further places that make no sense");
+        }
+        let why = plain(why.as_bytes(), WORDS_MAX);
         self.imported
             .stops
             .push(format!("{}:{place}: {why}", path.display()));
@@ -288,7 +312,10 @@ impl Importer {
 
     /// Something is not taken over.
     fn leave_out(&mut self, why: &str) {
-        *self.imported.left_out.entry(why.to_owned()).or_default() += 1;
+        let left_out = &mut self.imported.left_out;
+        let is_one_more = left_out.len() >= TOLD_MAX && !left_out.contains_key(why);
+        let why = if is_one_more { "for other reasons" } else { why };
+        *left_out.entry(why.to_owned()).or_default() += 1;
     }
 
     /// Makes the folder with the first command.
@@ -297,10 +324,11 @@ impl Importer {
             return Ok(());
         }
         self.began_us = first_us;
+        let version = self.version.as_ref();
         let server = ServerAtStart {
             cluster: "imported".to_owned(),
             name: self.from.name().to_owned(),
-            version: self.version.clone(),
+            version: version.map(|version| plain(version.as_bytes(), WORDS_MAX)),
             ..ServerAtStart::default()
         };
         let head = Head {
@@ -311,7 +339,7 @@ impl Importer {
             servers: vec![server],
             ..Head::default()
         };
-        self.writer = Some(FolderWriter::create(&self.to, head, FILE_MAX)?);
+        self.writer = Some(FolderWriter::create(&self.to, head, FILE_MAX, self.key.as_ref())?);
         Ok(())
     }
 
@@ -322,6 +350,10 @@ impl Importer {
             self.leave_out("commands of sessions that were silent for too long");
             return Ok(());
         };
+        if known.is_refused {
+            self.leave_out("commands of sessions with a name that no server takes");
+            return Ok(());
+        }
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
@@ -360,8 +392,11 @@ impl Importer {
     /// The session is in this schema before its next command. Where the file has not told how it came there,
     /// a command of its own says so.
     fn is_in(&mut self, thread: u64, at_us: u64, schema: &[u8]) -> Result<(), ImportError> {
-        let is_there = |known: &Known| known.session.schema == schema || schema.is_empty();
-        if self.sessions.get(&thread).is_none_or(is_there) {
+        let Some(known) = self.sessions.get_mut(&thread) else {
+            return Ok(());
+        };
+        known.is_refused |= schema.len() > NAME_MAX;
+        if known.is_refused || known.session.schema == schema || schema.is_empty() {
             return Ok(());
         }
         self.say(&Said {
@@ -372,6 +407,27 @@ impl Importer {
             ..Said::default()
         })
     }
+}
+
+/// A line that was read, its number, and whether it was cut.
+type Line = (Vec<u8>, u64, bool);
+
+/// Reads on behind a line that looks as a server's first one. Where its ports and names of columns come, it
+/// is. Otherwise it is part of a text, and the lines that were read are returned.
+fn behind_begin<R: Read>(lines: &mut lines::Lines<R>) -> io::Result<Option<Vec<Line>>> {
+    let is_ports = |line: &[u8]| line.starts_with(b"Tcp port: ");
+    let is_columns = |line: &[u8]| line.starts_with(b"Time") && line.ends_with(b"Argument");
+    let mut read = vec![(lines.line.clone(), lines.number, lines.is_cut)];
+    for is_right in [is_ports, is_columns] {
+        if !lines.next()? {
+            return Ok(Some(read));
+        }
+        read.push((lines.line.clone(), lines.number, lines.is_cut));
+        if !is_right(lines.line.trim_ascii_end()) {
+            return Ok(Some(read));
+        }
+    }
+    Ok(None)
 }
 
 /// The version in `/usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:`, with

@@ -17,6 +17,18 @@ use crate::secrets::TEXT_MAX;
 
 const ADMINISTRATOR: &[u8] = b"# administrator command: ";
 
+/// Names in heads that are read. Others are not kept: there may be any number of them.
+const FIELDS: [&str; 8] = [
+    "Query_time",
+    "Thread_id",
+    "Id",
+    "Schema",
+    "Rows_sent",
+    "Rows_affected",
+    "Errno",
+    "Last_errno",
+];
+
 /// What an entry says.
 #[derive(Default)]
 struct Entry {
@@ -27,7 +39,7 @@ struct Entry {
     /// From `SET timestamp`.
     began_us: Option<u64>,
     user: Option<String>,
-    fields: HashMap<Vec<u8>, Vec<u8>>,
+    fields: HashMap<&'static str, Vec<u8>>,
     insert_id: u64,
     /// The head is over.
     has_text: bool,
@@ -57,10 +69,18 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
     };
     while lines.next().map_err(failed)? {
         if super::begin_of_server(&lines.line).is_some() {
-            reading.end(lines.number)?;
-            reading.begin_of_server(&lines.line);
-            // Behind it come its ports, and names of columns.
-            let _ = lines.next().map_err(failed)? && lines.next().map_err(failed)?;
+            let begin = lines.line.clone();
+            match super::behind_begin(&mut lines).map_err(failed)? {
+                None => {
+                    reading.end(lines.number)?;
+                    reading.begin_of_server(&begin);
+                }
+                Some(of_text) => {
+                    for (line, number, is_cut) in of_text {
+                        reading.line(&line, number, is_cut)?;
+                    }
+                }
+            }
             continue;
         }
         reading.line(&lines.line, lines.number, lines.is_cut)?;
@@ -144,7 +164,7 @@ impl Reading<'_> {
         };
         let took_us = entry
             .fields
-            .get(&b"Query_time"[..])
+            .get("Query_time")
             .and_then(|value| times::seconds(value));
         let text = entry.text.trim_ascii_end();
         let text = text.strip_suffix(b";").unwrap_or(text);
@@ -165,7 +185,7 @@ impl Reading<'_> {
                 began.unwrap_or(0).max(until)
             }
         };
-        let schema = match entry.fields.get(&b"Schema"[..]) {
+        let schema = match entry.fields.get("Schema") {
             Some(schema) => Some(schema.clone()),
             None => self.schema.clone(),
         };
@@ -257,7 +277,7 @@ impl Entry {
     }
 
     fn number(&self, field: &str) -> Option<u64> {
-        number(self.fields.get(field.as_bytes())?)
+        number(self.fields.get(field)?)
     }
 }
 
@@ -286,7 +306,8 @@ fn used(line: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `# Name: value  Name: value`; a value may be missing.
-fn fields(line: &[u8], fields: &mut HashMap<Vec<u8>, Vec<u8>>) {
+fn fields(line: &[u8], fields: &mut HashMap<&'static str, Vec<u8>>) {
+    let known = |name: &[u8]| FIELDS.into_iter().find(|known| known.as_bytes() == name);
     let mut name = None;
     for word in line
         .split(u8::is_ascii_whitespace)
@@ -294,14 +315,30 @@ fn fields(line: &[u8], fields: &mut HashMap<Vec<u8>, Vec<u8>>) {
     {
         match word.strip_suffix(b":") {
             Some(next) => {
-                fields.insert(next.to_vec(), Vec::new());
-                name = Some(next);
+                name = known(next);
+                fields.extend(name.map(|name| (name, Vec::new())));
             }
             None => {
-                if let Some(name) = name.take() {
-                    fields.insert(name.to_vec(), word.to_vec());
-                }
+                fields.extend(name.take().map(|name| (name, word.to_vec())));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fields_that_are_read_are_kept() {
+        let mut kept = HashMap::new();
+        for number in 0..1000 {
+            fields(
+                format!("# x{number}: y  Id: {number} z: Schema:").as_bytes(),
+                &mut kept,
+            );
+        }
+        let known = [("Id", b"999".to_vec()), ("Schema", Vec::new())];
+        assert_eq!(kept, HashMap::from(known));
     }
 }

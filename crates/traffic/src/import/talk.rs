@@ -16,6 +16,50 @@ const UNREAD_MAX: usize = 4 << 20;
 
 /// Bytes of a client that wait for the rest of their packet or for an answer. A packet has up to 16 MiB.
 const PACKET_MAX: usize = 17 << 20;
+/// What a command that waits costs beside its bytes.
+const ASKED_COST: usize = 64;
+
+/// Bytes of one side that were not read yet. What is read is dropped once it is more than what is left, so
+/// that small packets do not move all that comes behind them.
+#[derive(Default)]
+struct Unread {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Unread {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.read..]
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.read += len;
+        if self.read >= self.rest().len() {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+    }
+
+    /// The next packet, where all of it is there.
+    fn take_packet(&mut self) -> Option<(PacketHeader, Vec<u8>)> {
+        let rest = self.rest();
+        let header = PacketHeader::parse(rest)?;
+        let end = PacketHeader::LEN + header.payload_len;
+        let payload = rest.get(PacketHeader::LEN..end)?.to_vec();
+        self.consume(end);
+        Some((header, payload))
+    }
+
+    /// Drops a packet that belongs to the login: commands begin anew with 0.
+    fn take_login_packet(&mut self) -> bool {
+        let is_of_login = PacketHeader::parse(self.rest()).is_some_and(|header| header.sequence != 0);
+        is_of_login && self.take_packet().is_some()
+    }
+}
 
 pub(super) struct Talk {
     /// The number of the connection here in the upper half, that of the server in the lower one.
@@ -23,8 +67,8 @@ pub(super) struct Talk {
     state: State,
     server_capabilities: Capabilities,
     who: Who,
-    from_client: Vec<u8>,
-    from_server: Vec<u8>,
+    from_client: Unread,
+    from_server: Unread,
     tracker: ResponseTracker,
     /// What the server has not answered yet.
     waiting: VecDeque<Asked>,
@@ -62,8 +106,8 @@ impl Talk {
             state: State::Greeting,
             server_capabilities: Capabilities::default(),
             who: Who::default(),
-            from_client: Vec::new(),
-            from_server: Vec::new(),
+            from_client: Unread::default(),
+            from_server: Unread::default(),
             tracker: ResponseTracker::new(Capabilities::default()),
             waiting: VecDeque::new(),
             waiting_len: 0,
@@ -101,11 +145,11 @@ impl Talk {
             return Ok(());
         }
         match is_server {
-            true => self.from_server.extend_from_slice(bytes),
-            false => self.from_client.extend_from_slice(bytes),
+            true => self.from_server.add(bytes),
+            false => self.from_client.add(bytes),
         }
-        let is_one_sided = self.from_client.len() > PACKET_MAX || self.waiting_len > PACKET_MAX;
-        if self.from_server.len() > UNREAD_MAX || is_one_sided {
+        let is_one_sided = self.from_client.rest().len() > PACKET_MAX || self.waiting_len > PACKET_MAX;
+        if self.from_server.rest().len() > UNREAD_MAX || is_one_sided {
             self.give_up(importer, "connections of which packets are missing");
         }
         while self.state != State::GivenUp && self.state != State::Commands {
@@ -115,7 +159,7 @@ impl Talk {
             } else {
                 &mut self.from_client
             };
-            let Some((_, payload)) = take_packet(from) else {
+            let Some((_, payload)) = from.take_packet() else {
                 return Ok(());
             };
             match self.state {
@@ -172,7 +216,7 @@ impl Talk {
             Some(0) => {
                 importer.begins(self.thread, at_us, self.who.clone());
                 // What the client had to prove itself with.
-                while take_login_packet(&mut self.from_client) {}
+                while self.from_client.take_login_packet() {}
                 self.state = State::Commands;
             }
             Some(0xff) => self.give_up(importer, "logins that were refused"),
@@ -181,7 +225,7 @@ impl Talk {
     }
 
     fn client_packets(&mut self, at_us: u64) {
-        while let Some((header, payload)) = take_packet(&mut self.from_client) {
+        while let Some((header, payload)) = self.from_client.take_packet() {
             let goes_on = std::mem::replace(&mut self.is_continued, header.is_continued());
             if goes_on {
                 if let Some(last) = self.waiting.back_mut().or(self.asked.as_mut()) {
@@ -197,7 +241,7 @@ impl Talk {
                 let mut payload = payload;
                 let is_cut = payload.len() > COMMAND_MAX || header.is_continued();
                 payload.truncate(COMMAND_MAX);
-                self.waiting_len += payload.len();
+                self.waiting_len += payload.len() + ASKED_COST;
                 self.waiting.push_back(Asked {
                     at_us,
                     payload,
@@ -213,7 +257,7 @@ impl Talk {
                 let Some(asked) = self.waiting.pop_front() else {
                     return Ok(());
                 };
-                self.waiting_len -= asked.payload.len();
+                self.waiting_len -= asked.payload.len() + ASKED_COST;
                 let command = Command(asked.payload[0]);
                 self.tracker.begin(command);
                 self.tracker.allow_infile();
@@ -226,15 +270,15 @@ impl Talk {
                     continue;
                 }
             }
-            let Ok(progress) = self.tracker.advance(&self.from_server) else {
+            let Ok(progress) = self.tracker.advance(self.from_server.rest()) else {
                 self.give_up(importer, "connections with an answer that makes no sense");
                 return Ok(());
             };
             let room = ANSWER_MAX - self.answer.len();
             self.is_answer_cut |= progress.consumed > room;
             self.answer
-                .extend_from_slice(&self.from_server[..progress.consumed.min(room)]);
-            self.from_server.drain(..progress.consumed);
+                .extend_from_slice(&self.from_server.rest()[..progress.consumed.min(room)]);
+            self.from_server.consume(progress.consumed);
             match progress.event {
                 Event::Done(outcome) => self.done(importer, at_us, &outcome)?,
                 Event::LocalInfile => {
@@ -305,21 +349,6 @@ impl Talk {
     }
 }
 
-/// The next packet, where all of it is there.
-fn take_packet(bytes: &mut Vec<u8>) -> Option<(PacketHeader, Vec<u8>)> {
-    let header = PacketHeader::parse(bytes)?;
-    let end = PacketHeader::LEN + header.payload_len;
-    let payload = bytes.get(PacketHeader::LEN..end)?.to_vec();
-    bytes.drain(..end);
-    Some((header, payload))
-}
-
-/// Drops a packet that belongs to the login: commands begin anew with 0.
-fn take_login_packet(bytes: &mut Vec<u8>) -> bool {
-    let is_of_login = PacketHeader::parse(bytes).is_some_and(|header| header.sequence != 0);
-    is_of_login && take_packet(bytes).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,12 +361,12 @@ mod tests {
         let mut sequence = 2_u8;
         for payload in [&b"a row"[..]; 600].into_iter().chain([&b""[..]]) {
             let header = [payload.len() as u8, 0, 0, sequence];
-            talk.from_client.extend(header.iter().chain(payload));
+            talk.from_client.add(&[&header, payload].concat());
             sequence = sequence.wrapping_add(1);
         }
         let query = b"\x03SELECT 1";
-        talk.from_client.extend([query.len() as u8, 0, 0, 0]);
-        talk.from_client.extend(query);
+        talk.from_client.add(&[query.len() as u8, 0, 0, 0]);
+        talk.from_client.add(query);
         talk.client_packets(7);
         let commands: Vec<_> = talk
             .waiting
@@ -345,6 +374,38 @@ mod tests {
             .map(|asked| asked.payload.as_slice())
             .collect();
         assert_eq!(commands, [query]);
-        assert!(!talk.sends_file && talk.from_client.is_empty());
+        assert!(!talk.sends_file && talk.from_client.rest().is_empty());
+    }
+
+    /// Of a megabyte of packets with one byte each none moves those behind it.
+    #[test]
+    fn small_packets_move_little() {
+        let mut unread = Unread::default();
+        let packets = [1, 0, 0, 0, 7].repeat(200_000);
+        unread.add(&packets);
+        let (mut taken, mut moves) = (0, 0);
+        while let Some((_, payload)) = unread.take_packet() {
+            assert_eq!(payload, [7]);
+            taken += 1;
+            moves += usize::from(unread.read == 0);
+            assert_eq!(unread.rest().len(), packets.len() - taken * 5);
+        }
+        assert!(taken == 200_000 && moves < 30, "{taken} {moves}");
+    }
+
+    #[test]
+    fn commands_without_bytes_that_wait_have_a_limit() {
+        let place = tempfile::tempdir().unwrap();
+        let to = place.path().join("to");
+        let mut importer = Importer::new(super::super::From::Pcap, &to, None, "test");
+        let mut talk = Talk::new(1);
+        talk.state = State::Commands;
+        let pings = [1, 0, 0, 0, 14].repeat(1000);
+        for _ in 0..1000 {
+            talk.bytes(&mut importer, 0, false, &pings).unwrap();
+        }
+        assert!(talk.state == State::GivenUp && talk.waiting.is_empty());
+        let why = "connections of which packets are missing";
+        assert_eq!(importer.imported.left_out.get(why), Some(&1));
     }
 }

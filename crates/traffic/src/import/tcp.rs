@@ -9,6 +9,8 @@ use super::{ImportError, Importer};
 /// Bytes of a direction that may wait for those in front of them. What is still missing then was not
 /// captured.
 const HELD_MAX: usize = 4 << 20;
+/// What a piece that waits costs beside its bytes.
+const HELD_COST: usize = 64;
 /// Connections at a time, beyond which none is begun.
 const CONNECTIONS_MAX: usize = 100_000;
 
@@ -51,8 +53,13 @@ struct Connection {
 struct Way {
     /// The number of the byte that comes next; `None` before the first packet.
     next: Option<u32>,
-    held: BTreeMap<u32, Vec<u8>>,
+    /// How many bytes were handed over.
+    given: u64,
+    /// By how many bytes there are in front of them.
+    held: BTreeMap<u64, Vec<u8>>,
     held_len: usize,
+    /// Something is missing for good.
+    is_lost: bool,
     /// The number behind the last byte, once that is known.
     end: Option<u32>,
 }
@@ -153,7 +160,7 @@ impl Way {
             self.next
                 .is_some_and(|next| end.wrapping_sub(next).cast_signed() <= 0)
         };
-        self.end.is_some_and(behind)
+        self.end.is_some_and(|end| self.is_lost || behind(end))
     }
 
     /// Hands over what comes next, as far as it is there. False: something is missing for good.
@@ -163,38 +170,40 @@ impl Way {
         mut take: impl FnMut(&[u8]) -> Result<(), ImportError>,
     ) -> Result<bool, ImportError> {
         let next = self.next.get_or_insert(segment.sequence);
-        let is_next = |sequence: u32, next: u32| sequence.wrapping_sub(next).cast_signed() <= 0;
-        if segment.bytes.is_empty() {
+        if segment.bytes.is_empty() || self.is_lost {
             return Ok(true);
         }
-        if !is_next(segment.sequence, *next) {
-            self.held_len += segment.bytes.len();
-            let held = self.held.entry(segment.sequence).or_default();
+        let ahead = segment.sequence.wrapping_sub(*next).cast_signed();
+        if ahead > 0 {
+            let held = self.held.entry(self.given + u64::from(ahead.unsigned_abs()));
+            let held = held.or_insert_with(|| {
+                self.held_len += HELD_COST;
+                Vec::new()
+            });
             if held.len() < segment.bytes.len() {
+                self.held_len += segment.bytes.len() - held.len();
                 *held = segment.bytes.to_vec();
             }
-            return Ok(self.held_len <= HELD_MAX);
+            self.is_lost = self.held_len > HELD_MAX;
+            if self.is_lost {
+                self.held.clear();
+            }
+            return Ok(!self.is_lost);
         }
-        let mut give = |sequence: u32, bytes: &[u8], next: &mut u32| {
-            // What was sent twice is passed over.
-            let known = next.wrapping_sub(sequence) as usize;
-            let new = bytes.get(known..).unwrap_or_default();
-            *next = next.wrapping_add(new.len() as u32);
-            take(new)
-        };
-        give(segment.sequence, segment.bytes, next)?;
-        while let Some(sequence) = self
-            .held
-            .keys()
-            .copied()
-            .find(|sequence| is_next(*sequence, *next))
-        {
-            let bytes = self.held.remove(&sequence).unwrap_or_default();
-            give(sequence, &bytes, next)?;
+        let before = self.given;
+        // What was sent twice is passed over.
+        let known = ahead.unsigned_abs() as usize;
+        let new = segment.bytes.get(known..).unwrap_or_default();
+        self.given += new.len() as u64;
+        take(new)?;
+        while let Some(first) = self.held.first_entry().filter(|first| *first.key() <= self.given) {
+            let (place, bytes) = first.remove_entry();
+            self.held_len -= HELD_COST + bytes.len();
+            let new = bytes.get((self.given - place) as usize..).unwrap_or_default();
+            self.given += new.len() as u64;
+            take(new)?;
         }
-        if self.held.is_empty() {
-            self.held_len = 0;
-        }
+        *next = next.wrapping_add((self.given - before) as u32);
         Ok(true)
     }
 }
@@ -216,6 +225,37 @@ mod tests {
             is_cut: false,
             bytes,
         }
+    }
+
+    /// Each counts once, however often it comes, and what waits does not grow without end.
+    #[test]
+    fn pieces_that_wait_are_counted_once() {
+        let mut way = Way {
+            next: Some(1),
+            ..Way::default()
+        };
+        let bytes = vec![7; 1000];
+        let mut got = 0;
+        for _ in 0..2 * HELD_MAX / bytes.len() {
+            let is_whole = way.add(&segment(11, &bytes), |bytes| {
+                got += bytes.len();
+                Ok(())
+            });
+            assert!(is_whole.unwrap());
+        }
+        assert_eq!(way.held_len, bytes.len() + HELD_COST);
+        let mut take = |bytes: &[u8]| {
+            got += bytes.len();
+            Ok(())
+        };
+        assert!(way.add(&segment(1, &bytes[..10]), &mut take).unwrap());
+        assert_eq!((got, way.held_len), (1010, 0));
+        // Many small ones, backwards, are done in no time, and given up.
+        let mut refused = 0;
+        for sequence in (2000..200_000_u32).rev().step_by(2) {
+            refused += u32::from(!way.add(&segment(sequence, b"x"), |_| Ok(())).unwrap());
+        }
+        assert!(refused == 1 && way.held.is_empty());
     }
 
     #[test]

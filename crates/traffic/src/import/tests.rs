@@ -25,10 +25,10 @@ impl Made {
 fn import(from: From, bytes: &[u8]) -> Result<Made, ImportError> {
     let place = tempfile::tempdir().unwrap();
     let to = place.path().join("imported");
-    let mut importer = Importer::new(from, &to, "test");
+    let mut importer = Importer::new(from, &to, None, "test");
     importer.file(Path::new("a.log"), bytes)?;
     let imported = importer.finish()?;
-    let mut folder = Folder::open(&to).unwrap();
+    let mut folder = Folder::open(&to, None).unwrap();
     assert_eq!(folder.head().imported.as_deref(), Some(from.name()));
     let mut made = Made {
         imported,
@@ -190,7 +190,7 @@ fn a_slow_log_that_is_broken_is_read_up_to_there() {
 
 #[test]
 fn sessions_that_are_silent_are_forgotten() {
-    let mut importer = Importer::new(From::SlowLog, Path::new("nowhere"), "test");
+    let mut importer = Importer::new(From::SlowLog, Path::new("nowhere"), None, "test");
     for thread in 0..10 {
         importer.begins(thread, 100 + thread, super::Who::default());
     }
@@ -210,6 +210,58 @@ fn sessions_that_are_silent_are_forgotten() {
     assert_eq!(left, [6, 7, 8, 9]);
 }
 
+/// Names that fill a record are left out with their sessions; those of others are taken over.
+#[test]
+fn names_that_are_too_long_end_no_import() {
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("imported");
+    let mut importer = Importer::new(From::Pcap, &to, None, "test");
+    importer.version = Some("\u{1}".repeat(5 << 20));
+    let long = "a".repeat(5 << 20);
+    let whos = [("app", ""), (&long, ""), ("app", &long), ("app", ""), ("app", "")];
+    for (thread, (user, schema)) in (1..).zip(whos) {
+        let who = super::Who {
+            user: user.to_owned(),
+            schema: Some(schema.into()),
+            ..super::Who::default()
+        };
+        importer.begins(thread, 0, who);
+    }
+    let say = |importer: &mut Importer, thread: u64, body: &str| {
+        let said = super::Said {
+            thread,
+            command: mysql_wire::Command::QUERY.0,
+            body: body.as_bytes(),
+            ..super::Said::default()
+        };
+        importer.say(&said).unwrap();
+    };
+    say(&mut importer, 1, &format!("USE {}", &long[..100_000]));
+    importer.changes_user(4, 1, &long);
+    importer.is_in(5, 1, long.as_bytes()).unwrap();
+    for thread in 1..=5 {
+        say(&mut importer, thread, "SELECT 1");
+    }
+    for number in 0..1000 {
+        importer.stop(Path::new("a.log"), number, &"\u{1}".repeat(10_000));
+        importer.leave_out(&number.to_string());
+    }
+    let imported = importer.finish().unwrap();
+    assert_eq!((imported.commands, imported.sessions), (2, 1));
+    let words = "commands of sessions with a name that no server takes";
+    assert_eq!(imported.left_out.get(words), Some(&4));
+    assert_eq!(imported.left_out.values().sum::<u64>(), 4 + 900 + 1000);
+    assert!(imported.stops.len() == 100 && imported.left_out.len() < 110);
+    let mut folder = Folder::open(&to, None).unwrap();
+    let mut schemas = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        if let Record::Command(command) = record {
+            schemas.push(command.schema.len());
+        }
+    }
+    assert_eq!((schemas, folder.stops().len()), (vec![0, 0], 0));
+}
+
 /// Of MariaDB 10.11.
 const GENERAL_MARIADB: &str = "\
 /usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:
@@ -219,6 +271,7 @@ Time\t\t    Id Command\tArgument
 \t\t     6 Connect\tapp@localhost on test using TCP/IP
 \t\t     6 Query\tINSERT INTO t (a) VALUES ('x;
 # Time: 1
+/x, Version: 1 started with:
 \ty'), ('z')
 261128  3:19:02\t     6 Init DB\tother
 \t\t     6 Query\tPREPARE s FROM 'SELECT ?'
@@ -235,7 +288,7 @@ Time\t\t    Id Command\tArgument
 #[test]
 fn the_general_log_of_mariadb_is_read() {
     let made = import(From::GeneralLog, GENERAL_MARIADB.as_bytes()).unwrap();
-    let insert = "INSERT INTO t (a) VALUES ('x;\n# Time: 1\n\ty'), ('z')";
+    let insert = "INSERT INTO t (a) VALUES ('x;\n# Time: 1\n/x, Version: 1 started with:\n\ty'), ('z')";
     let texts = [
         insert,
         "other",
@@ -580,6 +633,17 @@ fn what_tiproxy_has_captured_is_read() {
         "{:?}",
         made.imported.stops
     );
+}
+
+#[test]
+fn the_last_number_of_a_statement_is_no_end() {
+    let one = "# Time: 2026-11-28T10:00:00Z\n# Conn_ID: 1\n# Cmd_type: StmtPrepare\n";
+    let log = format!(
+        "{one}# Captured_ps_id: 4294967295\n# Payload_len: 8\nSELECT ?\n{one}# Payload_len: 8\nSELECT ?\n"
+    );
+    let made = import(From::Tiproxy, log.as_bytes()).unwrap();
+    let numbers: Vec<_> = made.commands.iter().map(|command| command.statement).collect();
+    assert_eq!(numbers, [u32::MAX, 0]);
 }
 
 proptest::proptest! {

@@ -12,7 +12,8 @@ pub(super) fn iso(text: &[u8]) -> Option<u64> {
         "" | "Z" => 0,
         zone => {
             let (hours, minutes) = zone[1..].split_once(':')?;
-            let seconds = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
+            let below = |text: &str, end: i64| text.parse().ok().filter(|number| (0..end).contains(number));
+            let seconds = below(hours, 24)? * 3600 + below(minutes, 60)? * 60;
             if zone.starts_with('-') { -seconds } else { seconds }
         }
     };
@@ -94,6 +95,9 @@ mod tests {
             "2024-13-01T00:00:00Z",
             "1-1-1T1:1:1Z",
             "2024-02-29T25:00:00Z",
+            "2024-02-29T12:34:56+9223372036854775807:00",
+            "2024-02-29T12:34:56--9223372036854775808:00",
+            "2024-02-29T12:34:56+00:9223372036854775807",
         ] {
             assert_eq!(iso(wrong.as_bytes()), None, "{wrong}");
         }

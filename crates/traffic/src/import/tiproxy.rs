@@ -176,7 +176,7 @@ fn command<R>(
     let mut answer = Vec::new();
     if command == Command::STMT_PREPARE {
         let number = numbers.entry(thread).or_default();
-        *number = head.statement.unwrap_or(*number + 1);
+        *number = head.statement.unwrap_or(number.wrapping_add(1));
         // Nobody has written the answer down: this is what it must have been, as far as it is needed.
         let mut ok = vec![0];
         ok.extend_from_slice(&number.to_le_bytes());

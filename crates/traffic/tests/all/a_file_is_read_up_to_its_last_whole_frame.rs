@@ -37,7 +37,7 @@ fn folder(place: &Path, frames: &[u64], file_max: u64) -> (PathBuf, Vec<Record>)
         kind: "capture".to_owned(),
         ..Head::default()
     };
-    let mut writer = FolderWriter::create(&path, head, file_max).unwrap();
+    let mut writer = FolderWriter::create(&path, head, file_max, None).unwrap();
     let mut records = vec![Record::Session(SessionRecord {
         id: 7,
         user: "app".to_owned(),
@@ -66,7 +66,7 @@ fn folder(place: &Path, frames: &[u64], file_max: u64) -> (PathBuf, Vec<Record>)
 }
 
 fn read(path: &Path) -> (Vec<Record>, Vec<Stop>) {
-    let mut folder = Folder::open(path).unwrap();
+    let mut folder = Folder::open(path, None).unwrap();
     let mut records = Vec::new();
     while let Some(record) = folder.next_record().unwrap() {
         records.push(record);
@@ -99,7 +99,7 @@ fn nobody_else_may_read_it() {
 fn a_folder_with_something_in_it_is_refused() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("mine"), "x").unwrap();
-    assert!(FolderWriter::create(place.path(), Head::default(), 1).is_err());
+    assert!(FolderWriter::create(place.path(), Head::default(), 1, None).is_err());
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
 }
 
@@ -111,12 +111,12 @@ fn a_later_version_is_refused_by_its_number() {
     let mut bytes = fs::read(file).unwrap();
     bytes[16] = 99;
     fs::write(file, &bytes).unwrap();
-    let error = Folder::open(&path).err().unwrap().to_string();
+    let error = Folder::open(&path, None).err().unwrap().to_string();
     assert!(error.contains("format 99"), "{error}");
     bytes[0] = b'x';
     fs::write(file, &bytes).unwrap();
     assert!(
-        Folder::open(&path)
+        Folder::open(&path, None)
             .err()
             .unwrap()
             .to_string()
@@ -124,9 +124,68 @@ fn a_later_version_is_refused_by_its_number() {
     );
 }
 
+/// What the version before has written, which had no id and no proof.
+#[test]
+fn a_file_of_version_2_is_read() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, records) = folder(place.path(), &[3], 1 << 20);
+    let file = &files_of(&path).unwrap()[0];
+    let mut bytes = fs::read(file).unwrap();
+    bytes.drain(24..HEAD_LEN);
+    bytes[16] = 2;
+    fs::write(file, &bytes).unwrap();
+    assert_eq!(read(&path), (records, Vec::new()));
+}
+
+#[test]
+fn files_of_another_folder_and_missing_ones_are_noticed() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, _) = folder(place.path(), &[3, 5, 2], 1);
+    let other = tempfile::tempdir().unwrap();
+    let (other, _) = folder(other.path(), &[3, 5, 2], 1);
+    let (files, others) = (files_of(&path).unwrap(), files_of(&other).unwrap());
+    fs::remove_file(&files[1]).unwrap();
+    assert!(matches!(&read(&path).1[..], [Stop::Damaged { at: 0, .. }]));
+    fs::copy(&others[1], &files[1]).unwrap();
+    let mut read = Folder::open(&path, None).unwrap();
+    let error = std::iter::repeat_with(|| read.next_record()).find_map(Result::err);
+    assert!(error.unwrap().to_string().contains("another folder"));
+}
+
+/// Frames come one after the other, each in two parts, some of them in a file of their own.
+#[test]
+fn a_folder_that_grows_is_followed() {
+    let place = tempfile::tempdir().unwrap();
+    for file_max in [1, 1 << 20] {
+        let whole = tempfile::tempdir().unwrap();
+        let (whole, records) = folder(whole.path(), &[3, 5, 2], file_max);
+        let grown = place.path().join(file_max.to_string());
+        fs::create_dir(&grown).unwrap();
+        let mut followed: Option<Folder> = None;
+        let mut read = Vec::new();
+        for file in files_of(&whole).unwrap() {
+            let bytes = fs::read(&file).unwrap();
+            let path = grown.join(file.file_name().unwrap());
+            for end in (HEAD_LEN - 1..bytes.len()).step_by(7).chain([bytes.len()]) {
+                fs::write(&path, &bytes[..end]).unwrap();
+                if followed.is_none() && end >= HEAD_LEN {
+                    followed = Folder::open(&grown, None).ok();
+                    followed.as_mut().unwrap().follow();
+                }
+                if let Some(followed) = &mut followed {
+                    followed.look_again().unwrap();
+                    read.extend(std::iter::from_fn(|| followed.next_record().unwrap()));
+                }
+            }
+        }
+        assert_eq!(read, records, "{file_max}");
+        assert!(followed.unwrap().stops().is_empty());
+    }
+}
+
 /// What is read of these bytes, and why no more.
 fn read_bytes(bytes: &[u8]) -> (Vec<Record>, Option<Stop>) {
-    let Ok(mut reader) = FileReader::new(bytes, Path::new("test")) else {
+    let Ok(mut reader) = FileReader::new(bytes, Path::new("test"), None) else {
         return (Vec::new(), None);
     };
     let records = std::iter::from_fn(|| reader.next_record()).collect();
