@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 const ROWS_MAX: usize = 100_000;
 
 /// The tables that are looked at.
-pub(crate) const TABLES: [&str; 8] = [
+pub(crate) const TABLES: [&str; 9] = [
     "mysql_servers",
     "mysql_users",
     "mysql_query_rules",
@@ -14,6 +14,7 @@ pub(crate) const TABLES: [&str; 8] = [
     "mysql_replication_hostgroups",
     "mysql_group_replication_hostgroups",
     "mysql_galera_hostgroups",
+    "proxysql_servers",
     "global_variables",
 ];
 

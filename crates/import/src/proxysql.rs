@@ -68,6 +68,7 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
         "/metrics, /status and /sessions, in the place of the admin interface: to read needs no login.",
     );
     toml.text("bind", ADMIN);
+    write_fleet(&dump, &mut toml, &mut notes);
     for cluster in &clusters {
         write_cluster(cluster, &dump, &mut toml, &mut notes);
     }
@@ -115,6 +116,34 @@ fn is_sql(text: &str) -> bool {
         let word = line.split_whitespace().next().unwrap_or_default();
         WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) && !line.contains(" = (")
     })
+}
+
+/// ProxySQL's nodes of a cluster pull their configuration from one another. Here there is a store, of which
+/// nothing is known: its section is a comment.
+fn write_fleet(dump: &Dump, toml: &mut Toml, notes: &mut Notes) {
+    let rows = dump.rows("proxysql_servers").iter();
+    let nodes: Vec<&str> = rows.filter_map(|row| row.filled("hostname")).collect();
+    let Some(first) = nodes.first() else {
+        return;
+    };
+    let named = nodes.join(", ");
+    toml.blank();
+    toml.comment(&format!(
+        "A cluster of {}: {named}. Here several gateways have one configuration by an etcd (docs/guide/fleet.md). Put \
+         [store] into a file of each gateway's own, with [admin] and `workers`, and all the rest into one text: forebay \
+         ctl apply. Passwords become `password_file` there: none in clear goes into the store",
+        nodes.len()
+    ));
+    toml.comment("[store]");
+    toml.comment("endpoints = [\"etcd1:2379\", \"etcd2:2379\", \"etcd3:2379\"]");
+    toml.comment("user = \"forebay\"");
+    toml.comment("password_file = \"store.password\"");
+    toml.comment("tls = { mode = \"required\", ca = \"etcd-ca.pem\" }");
+    toml.comment(&format!("name = {}", quote(first)));
+    notes.add(format!(
+        "proxysql_servers: {named} need a store to have one configuration: [store] is there as a comment; without it \
+         each has a file of its own"
+    ));
 }
 
 fn write_cluster(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut Notes) {

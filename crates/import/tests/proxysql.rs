@@ -49,6 +49,28 @@ fn galera_from_mysqldump() {
     assert_eq!(config.users[0].password.as_ref().unwrap().reveal(), "se'cret");
 }
 
+#[test]
+fn a_cluster_of_proxysql_becomes_a_section_to_fill_in() {
+    let text = include_str!("files/cluster.cnf");
+    let config = becomes(text, expect_file!["files/cluster.toml"]);
+    assert!(config.store.is_none(), "it is a comment");
+    // With its marks taken away it is a section that is understood.
+    let own: String = proxysql(text)
+        .unwrap()
+        .toml
+        .lines()
+        .skip_while(|line| *line != "# [store]")
+        .take_while(|line| line.starts_with('#'))
+        .map(|line| format!("{}\n", line.trim_start_matches("# ")))
+        .filter(|line| !line.starts_with("password_file"))
+        .collect();
+    let store = Config::parse(&format!("{own}password = \"x\"\n"), "own")
+        .unwrap()
+        .store
+        .unwrap();
+    assert_eq!(store.name.as_deref(), Some("proxysql-0.proxysql"));
+}
+
 /// ProxySQL's manual takes hashes of `caching_sha2_password` from servers in hexadecimal: their salts are no
 /// text.
 #[test]
