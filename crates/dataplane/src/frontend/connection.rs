@@ -1,0 +1,713 @@
+//! The life of a client connection on its worker: from the accepted socket to the log line at its end.
+
+mod refusal;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Instant;
+
+use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
+use net::{Accepted, Peer, Stream, Toward};
+use telemetry::{EndReason, ListenerMetrics};
+use tokio::task::spawn_local;
+use tracing::info;
+use upstream::{ConnectFailure, Lease, LeaseError, Member, Server, ServerProfile, Status};
+
+use crate::control::{Control, Signal, Waiting};
+use crate::engine::binding::OnServer;
+use crate::engine::client_session::ClientSession;
+use crate::engine::own_connection::{self, Introduction};
+use crate::engine::run;
+use crate::engine::serve;
+use crate::error::{During, SessionError};
+use crate::forwarded::session::Session;
+use crate::frontend::guesses::Asking;
+use crate::frontend::handshake::{self, Client, LoggedIn, Patience};
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::protocol;
+use crate::frontend::proxy_header;
+use crate::frontend::registry::Place;
+use crate::frontend::session_summary::SessionSummary;
+use crate::frontend::user_name::shown_user;
+use crate::frontend::worker::Worker;
+use crate::hand_over::bytes;
+use crate::relay::flow::Flow;
+use crate::relay::{self, Pair, Streams, Traffic};
+use crate::session_end::{as_error, signal_as_error};
+
+pub(crate) use refusal::refuse;
+use refusal::{pass_refusal, say_last};
+
+/// Begins a session. The task of each mode is one of its own: it has no room for what other modes need.
+pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
+    let _task = match listener.config.mode {
+        _ if listener.config.protocol != config::Protocol::Mysql => {
+            spawn_local(run(worker, accepted, listener, protocol::serve))
+        }
+        config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
+        config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),
+        // As in mode `session`, but that rules see all statements.
+        config::Mode::Split if listener.config.shares_never() => {
+            spawn_local(run(worker, accepted, listener, serve_session))
+        }
+        config::Mode::Split => spawn_local(run(worker, accepted, listener, serve::serve)),
+    };
+}
+
+/// Counts a session in, runs it, counts it out and logs its end.
+async fn run(
+    worker: Rc<Worker>,
+    accepted: Accepted,
+    listener: Arc<ListenerState>,
+    serve: impl AsyncFnOnce(
+        &Rc<Worker>,
+        &Rc<Control>,
+        Accepted,
+        &Arc<ListenerState>,
+        &Arc<ListenerMetrics>,
+        &mut SessionSummary,
+    ) -> SessionError,
+) {
+    let id = worker.shared.registry.new_id();
+    let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
+    control.introduce(&listener.config.name, &accepted.peer());
+    poll_fn(|cx| {
+        control.remember_waker(cx);
+        Poll::Ready(())
+    })
+    .await;
+    let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
+    let metrics = &counted.metrics;
+    metrics.accepted.inc();
+    let mut summary = SessionSummary::new(accepted.peer());
+    let error = serve(&worker, &control, accepted, &listener, metrics, &mut summary).await;
+    counted.end(&control, &summary, &error);
+}
+
+/// The place of a session in every list and count, given up when this is dropped, however its task ends.
+pub(crate) struct Counted {
+    worker: Rc<Worker>,
+    listener: Arc<ListenerState>,
+    pub(crate) metrics: Arc<ListenerMetrics>,
+    id: u32,
+}
+
+impl Counted {
+    pub(crate) fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
+        let metrics = worker.metrics.listener(&listener.config.name);
+        worker.sessions.insert(control);
+        if let Some(signal) = worker.told_all.get() {
+            control.raise(signal);
+        }
+        worker.metrics.sessions.inc();
+        metrics.active.inc();
+        Self {
+            worker,
+            listener,
+            metrics,
+            id: control.id,
+        }
+    }
+
+    /// The session has come to its end, for this reason.
+    pub(crate) fn end(&self, control: &Control, summary: &SessionSummary, error: &SessionError) {
+        self.metrics.session_ended(error.reason());
+        self.metrics.session_seconds.record(control.began.elapsed());
+        log_end(&self.listener, control.id, summary, error, control.began);
+        if matches!(error, SessionError::HandedOver) && control.is_killed() {
+            self.worker.kill_elsewhere(self.id);
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.worker.shared.registry.remove(self.id);
+        self.worker.sessions.remove(self.id);
+        self.worker.metrics.sessions.dec();
+        self.metrics.active.dec();
+        if std::thread::panicking() {
+            self.metrics.session_ended(EndReason::Panic);
+            tracing::error!(id = self.id, "session ended by a fault of the gateway");
+        }
+        self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
+        self.listener.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says why, to a connection that is over a limit, in the one packet that a client reads before it says
+/// anything.
+pub(crate) async fn turn_away(
+    worker: Rc<Worker>,
+    accepted: Accepted,
+    listener: Arc<ListenerState>,
+    error: SessionError,
+) {
+    let metrics = worker.metrics.listener(&listener.config.name);
+    metrics.accepted.inc();
+    metrics.rejected.inc();
+    metrics.session_ended(error.reason());
+    if let Ok(mut client) = Stream::from_accepted(accepted) {
+        if listener.config.protocol == config::Protocol::Redis {
+            // As Redis itself does it, over `maxclients`.
+            say_last(&mut client, b"-ERR max number of clients reached\r\n").await;
+            return;
+        }
+        refuse(&worker, &mut client, 0, Capabilities::default(), &error).await;
+    }
+}
+
+fn log_end(
+    listener: &ListenerState,
+    id: u32,
+    summary: &SessionSummary,
+    error: &SessionError,
+    started: Instant,
+) {
+    info!(
+        session = id,
+        listener = listener.config.name,
+        client = %summary.client,
+        user = &*summary.user,
+        server = summary.server_name(),
+        reason = error.reason().label(),
+        cause = error.to_string(),
+        seconds = started.elapsed().as_secs_f64(),
+        commands = summary.commands,
+        bytes_from_client = summary.from_client,
+        bytes_to_client = summary.to_client,
+        "session ended"
+    );
+}
+
+/// Mode `tcp`: accept, choose, relay.
+async fn forward_bytes(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    metrics: &Arc<ListenerMetrics>,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    let pairing = Box::pin(pair_up(worker, control, accepted, listener, metrics, summary));
+    let paired = unless_told(control, listener, pairing).await;
+    let mut pair = match paired.and_then(|paired| paired) {
+        Ok(pair) => pair,
+        Err(error) => return error,
+    };
+    serve_bytes(worker, control, listener, &mut pair, summary).await
+}
+
+/// Forwards everything, until the end or until the process that has taken over goes on with it.
+pub(crate) async fn serve_bytes(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    listener: &Arc<ListenerState>,
+    pair: &mut Pair,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    let _on_server = OnServer::new(&pair.streams.traffic.server);
+    let error = loop {
+        match relay::stream(&mut pair.streams, control).await {
+            Ok(relay::Streamed::Goes) => {
+                if Box::pin(bytes::go(worker, control, listener, pair, &summary.client)).await {
+                    break SessionError::HandedOver;
+                }
+            }
+            Ok(relay::Streamed::Ended) => break SessionError::ClientGone,
+            Err(broken) => break as_error(broken, pair.permit.server().name(), listener, During::Stream),
+        }
+    };
+    summary.from_client = pair.streams.traffic.from_client;
+    summary.to_client = pair.streams.traffic.to_client;
+    error
+}
+
+async fn pair_up(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    metrics: &Arc<ListenerMetrics>,
+    summary: &mut SessionSummary,
+) -> Result<Box<Pair>, SessionError> {
+    let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+    let (peer, unread) = proxy_header::read_header(&mut client, listener).await?;
+    summary.client = peer;
+    control.introduce(&listener.config.name, &peer);
+    let local = client.local().unwrap_or(Peer::Unix);
+    let lease = match lease(worker, listener, &peer, &local, Vec::new()).await {
+        Ok(lease) => lease,
+        Err(error) => {
+            refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
+            return Err(error);
+        }
+    };
+    let Lease {
+        server,
+        stream,
+        permit,
+        ..
+    } = lease;
+    attach(control, listener, &server);
+    control.set_limits(listener.idle_limits());
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
+    let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
+    let (mut up, down) = (Flow::default(), Flow::default());
+    up.fill(&unread);
+    summary.server = Some(server);
+    Ok(Box::new(Pair {
+        streams: Streams {
+            client,
+            server: stream,
+            up,
+            down,
+            traffic,
+        },
+        permit,
+    }))
+}
+
+/// Leases a server beside those that were `tried` before, and counts what came of it.
+async fn lease(
+    worker: &Worker,
+    listener: &ListenerState,
+    peer: &Peer,
+    local: &Peer,
+    tried: Vec<ConnectFailure>,
+) -> Result<Lease, SessionError> {
+    let began = Instant::now();
+    let counted = tried.len();
+    let label = listener.config.label.as_deref();
+    let leased = listener.cluster.lease_beside(peer, local, label, tried).await;
+    let metrics = |server: &str| worker.metrics.server(listener.cluster.name(), server);
+    let failures = match &leased {
+        Ok(lease) => {
+            let metrics = metrics(lease.server.name());
+            metrics.connects.inc();
+            metrics.connect_seconds.record(began.elapsed());
+            lease.failures.as_slice()
+        }
+        Err(LeaseError::ConnectFailed { failures, .. }) => failures.as_slice(),
+        Err(_) => &[],
+    };
+    failures
+        .iter()
+        .skip(counted)
+        .for_each(|failure| metrics(&failure.server).connect_failures.inc());
+    leased.map_err(SessionError::NoServer)
+}
+
+/// Mode `session`: accept, handshake, serve.
+async fn serve_session(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    metrics: &Arc<ListenerMetrics>,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    // What the login needs is boxed, so that a session that has got through it does not carry that room on.
+    let logged_in = match Box::pin(log_in(worker, control, accepted, listener, metrics, summary)).await {
+        Ok(logged_in) => logged_in,
+        Err(error) => {
+            metrics.login_failures.inc();
+            return error;
+        }
+    };
+    let mut session = match logged_in {
+        LogIn::Forwarded(session) => session,
+        // Boxed: sessions that are forwarded have no room for it.
+        LogIn::Understood(session) => return Box::pin(serve_understood(session, summary)).await,
+    };
+    serve_forwarded(&mut session, summary).await
+}
+
+/// A session of mode `session` that is forwarded, from its first command, or its next one, to its end.
+pub(crate) async fn serve_forwarded(session: &mut Session, summary: &mut SessionSummary) -> SessionError {
+    let _on_server = OnServer::new(&session.metrics);
+    let Err(error) = crate::forwarded::serve::serve(session).await;
+    Box::pin(session.farewell(&error)).await;
+    if let Some(user) = session.changed_user.take() {
+        summary.user = user;
+    }
+    summary.commands = session.commands;
+    summary.from_client = session.streams.traffic.from_client;
+    summary.to_client = session.streams.traffic.to_client;
+    error
+}
+
+/// How a session in mode `session` is served.
+enum LogIn {
+    /// What its client says is forwarded by first bytes.
+    Forwarded(Box<Session>),
+    /// It is read, for something asks what the session does.
+    Understood(Box<ClientSession>),
+}
+
+pub(crate) async fn serve_understood(
+    mut session: Box<ClientSession>,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    summary.user = Box::default();
+    let Err(error) = run::run(&mut session).await;
+    serve::end(&mut session, error, summary).await
+}
+
+/// Everything up to the first command. An error has been told to the client when this returns it.
+async fn log_in(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    metrics: &Arc<ListenerMetrics>,
+    summary: &mut SessionSummary,
+) -> Result<LogIn, SessionError> {
+    let limit = listener.config.login_timeout;
+    let mut client = None;
+    let mut introduction = None;
+    let login = async {
+        let introduced = {
+            let introducing = introduce(&mut client, accepted, listener, control, summary);
+            let introducing = pin!(tokio::time::timeout(limit, introducing));
+            unless_told(control, listener, introducing).await?
+        };
+        let Introduced {
+            login,
+            profile,
+            local,
+            ..
+        } = introduced.unwrap_or_else(|_| Err(proxy_header::too_late(client.is_some(), limit)))?;
+        let (peer, user) = (summary.client, login.user.clone());
+        let asking = Asking::new(&peer, &user, &listener.config);
+        let attempt = {
+            let beginning = pin!(tokio::time::timeout(
+                limit,
+                worker.shared.accounts.guesses.begin(asking)
+            ));
+            unless_told(control, listener, beginning).await?
+        };
+        let mut attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
+        // The wait for a server has limits of its own, and is not the client's fault.
+        let finding = Box::pin(find_server(worker, control, listener, summary, &local));
+        let server = attempt.beside(finding).await?;
+        let client = client.as_mut().ok_or(SessionError::ClientGone)?;
+        introduction = listener.config.understands().then(|| {
+            Box::new(Introduction {
+                login: Login {
+                    auth_response: Vec::new(),
+                    ..login.clone()
+                },
+                profile,
+                rights: worker
+                    .lookups(&listener.config)
+                    .and_then(|lookups| lookups.rights_of_login()),
+            })
+        });
+        // Boxed: the many that never say anything wait before it.
+        Box::pin(handshake::log_in(
+            client,
+            login,
+            server,
+            listener,
+            (control, attempt),
+        ))
+        .await
+    };
+    match (login.await, client) {
+        (Ok(mut logged_in), Some(client)) => {
+            let (peer, introduction) = (
+                summary.client,
+                introduction.filter(|_| {
+                    logged_in.is_understood()
+                        || listener.config.shares_never()
+                        || logged_in.moves_by_session_states(listener)
+                }),
+            );
+            let streams = connect(worker, control, client, &mut logged_in, listener, metrics)?;
+            match introduction {
+                Some(introduction) => {
+                    let arrived = own_connection::Arrived {
+                        streams,
+                        peer,
+                        introduction,
+                        logged_in,
+                    };
+                    // Boxed: logins are many, and most are of sessions that are forwarded.
+                    let understood =
+                        Box::pin(own_connection::adopt(worker, control, arrived, listener)).await;
+                    understood.map(LogIn::Understood)
+                }
+                None => {
+                    let session = forwarded((worker, control), streams, logged_in, (listener, peer));
+                    Ok(LogIn::Forwarded(Box::new(session)))
+                }
+            }
+        }
+        (Ok(_), None) => Err(SessionError::ClientGone),
+        (Err(SessionError::LoginRefused { payload, held }), Some(mut client)) => {
+            {
+                let told = pin!(pass_refusal(&mut client, &payload, held));
+                unless_told(control, listener, told).await?;
+            }
+            Err(SessionError::LoginRefused { payload, held })
+        }
+        (Err(error), client) => {
+            if let Some(mut client) = client {
+                refuse(
+                    worker,
+                    &mut client.stream,
+                    client.sequence,
+                    client.capabilities,
+                    &error,
+                )
+                .await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A server that greets. One that takes the connection and does not, says no in place of its greeting, or
+/// goes, knows nothing of the client yet: another one is tried. The client hears why only where there is
+/// none.
+async fn find_server(
+    worker: &Worker,
+    control: &Control,
+    listener: &ListenerState,
+    summary: &mut SessionSummary,
+    local: &Peer,
+) -> Result<(Lease, Greeting), SessionError> {
+    let mut tried = match listener.config.shares_never() {
+        true => {
+            let finding = pin!(others_than_primary(listener));
+            unless_told(control, listener, finding).await??
+        }
+        false => Vec::new(),
+    };
+    let mut refusal = None;
+    let mut patience = Patience::new(listener.cluster.config().login_timeout);
+    loop {
+        let leased = {
+            let leasing = pin!(lease(worker, listener, &summary.client, local, tried));
+            unless_told(control, listener, leasing).await
+        };
+        let mut lease = match (leased.and_then(|leased| leased), refusal) {
+            (Ok(lease), _) => lease,
+            (Err(SessionError::NoServer(_)), Some(refusal)) => return Err(refusal),
+            (Err(error), _) => return Err(error),
+        };
+        let server = Arc::clone(&lease.server);
+        attach(control, listener, &server);
+        summary.server = Some(Arc::clone(&server));
+        let untried = listener
+            .cluster
+            .servers()
+            .len()
+            .saturating_sub(lease.failures.len());
+        let began = Instant::now();
+        match handshake::greeted(&mut lease, listener, control, patience.next(untried)).await {
+            Ok(greeting) => return Ok((lease, greeting)),
+            Err(
+                error @ (SessionError::ServerRefused { .. }
+                | SessionError::ServerLogin { .. }
+                | SessionError::ServerDown { .. }
+                | SessionError::Drained),
+            ) => {
+                // What was said of this server is nothing to the next.
+                control.detach();
+                let metrics = worker.metrics.server(listener.cluster.name(), server.name());
+                metrics.connect_failures.inc();
+                patience.waited(began.elapsed());
+                tried = lease.failures;
+                tried.push(ConnectFailure {
+                    id: server.id(),
+                    server: server.name().to_owned(),
+                    reason: error.to_string(),
+                });
+                let is_in_its_words =
+                    !matches!(error, SessionError::ServerDown { .. } | SessionError::Drained);
+                refusal = is_in_its_words.then_some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Servers that a session which writes does not begin on: all but the primary, where the cluster has one, for
+/// which it waits.
+async fn others_than_primary(listener: &ListenerState) -> Result<Vec<ConnectFailure>, SessionError> {
+    let (cluster, config) = (&listener.cluster, listener.cluster.config());
+    if !config.uses_roles {
+        return Ok(Vec::new());
+    }
+    let deadline = tokio::time::Instant::now() + config.failover_wait;
+    let mut topology = cluster.topology();
+    while topology.primary.is_none() {
+        let changed = cluster.wait_for_topology_change(topology.generation);
+        topology = match tokio::time::timeout_at(deadline, changed).await {
+            Ok(topology) => topology,
+            Err(_) => {
+                let reason = |member: &Member| upstream::ServerReason {
+                    server: member.server.name().to_owned(),
+                    reason: format!("is not the primary: {}", member.reason),
+                };
+                return Err(SessionError::NoServer(LeaseError::NoServerAvailable {
+                    cluster: cluster.name().to_owned(),
+                    servers: topology.members.iter().map(reason).collect(),
+                }));
+            }
+        };
+    }
+    let primary = topology.primary().map(|primary| primary.server.id());
+    let others = topology
+        .members
+        .iter()
+        .filter(|member| Some(member.server.id()) != primary);
+    let other = |member: &Member| ConnectFailure {
+        id: member.server.id(),
+        server: member.server.name().to_owned(),
+        reason: "is not the primary".to_owned(),
+    };
+    Ok(others.map(other).collect())
+}
+
+/// What comes of a wait in which nothing is left undone when the session is told to end. It is taken by
+/// reference: by value its room would be needed twice.
+async fn unless_told<W: Future + Unpin>(
+    control: &Control,
+    listener: &ListenerState,
+    wait: W,
+) -> Result<W::Output, SessionError> {
+    tokio::select! {
+        biased;
+        result = wait => Ok(result),
+        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
+    }
+}
+
+/// A client that was greeted and has answered.
+pub(crate) struct Introduced {
+    pub(crate) login: Login,
+    /// What it was greeted with.
+    pub(crate) greeting: Greeting,
+    /// What the greeting was made of.
+    pub(crate) profile: Arc<ServerProfile>,
+    /// The address that it connected to.
+    pub(crate) local: Peer,
+}
+
+/// The client's part of the login.
+pub(crate) async fn introduce(
+    client: &mut Option<Client>,
+    accepted: Accepted,
+    listener: &ListenerState,
+    control: &Control,
+    summary: &mut SessionSummary,
+) -> Result<Introduced, SessionError> {
+    let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+    let (peer, unread) = proxy_header::read_header(&mut stream, listener).await?;
+    summary.client = peer;
+    control.introduce(&listener.config.name, &peer);
+    let local = stream.local().unwrap_or(Peer::Unix);
+    *client = Some(Client {
+        stream,
+        sequence: 0,
+        unread,
+        capabilities: Capabilities::default(),
+    });
+    let first_contact = listener.cluster.config().connect_timeout;
+    let profile = listener.cluster.introduced(first_contact).await;
+    let profile = profile.ok_or(SessionError::NoServerSeen)?;
+    let (login, greeting) = handshake::greet(client, listener, &profile, control.id).await?;
+    summary.user = shown_user(&login.user);
+    control.name_user(&summary.user);
+    control.name_login(login.database.as_deref(), Some(login.charset));
+    Ok(Introduced {
+        login,
+        greeting,
+        profile,
+        local,
+    })
+}
+
+/// Puts the session on a server. One that was removed in this moment has told its sessions to end before this
+/// one was among them.
+fn attach(control: &Control, listener: &ListenerState, server: &Server) {
+    control.attach(listener.key(server));
+    if server.state().status == Status::Removed {
+        control.raise(Signal::Drain);
+    }
+}
+
+/// The streams of a session, which others find by its number from here on.
+fn connect(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    client: Client,
+    logged_in: &mut LoggedIn,
+    listener: &Arc<ListenerState>,
+    metrics: &Arc<ListenerMetrics>,
+) -> Result<Streams, SessionError> {
+    let server = Arc::clone(&logged_in.lease.server);
+    let stream = std::mem::replace(&mut logged_in.lease.stream, Stream::Detached);
+    let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
+    let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
+    let mut streams = Streams {
+        client: handshake::compressed(client.stream, logged_in.client_compression, Toward::Client)
+            .map_err(SessionError::ClientFailed)?,
+        server: handshake::compressed(stream, logged_in.server_compression, Toward::Server).map_err(
+            |error| SessionError::ServerLogin {
+                server: server.name().to_owned(),
+                cause: error.to_string(),
+            },
+        )?,
+        up: Flow::default(),
+        down: Flow::default(),
+        traffic,
+    };
+    streams.up.fill(&logged_in.client_unread);
+    streams.down.fill(&logged_in.server_unread);
+    control.set_limits(listener.idle_limits());
+    control.mark(Waiting::Client);
+    let place = Place {
+        worker: worker.index,
+        cluster: listener.cluster_serial,
+        seat: Some((listener.key(&server), logged_in.greeting.connection_id)),
+        user: logged_in.user.as_slice().into(),
+        is_arriving: false,
+    };
+    control.attach_connection(listener.key(&server), logged_in.greeting.connection_id);
+    worker.shared.registry.insert(control.id, place);
+    Ok(streams)
+}
+
+fn forwarded(
+    (worker, control): (&Rc<Worker>, &Rc<Control>),
+    streams: Streams,
+    logged_in: LoggedIn,
+    (listener, peer): (&Arc<ListenerState>, Peer),
+) -> Session {
+    let Lease { server, permit, .. } = logged_in.lease;
+    let metrics = Arc::clone(&streams.traffic.server);
+    Session {
+        control: Rc::clone(control),
+        worker: Rc::clone(worker),
+        listener: Arc::clone(listener),
+        server,
+        metrics,
+        streams,
+        response: ResponseTracker::new(logged_in.agreed.client),
+        capabilities: logged_in.agreed.client,
+        status: logged_in.status,
+        changed_user: None,
+        peer,
+        commands: 0,
+        error_sequence: Some(0),
+        _permit: permit,
+    }
+}

@@ -1,0 +1,238 @@
+//! Which session is where: connection ids as clients know them, and the server threads behind them.
+//!
+//! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL`
+//! and COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave.
+//! Ours are from 2^30 on: servers count from one and do not get there, so the two are not taken for one
+//! another. (Nor at 2^31, which some clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
+//!
+//! Of the 30 bits below, the upper 6 are the number of this gateway among several that act as one: by it the
+//! others know whose a session is. It is 0 where there are no others, or none has been given to it yet.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::control::ServerKey;
+
+/// The connection ids that Forebay gives out are from here to twice as much.
+const OURS: u32 = 1 << 30;
+
+/// Bits below the number of the gateway.
+const OWN_BITS: u32 = 24;
+
+/// The last number that a gateway may have.
+const NUMBER_MAX: u32 = 63;
+
+/// Whether an id is one that Forebay gives out.
+pub(crate) fn is_ours(id: u32) -> bool {
+    id & !(OURS - 1) == OURS
+}
+
+/// Where a logged-in session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The worker it lives on.
+    pub(crate) worker: usize,
+    /// Among all clusters.
+    pub(crate) cluster: u32,
+    /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every
+    /// statement: only the worker knows them.
+    pub(crate) seat: Option<(ServerKey, u32)>,
+    /// Shared with the account, where that is known.
+    pub(crate) user: Arc<[u8]>,
+    /// It is about to come from the process before this one, which may keep it: nobody finds it here yet.
+    pub(crate) is_arriving: bool,
+}
+
+/// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
+pub(crate) struct Registry {
+    next: AtomicU32,
+    /// The gateway's, in its place within an id.
+    number: AtomicU32,
+    places: Mutex<HashMap<u32, Place>>,
+}
+
+impl Default for Registry {
+    /// Ids begin anywhere: a `KILL` that comes to another gateway, or after a restart, finds nobody, rather
+    /// than somebody else's session.
+    fn default() -> Self {
+        Self::from(RandomState::new().hash_one(()) as u32)
+    }
+}
+
+impl Registry {
+    fn from(last: u32) -> Self {
+        Self {
+            next: AtomicU32::new(last),
+            number: AtomicU32::new(0),
+            places: Mutex::default(),
+        }
+    }
+
+    /// An id that no session of this process has.
+    pub(crate) fn new_id(&self) -> u32 {
+        loop {
+            let next = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            let id = OURS | self.number.load(Ordering::Relaxed) | next & ((1 << OWN_BITS) - 1);
+            if id != OURS && !self.places().contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Ids that are given from here on have this number of the gateway.
+    pub(crate) fn take_number(&self, number: u32) {
+        let number = number.min(NUMBER_MAX);
+        self.number.store(number << OWN_BITS, Ordering::Relaxed);
+    }
+
+    /// Whether the id has the number of another gateway.
+    pub(crate) fn is_of_another(&self, id: u32) -> bool {
+        let number = id & (NUMBER_MAX << OWN_BITS);
+        is_ours(id) && number != 0 && number != self.number.load(Ordering::Relaxed)
+    }
+
+    /// A session comes with its number from the process before this one. False where that is another's.
+    pub(crate) fn insert_new(&self, id: u32, place: Place) -> bool {
+        match self.places().entry(id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(place);
+                true
+            }
+        }
+    }
+
+    /// The number that was given last.
+    pub(crate) fn last_id(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Gives numbers that are as far as can be from those that another process has given, up to this one.
+    pub(crate) fn keep_off(&self, last: u32) {
+        self.next
+            .store(last.wrapping_add(1 << (OWN_BITS - 1)), Ordering::Relaxed);
+    }
+
+    pub(crate) fn insert(&self, id: u32, place: Place) {
+        self.places().insert(id, place);
+    }
+
+    pub(crate) fn remove(&self, id: u32) {
+        self.places().remove(&id);
+    }
+
+    /// The session goes on as another user (COM_CHANGE_USER).
+    pub(crate) fn rename(&self, id: u32, user: Arc<[u8]>) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.user = user;
+        }
+    }
+
+    /// The session goes on on another server.
+    pub(crate) fn reseat(&self, id: u32, seat: (ServerKey, u32)) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.seat = Some(seat);
+        }
+    }
+
+    /// The ids that clients of sessions on this server know, by those that the server gave.
+    pub(crate) fn numbers_on(&self, server: ServerKey) -> HashMap<u32, u32> {
+        let places = self.places();
+        let on_it = places.iter().filter_map(|(id, place)| {
+            let (seat, thread_id) = place.seat?;
+            (seat == server).then_some((thread_id, *id))
+        });
+        on_it.collect()
+    }
+
+    /// Finds a session by the id its client knows.
+    pub(crate) fn find(&self, id: u32) -> Option<Place> {
+        self.places().get(&id).filter(|place| !place.is_arriving).cloned()
+    }
+
+    /// The worker of a session, also where that has not quite arrived.
+    pub(crate) fn worker_of(&self, id: u32) -> Option<usize> {
+        self.places().get(&id).map(|place| place.worker)
+    }
+
+    /// The session is this process's.
+    pub(crate) fn has_arrived(&self, id: u32) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.is_arriving = false;
+        }
+    }
+
+    /// A lock that outlives a panic in another worker: the map is whole after every call.
+    fn places(&self) -> MutexGuard<'_, HashMap<u32, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_ours_and_skip_those_in_use_after_a_wrap() {
+        let registry = Registry::from(0);
+        let first = registry.new_id();
+        assert_eq!(first, OURS | 1);
+        assert!(is_ours(first) && is_ours(2 * OURS - 1) && !is_ours(2 * OURS) && !is_ours(OURS - 1));
+        let place = Place {
+            worker: 0,
+            cluster: 1,
+            seat: None,
+            user: (*b"app").into(),
+            is_arriving: false,
+        };
+        registry.insert(first, place.clone());
+        registry.next.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(registry.new_id(), OURS | 2, "neither 0 nor the id in use");
+        assert_eq!(registry.find(first), Some(place));
+        registry.remove(first);
+        assert_eq!(registry.find(first), None);
+    }
+
+    #[test]
+    fn sessions_of_another_process_keep_their_numbers_and_nobody_else_gets_those() {
+        let (old, new) = (Registry::from(u32::MAX - 5), Registry::from(u32::MAX - 5));
+        let id = old.new_id();
+        new.keep_off(old.last_id());
+        let own = |id: u32| id & ((1 << OWN_BITS) - 1);
+        assert!(own(new.new_id()).abs_diff(own(id)) > 1 << (OWN_BITS - 2));
+        let place = Place {
+            worker: 0,
+            cluster: 1,
+            seat: None,
+            user: (*b"app").into(),
+            is_arriving: true,
+        };
+        assert!(new.insert_new(id, place.clone()));
+        assert!(!new.insert_new(id, place));
+        assert_eq!((new.find(id), new.worker_of(id)), (None, Some(0)));
+        new.has_arrived(id);
+        assert!(new.find(id).is_some());
+    }
+
+    #[test]
+    fn ids_have_the_number_of_their_gateway() {
+        let registry = Registry::from(u32::MAX - 1);
+        registry.take_number(63);
+        let ids = [(); 2].map(|()| registry.new_id());
+        assert_eq!(ids, [0x7fff_ffff, 0x7f00_0000]);
+        assert!(ids.iter().all(|id| is_ours(*id) && !registry.is_of_another(*id)));
+        registry.take_number(1);
+        assert_eq!(registry.new_id(), 0x4100_0001);
+        assert!(registry.is_of_another(ids[0]) && !registry.is_of_another(0x4000_0001));
+        assert!(!registry.is_of_another(7), "that is a server's");
+    }
+
+    #[test]
+    fn two_gateways_do_not_give_the_same_ids() {
+        let [one, other] = [Registry::default(), Registry::default()];
+        assert_ne!(one.new_id(), other.new_id());
+    }
+}
