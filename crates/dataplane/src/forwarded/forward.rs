@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crate::command_head::CommandHead;
-use crate::process_list::Translated;
+use crate::forwarded::process_list::Translated;
+use crate::forwarded::session::Session;
 use crate::relay::{Exchange, Exchanged, RelayError};
-use crate::session::Session;
 
 /// Forwards the command at the head of what the client sent, and its response.
 pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, RelayError> {

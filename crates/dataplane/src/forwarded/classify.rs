@@ -5,6 +5,7 @@
 //! gave out.
 
 use mysql_wire::{Capabilities, Command};
+use sql_class::text::{Kill, kill, shows_processes};
 
 /// What a command needs from the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,20 +24,6 @@ pub(crate) enum Need {
     Stream,
 }
 
-/// A `KILL` statement or COM_PROCESS_KILL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kill {
-    /// The connection id as the client wrote it.
-    pub(crate) id: u32,
-    /// Only the running statement is to end.
-    pub(crate) query_only: bool,
-    /// MariaDB's `KILL SOFT`.
-    pub(crate) soft: bool,
-    /// TiDB's `KILL TIDB`, without which it takes an id for one that may be another server's, and does
-    /// nothing.
-    pub(crate) tidb: bool,
-}
-
 /// The longest statement that is looked at for `KILL`.
 pub(crate) const KILL_MAX: usize = 256;
 
@@ -51,7 +38,8 @@ pub(crate) fn classify(
 ) -> Need {
     match command {
         Command::QUERY if payload_len <= KILL_MAX && may_be_kill(payload, capabilities) => {
-            kill_statement(payload, capabilities).map_or(Need::Forward, Need::Kill)
+            let kill = statement(payload, capabilities).and_then(kill);
+            kill.map_or(Need::Forward, Need::Kill)
         }
         Command::QUERY if payload_len <= KILL_MAX && may_be_show(payload, capabilities) => {
             let text = statement(payload, capabilities).unwrap_or_default();
@@ -99,22 +87,6 @@ pub(crate) fn lists_processes(command: Command, text: &[u8]) -> bool {
     }
 }
 
-/// `SHOW [FULL] PROCESSLIST`, comments and a final semicolon allowed.
-fn shows_processes(text: &[u8]) -> bool {
-    let mut words = Words(text);
-    let mut is_next = |word: &[u8]| words.next().is_some_and(|next| next.eq_ignore_ascii_case(word));
-    if !is_next(b"SHOW") {
-        return false;
-    }
-    match words.next() {
-        Some(word) if word.eq_ignore_ascii_case(b"FULL") => words
-            .next()
-            .is_some_and(|next| next.eq_ignore_ascii_case(b"PROCESSLIST")),
-        Some(word) => word.eq_ignore_ascii_case(b"PROCESSLIST"),
-        None => false,
-    }
-}
-
 /// The text of a COM_QUERY. `None` where query attributes come before it, which nobody sends with a `KILL`.
 /// Source: <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_query.html>.
 #[inline]
@@ -124,37 +96,6 @@ fn statement(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
         return text.strip_prefix(&[0, 1]);
     }
     Some(text)
-}
-
-/// `KILL [HARD | SOFT | TIDB] [CONNECTION | QUERY] id`, comments and a final semicolon allowed.
-/// <https://mariadb.com/kb/en/kill/>, <https://dev.mysql.com/doc/refman/9.7/en/kill.html>,
-/// <https://docs.pingcap.com/tidb/stable/sql-statement-kill>.
-fn kill_statement(payload: &[u8], capabilities: Capabilities) -> Option<Kill> {
-    let mut words = Words(statement(payload, capabilities)?);
-    let mut word = words.next()?;
-    if !word.eq_ignore_ascii_case(b"KILL") {
-        return None;
-    }
-    let mut kill = Kill {
-        id: 0,
-        query_only: false,
-        soft: false,
-        tidb: false,
-    };
-    word = words.next()?;
-    if word.eq_ignore_ascii_case(b"TIDB") {
-        kill.tidb = true;
-        word = words.next()?;
-    } else if word.eq_ignore_ascii_case(b"HARD") || word.eq_ignore_ascii_case(b"SOFT") {
-        kill.soft = word.eq_ignore_ascii_case(b"SOFT");
-        word = words.next()?;
-    }
-    if word.eq_ignore_ascii_case(b"CONNECTION") || word.eq_ignore_ascii_case(b"QUERY") {
-        kill.query_only = word.eq_ignore_ascii_case(b"QUERY");
-        word = words.next()?;
-    }
-    kill.id = std::str::from_utf8(word).ok()?.parse().ok()?;
-    words.next().is_none().then_some(kill)
 }
 
 /// COM_PROCESS_KILL: the command byte and the id, four bytes.
@@ -168,41 +109,6 @@ fn process_kill(payload: &[u8]) -> Option<Kill> {
         soft: false,
         tidb: false,
     })
-}
-
-/// The words of a statement, without blanks, comments and semicolons.
-struct Words<'a>(&'a [u8]);
-
-impl<'a> Iterator for Words<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        loop {
-            let start = self
-                .0
-                .iter()
-                .position(|byte| !byte.is_ascii_whitespace() && *byte != b';')?;
-            self.0 = &self.0[start..];
-            let comment_end = match self.0 {
-                [b'/', b'*', rest @ ..] => rest
-                    .windows(2)
-                    .position(|pair| pair == b"*/")
-                    .map_or(self.0.len(), |end| end + 4),
-                [b'#', ..] | [b'-', b'-', ..] => self
-                    .0
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .unwrap_or(self.0.len()),
-                _ => break,
-            };
-            self.0 = &self.0[comment_end..];
-        }
-        let ends_word = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b';' | b'/' | b'#');
-        let end = self.0.iter().position(ends_word).unwrap_or(self.0.len()).max(1);
-        let (word, rest) = self.0.split_at(end);
-        self.0 = rest;
-        Some(word)
-    }
 }
 
 #[cfg(test)]

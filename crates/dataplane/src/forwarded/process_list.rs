@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use mysql_wire::write_packet;
 use mysql_wire::{Capabilities, ErrPacket, Event, OkPacket, PacketHeader, WireError, text_values};
 
-use crate::flow::Flow;
 use crate::relay::Answer;
+use crate::relay::flow::Flow;
 
 /// What a server calls a connection, and what its client does.
 pub(crate) type Numbers = HashMap<u32, u32>;

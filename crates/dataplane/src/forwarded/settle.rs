@@ -3,8 +3,8 @@
 use crate::command_head::CommandHead;
 use crate::error::SessionError;
 use crate::finished::End;
+use crate::forwarded::session::Session;
 use crate::relay::{Exchanged, RelayError};
-use crate::session::Session;
 
 /// After a command: takes over what its response said, or ends the session where there was no whole response.
 #[inline]

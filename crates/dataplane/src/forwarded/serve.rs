@@ -10,17 +10,17 @@ use mysql_wire::statement::CURSOR_FLAGS_END;
 use mysql_wire::{Command, PacketHeader, WireError};
 
 use crate::answer;
-use crate::classify::{KILL_MAX, Need, classify};
 use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::finished::{self, Ways};
-use crate::forward;
+use crate::forwarded::classify::{KILL_MAX, Need, classify};
+use crate::forwarded::forward;
+use crate::forwarded::session::Session;
+use crate::forwarded::settle;
 use crate::hand_over::forwarded;
+use crate::relay::unasked::{self, Unasked};
 use crate::relay::{self, Exchanged, RelayError};
-use crate::session::Session;
-use crate::settle;
-use crate::unasked::{self, Unasked};
 
 /// Serves commands until the session ends, and says why it ended.
 ///

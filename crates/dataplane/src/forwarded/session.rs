@@ -12,10 +12,10 @@ use upstream::{Permit, Server};
 use crate::command_head::CommandHead;
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
-use crate::listener_state::ListenerState;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::worker::Worker;
 use crate::relay::{RelayError, Streams};
 use crate::session_end::{as_error, await_last_command, error_bytes, say_goodbye, signal_as_error};
-use crate::worker::Worker;
 
 /// A logged-in session in mode `session`.
 pub(crate) struct Session {
