@@ -4,6 +4,9 @@
 //! nothing is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and they
 //! are written from where they were read.
 
+pub(crate) mod flow;
+pub(crate) mod unasked;
+
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
@@ -16,8 +19,8 @@ use telemetry::{ListenerMetrics, ServerMetrics};
 use upstream::Permit;
 
 use crate::control::{Control, Signal, Waiting};
-use crate::flow::Flow;
 use crate::hand_over::Stays;
+use crate::relay::flow::Flow;
 
 /// The two sides of a session and what is on its way between them.
 pub(crate) struct Streams {
