@@ -4,9 +4,9 @@
 use telemetry::{Samples, Source};
 use tokio::sync::oneshot;
 
-use crate::gateway::Gateway;
-use crate::message::Message;
-use crate::status::SessionStatus;
+use crate::frontend::gateway::Gateway;
+use crate::frontend::message::Message;
+use crate::shown::status::SessionStatus;
 
 impl Gateway {
     /// What sessions are doing, at most `limit` of each worker.

@@ -1,16 +1,19 @@
 //! What a session of mode `split` has set and has under way, for operators who look at sessions.
 
-use std::cell::RefCell;
+pub(crate) mod describe;
+pub(crate) mod status;
+
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use session::PortableState;
 use sql_class::Syntax;
 
 /// What is shown of one session beside what it waits for.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Shown {
     /// As of its last command.
-    carried: RefCell<Option<Rc<PortableState>>>,
+    carried: Cell<Option<Rc<PortableState>>>,
     under_way: RefCell<UnderWay>,
 }
 
@@ -33,10 +36,10 @@ impl Shown {
     #[inline]
     pub(crate) fn state(&self, carried: &Rc<PortableState>) {
         self.under_way.take();
-        let mut shown = self.carried.borrow_mut();
-        if shown.as_ref().is_none_or(|shown| !Rc::ptr_eq(shown, carried)) {
-            *shown = Some(Rc::clone(carried));
-        }
+        let shown = self.carried.take();
+        let shown = shown.filter(|shown| Rc::ptr_eq(shown, carried));
+        self.carried
+            .set(Some(shown.unwrap_or_else(|| Rc::clone(carried))));
     }
 
     /// Says which text is under way.
@@ -64,8 +67,11 @@ impl Shown {
     }
 
     pub(crate) fn schema(&self) -> Option<String> {
-        let carried = self.carried.borrow();
-        let schema = carried.as_ref()?.schema()?;
-        Some(String::from_utf8_lossy(schema).into_owned())
+        let carried = self.carried.take()?;
+        let schema = carried
+            .schema()
+            .map(|schema| String::from_utf8_lossy(schema).into_owned());
+        self.carried.set(Some(carried));
+        schema
     }
 }
