@@ -1,30 +1,41 @@
-//! `mirror`: a copy of a statement to another cluster, whose answer nobody waits for.
+//! `mirror`: a copy of a statement to another cluster, for whose answer no client waits.
 //!
 //! Each copy is a task of its own with a connection of that cluster's pool, under the session's account and
 //! with what the session has set; so copies overtake one another. There are only so many of them at a time,
 //! and only so long: what does not fit is dropped. Statements that need more of a session than its settings,
 //! or change it, are left out.
+//!
+//! With `mirror_compare` bytes of both answers are kept, up to limits, and handed to the [`Comparer`] once
+//! both are there. The client's own is kept by the record of its command, where observers have theirs.
+//!
+//! [`Comparer`]: crate::mirrored::Comparer
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use mysql_wire::{Capabilities, Command, StatusFlags};
+use mysql_wire::{Capabilities, Command, Outcome, StatusFlags};
+use routing::rules::Verdict;
 use routing::{Draw, ReadCandidate, ReadPolicy, Role as ReadRole, choose_replica};
 use session::PortableState;
-use sql_class::{Class, Dialect, Effects, Facts};
+use sql_class::{Class, Dialect, Effects, Facts, Syntax};
 use telemetry::MirrorMetrics;
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use upstream::{Connection, Credential, Key, Role, Server, Topology};
 
 use crate::command_head::CommandHead;
+use crate::copied::{Copied, CopyLimits, Room};
 use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::engine::{ask, command};
-use crate::worker::Worker;
+use crate::frontend::worker::Worker;
+use crate::mirrored::{Answer, Pair};
 
 /// Copies of one worker under way at the same time, for all clusters together.
 const COPIES_MAX: usize = 128;
@@ -34,6 +45,12 @@ const TEXT_MAX: usize = net::buffer::CAPACITY;
 
 /// Time for a copy, with the wait for a connection.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// Bytes that are kept of an answer that is compared.
+const ANSWER_MAX: usize = 1 << 20;
+
+/// Bytes of all such answers of one worker with their texts, until they are compared.
+const ANSWERS_MAX: usize = 16 << 20;
 
 /// What keeps a statement from being copied: it depends on the session's connection, or on one server.
 const LEFT_OUT: Effects = super::BINDING
@@ -58,6 +75,10 @@ const LEFT_OUT: Effects = super::BINDING
 #[derive(Default)]
 pub(crate) struct Mirrors {
     under_way: Rc<Cell<usize>>,
+    /// How many copies could have been compared so far.
+    turns: Cell<u64>,
+    /// Bytes of answers that are kept.
+    kept: Arc<AtomicUsize>,
 }
 
 /// A place among the copies under way.
@@ -71,12 +92,49 @@ impl Mirrors {
             Place(Rc::clone(&self.under_way))
         })
     }
+
+    /// Whether the answer to this copy is to be compared.
+    fn compares(&self, verdict: &Verdict) -> bool {
+        verdict.mirror_compare.is_some_and(|share| {
+            let turn = self.turns.get();
+            self.turns.set(turn.wrapping_add(1));
+            share.has(turn)
+        })
+    }
+
+    /// Room for an answer, and for so many bytes that are kept with it.
+    fn room(&self, beside: usize) -> Copied {
+        let limits = CopyLimits {
+            command: 0,
+            answer: ANSWER_MAX,
+            room: Some(Room {
+                taken: Arc::clone(&self.kept),
+                max: ANSWERS_MAX,
+            }),
+        };
+        Copied::of_answer(limits, beside)
+    }
+
+    fn has_room(&self) -> bool {
+        self.kept.load(Relaxed) < ANSWERS_MAX
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
+}
+
+/// What it takes to compare the answer to a copy with the client's own.
+struct Comparing {
+    cluster: Arc<str>,
+    class: Class,
+    syntax: Syntax,
+    /// The client's own. Never where it is no server's, or not whole.
+    original: oneshot::Receiver<Answer>,
+    /// Of the copy.
+    packets: Copied,
 }
 
 /// A statement on its way.
@@ -92,13 +150,20 @@ struct Copy {
     text: Vec<u8>,
 }
 
+/// How a copy was answered.
+struct Answered {
+    outcome: Outcome,
+    took: Duration,
+    /// In which form.
+    capabilities: Capabilities,
+}
+
 /// Sends a copy of the statement that is about to be sent, if a rule says so.
 pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
-    let Some(name) = session
-        .rules
-        .verdict()
-        .and_then(|verdict| verdict.mirror.as_deref())
-    else {
+    let Some(verdict) = session.rules.verdict() else {
+        return;
+    };
+    let Some(name) = &verdict.mirror else {
         return;
     };
     let Some(numbered) = session.rules.rules.mirror(name) else {
@@ -120,6 +185,10 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
         metrics.dropped.inc();
         return;
     };
+    let comparing = match session.context.worker.mirrors.compares(verdict) {
+        true => compare(session, name, facts.class, text.len(), &metrics),
+        false => None,
+    };
     let copy = Copy {
         worker: Rc::clone(&session.context.worker),
         to: session
@@ -135,22 +204,82 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
         is_read: facts.class == Class::Read,
         text: text.to_vec(),
     };
-    spawn_local(async move {
-        count(&metrics, timeout(LONGEST, copy.send()).await.unwrap_or(None));
-        drop(place);
-    });
+    spawn_local(run(copy, comparing, metrics, place));
 }
 
-fn count(metrics: &MirrorMetrics, sent: Option<()>) {
-    match sent {
-        Some(()) => metrics.sent.inc(),
+/// Has the record of the command under way keep its answer. `None` where that makes no sense: what a
+/// transaction reads and writes, its copy does outside of it.
+fn compare(
+    session: &ClientSession,
+    cluster: &Arc<str>,
+    class: Class,
+    text_len: usize,
+    metrics: &MirrorMetrics,
+) -> Option<Comparing> {
+    if session.state.in_transaction() {
+        metrics.in_transaction.inc();
+        return None;
+    }
+    if !session.context.worker.mirrors.has_room() {
+        metrics.no_room.inc();
+        return None;
+    }
+    let (mirrors, traffic) = (&session.context.worker.mirrors, &session.streams.traffic);
+    let before = (traffic.from_client, traffic.to_client);
+    Some(Comparing {
+        cluster: Arc::clone(cluster),
+        class,
+        syntax: session.state.syntax(),
+        original: session.control.record.note_mirrored(before, mirrors.room(0)),
+        packets: mirrors.room(text_len),
+    })
+}
+
+/// Sends the copy, and hands its answer to the comparer together with the client's own, if that is asked for.
+async fn run(copy: Copy, mut comparing: Option<Comparing>, metrics: Arc<MirrorMetrics>, place: Place) {
+    let packets = comparing.as_mut().map(|comparing| &mut comparing.packets);
+    let answered = timeout(LONGEST, copy.send(packets)).await.unwrap_or(None);
+    match answered {
+        Some(_) => metrics.sent.inc(),
         None => metrics.failed.inc(),
+    }
+    // The client's own statement may take its time: no more of these wait than there are sessions.
+    drop(place);
+    let Some(comparing) = comparing else {
+        return;
+    };
+    let Some(answered) = answered else {
+        metrics.copy_failed.inc();
+        return;
+    };
+    let Copy { worker, text, .. } = copy;
+    let Ok(original) = comparing.original.await else {
+        metrics.original_lost.inc();
+        return;
+    };
+    let Answered {
+        outcome,
+        took,
+        capabilities,
+    } = answered;
+    let pair = Box::new(Pair {
+        cluster: comparing.cluster,
+        text,
+        syntax: comparing.syntax,
+        class: comparing.class,
+        original,
+        copy: Answer::new(&outcome, took, capabilities, comparing.packets),
+    });
+    let comparer = worker.extension.get().and_then(|extension| extension.comparer());
+    if !comparer.is_some_and(|comparer| comparer.compare(pair)) {
+        metrics.comparer_full.inc();
     }
 }
 
 impl Copy {
-    /// `None` where it has not reached its end. An error of the server's is an answer, too.
-    async fn send(self) -> Option<()> {
+    /// `None` where it has not reached its end. An error of the server's is an answer, too. `packets`: where
+    /// the answer is kept, if it is.
+    async fn send(&self, packets: Option<&mut Copied>) -> Option<Answered> {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
         let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login);
@@ -159,15 +288,8 @@ impl Copy {
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;
         connection.state.known = session::OfConnection::UNKNOWN;
-        let capabilities = connection.opened.capabilities;
-        let mut payload = vec![Command::QUERY.0];
-        if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
-            payload.extend([0, 1]);
-        }
-        payload.extend_from_slice(&self.text);
-        let outcome = ask::run(&mut connection.stream, capabilities, &payload)
-            .await
-            .ok()?;
+        let answered = self.ask(&mut connection, packets).await?;
+        let outcome = &answered.outcome;
         if outcome.error.is_some() || outcome.warnings > 0 {
             self.clear_diagnostics(&mut connection).await?;
         }
@@ -175,7 +297,34 @@ impl Copy {
         if !outcome.status.contains(StatusFlags::IN_TRANS) {
             pool.give_back(connection);
         }
-        Some(())
+        Some(answered)
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut Connection<ConnectionState>,
+        packets: Option<&mut Copied>,
+    ) -> Option<Answered> {
+        let capabilities = connection.opened.capabilities;
+        let mut payload = vec![Command::QUERY.0];
+        if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+            payload.extend([0, 1]);
+        }
+        payload.extend_from_slice(&self.text);
+        let stream = &mut connection.stream;
+        let began = Instant::now();
+        let outcome = match packets {
+            None => ask::run(stream, capabilities, &payload).await,
+            Some(packets) => {
+                let note = |bytes: &[u8]| packets.add_answer(bytes);
+                ask::run_noting(stream, capabilities, &payload, note).await
+            }
+        };
+        Some(Answered {
+            outcome: outcome.ok()?,
+            took: began.elapsed(),
+            capabilities,
+        })
     }
 
     /// What the copy is warned of is not for the session that has the connection next.

@@ -499,6 +499,7 @@ pub(crate) fn sends_again(session: &ClientSession) -> bool {
 
 /// The statement under way is about to be taken up again.
 pub(crate) fn sent_again(session: &mut ClientSession) {
+    session.control.record.note_sent_again();
     if let Some(decision) = &mut session.rules.decision {
         decision.goes_on = true;
     }

@@ -14,7 +14,7 @@ use routing::rules::{Look, RuleSet, Selection, Subject, Table, Verdict, Who};
 use sql_class::{Class, Digest, Facts, Hint, Syntax, TableName};
 use telemetry::Counter;
 
-use crate::listener_state::NumberedCluster;
+use crate::frontend::listener_state::NumberedCluster;
 
 /// Verdicts that a worker remembers. When there are more it forgets them all: those that count come back at
 /// once.

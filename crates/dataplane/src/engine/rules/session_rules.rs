@@ -9,7 +9,7 @@ use sql_class::Digest;
 use tokio::time::Instant;
 
 use crate::engine::rules::rule_set::Rules;
-use crate::worker::Worker;
+use crate::frontend::worker::Worker;
 
 /// What a session has of the rules.
 pub(crate) struct SessionRules {

@@ -1,0 +1,202 @@
+//! Bounded copies of a command and of its answer, for those who observe commands or compare answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How much is copied of a command and of its answer, in bytes with packet headers. What is longer is cut.
+#[derive(Debug, Clone)]
+pub struct CopyLimits {
+    /// Of the command.
+    pub command: usize,
+    /// Of the answer.
+    pub answer: usize,
+    /// What all copies have together.
+    pub room: Option<Room>,
+}
+
+/// Room that all copies share, so that many sessions with long answers at a time do not take all memory. A
+/// copy gives back what it has taken when it is dropped.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Bytes that are taken; others may be counted there as well.
+    pub taken: Arc<AtomicUsize>,
+    /// A copy of an answer takes no more from so many on.
+    pub max: usize,
+}
+
+impl Room {
+    fn take(&self, bytes: usize) -> bool {
+        let is_there = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.max;
+        if !is_there {
+            self.give_back(bytes);
+        }
+        is_there
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A command and its answer as the client sent and got them: whole packets with their headers, unless they
+/// are cut.
+#[derive(Debug)]
+pub struct Copied {
+    bytes: Vec<u8>,
+    /// How many of the bytes are the command's.
+    pub(crate) command_end: usize,
+    /// Of the command's first packet with its header, cut or not.
+    command_len: usize,
+    limits: CopyLimits,
+    /// What comes of the command later goes to the server as it comes, so that it can be copied then.
+    pub(crate) is_forwarded: bool,
+    is_answer_cut: bool,
+    /// There was no room for the answer.
+    lacked_room: bool,
+    /// Bytes of the common room.
+    taken: usize,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if let Some(room) = &self.limits.room {
+            room.give_back(self.taken);
+        }
+    }
+}
+
+impl Copied {
+    pub(crate) fn new(limits: CopyLimits, command_len: usize, there: &[u8], is_forwarded: bool) -> Self {
+        let len = there.len().min(command_len).min(limits.command);
+        let mut copied = Self {
+            // Most answers fit behind it.
+            bytes: Vec::with_capacity(len + 256),
+            command_end: 0,
+            command_len,
+            limits,
+            is_forwarded,
+            is_answer_cut: false,
+            lacked_room: false,
+            taken: 0,
+        };
+        copied.add_command(&there[..len]);
+        copied
+    }
+
+    /// Counts bytes for which there has to be room: a command is whole, or its session is captured no more.
+    fn count(&mut self, bytes: usize) {
+        if let Some(room) = &self.limits.room {
+            room.taken.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.taken += bytes;
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn take(&mut self, bytes: usize) -> bool {
+        let is_there = self.limits.room.as_ref().is_none_or(|room| room.take(bytes));
+        self.taken += if is_there { bytes } else { 0 };
+        is_there
+    }
+
+    /// Its bytes are counted in the common room.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.limits.room.is_some()
+    }
+
+    /// Of an answer alone, beside which so many bytes are kept as long as this is.
+    pub(crate) fn of_answer(limits: CopyLimits, beside: usize) -> Self {
+        let mut copied = Self::new(limits, 0, &[], false);
+        copied.count(beside);
+        copied
+    }
+
+    /// A command of one packet and its answer, both with packet headers and both whole: for what
+    /// was not copied here, as in tests of observers.
+    #[must_use]
+    pub fn whole(command: &[u8], answer: &[u8]) -> Self {
+        let limits = CopyLimits {
+            command: command.len(),
+            answer: answer.len(),
+            room: None,
+        };
+        let mut copied = Self::new(limits, command.len(), command, false);
+        copied.add_answer(answer);
+        copied
+    }
+
+    /// The command's first packet, or as much of it as was copied.
+    #[must_use]
+    pub fn command(&self) -> &[u8] {
+        &self.bytes[..self.command_end]
+    }
+
+    /// All of that packet is there. A command of 16 MiB and more has others behind it.
+    #[must_use]
+    pub fn is_command_whole(&self) -> bool {
+        self.command_end == self.command_len
+    }
+
+    /// The answer's packets, or as many bytes of them as were copied. Empty where the answer was not one of a
+    /// server's or of the gateway's own packets.
+    #[must_use]
+    pub fn answer(&self) -> &[u8] {
+        &self.bytes[self.command_end..]
+    }
+
+    /// The answer was longer than what is copied of one.
+    #[must_use]
+    pub fn is_answer_cut(&self) -> bool {
+        self.is_answer_cut
+    }
+
+    /// It would have been copied, and the common room had none left.
+    #[must_use]
+    pub fn lacked_room(&self) -> bool {
+        self.lacked_room
+    }
+
+    /// Another server is asked.
+    pub(crate) fn forget_answer(&mut self) {
+        self.drop_answer();
+        (self.is_answer_cut, self.lacked_room) = (false, false);
+    }
+
+    fn drop_answer(&mut self) {
+        let len = self.bytes.len() - self.command_end;
+        self.bytes.truncate(self.command_end);
+        if let Some(room) = &self.limits.room {
+            room.give_back(len);
+            self.taken -= len;
+        }
+    }
+
+    /// More of a command that had not come whole.
+    pub(crate) fn add_command(&mut self, bytes: &[u8]) {
+        let wanted = self.command_len.min(self.limits.command) - self.command_end;
+        let bytes = &bytes[..bytes.len().min(wanted)];
+        // Whatever has been said before the command had come is no answer to it.
+        self.drop_answer();
+        self.count(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        self.command_end += bytes.len();
+    }
+
+    pub(crate) fn add_answer(&mut self, bytes: &[u8]) {
+        if self.is_answer_cut && self.limits.room.is_some() {
+            return;
+        }
+        let left = self.limits.answer - (self.bytes.len() - self.command_end);
+        let wanted = &bytes[..bytes.len().min(left)];
+        self.is_answer_cut |= bytes.len() > left;
+        if self.limits.room.is_none() || !self.is_answer_cut && self.take(wanted.len()) {
+            self.bytes.extend_from_slice(wanted);
+        } else {
+            // A part of it is of no use.
+            self.lacked_room = !self.is_answer_cut;
+            self.is_answer_cut = true;
+            self.drop_answer();
+            self.bytes.shrink_to_fit();
+        }
+    }
+}
