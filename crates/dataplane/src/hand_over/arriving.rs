@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::Stays;
 use super::offer::{self, Head};
 use super::stays::Staying;
-use crate::listener_state::ListenerState;
+use crate::frontend::listener_state::ListenerState;
 
 /// What is known of the process before this one.
 #[derive(Default)]
@@ -27,8 +27,10 @@ impl Taken {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn say(&self, staying: Staying) {
-        *self.staying.lock().unwrap_or_else(PoisonError::into_inner) = staying;
+    /// What stays there now. Returns what was said before.
+    pub(super) fn say(&self, staying: Staying) -> Staying {
+        let mut known = self.staying.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *known, staying)
     }
 
     /// How many have come.

@@ -10,10 +10,10 @@ use telemetry::ListenerMetrics;
 use super::offer::{self, Counts, Head, Kind};
 use super::{Stays, give};
 use crate::control::Control;
-use crate::flow::Flow;
-use crate::listener_state::ListenerState;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::worker::Worker;
+use crate::relay::flow::Flow;
 use crate::relay::{Pair, Streams, Traffic};
-use crate::worker::Worker;
 
 /// What is known of it.
 #[derive(Serialize, Deserialize)]

@@ -13,12 +13,12 @@ use super::offer::{self, Counts, Head, Kind};
 use super::{Stays, give};
 use crate::control::Control;
 use crate::error::SessionError;
-use crate::flow::Flow;
-use crate::listener_state::ListenerState;
-use crate::registry::Place;
+use crate::forwarded::session::Session;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::registry::Place;
+use crate::frontend::worker::Worker;
+use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
-use crate::session::Session;
-use crate::worker::Worker;
 
 /// What is known of it.
 #[derive(Serialize, Deserialize)]

@@ -10,7 +10,8 @@ use net::handover::{Channel, MESSAGE_MAX};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The number of the session that came last: the new process keeps off those before it.
+    /// The number of the session that came last: the new process keeps off those before it. With what the old
+    /// one has learned of servers: `sizes`.
     Last = b'L',
     /// The next part of what is known of a session.
     Part = b'P',

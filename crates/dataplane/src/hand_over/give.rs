@@ -11,7 +11,7 @@ use super::offer::{Head, join};
 use super::way::Giving;
 use super::{OFFER_MAX, Stays};
 use crate::control::Control;
-use crate::worker::Worker;
+use crate::frontend::worker::Worker;
 
 /// How many sessions of a worker begin to look at a time, and the pause behind them: each waits for little
 /// but its own answer.

@@ -7,17 +7,19 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::AGAIN_EVERY;
+use super::sizes;
 use super::stays::Staying;
 use super::way::Giving;
-use crate::data_plane::Shared;
-use crate::gateway::Gateway;
-use crate::message::Message;
+use crate::frontend::data_plane::Shared;
+use crate::frontend::gateway::Gateway;
+use crate::frontend::message::Message;
 
 impl Gateway {
     /// Gives the sessions to the process that has taken over, and says to it and in the log how many went and
     /// why others stay. Those are offered again each second. Never returns: drop it to end it.
     pub async fn give_sessions(&self, channel: Channel) {
-        let giving = match Giving::start(channel, self.shared().registry.last_id()) {
+        let last = (self.shared().registry.last_id(), sizes::learned(&self.clusters()));
+        let giving = match Giving::start(channel, (last.0, &last.1)) {
             Ok(giving) => giving,
             Err(error) => {
                 warn!(%error, "upgrade: no session can be handed over: they stay until they end");

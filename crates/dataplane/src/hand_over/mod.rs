@@ -21,6 +21,7 @@ pub(crate) mod give;
 mod giving;
 pub(crate) mod offer;
 pub(crate) mod resume;
+mod sizes;
 mod stays;
 mod taking;
 pub(crate) mod way;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::control::Control;
+use crate::frontend::listener_state::ListenerState;
 use crate::hand_over::Stays;
-use crate::listener_state::ListenerState;
 
 /// What the rest of an offer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

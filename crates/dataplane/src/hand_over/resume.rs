@@ -14,16 +14,16 @@ use tracing::debug;
 use super::arriving::Arriving;
 use super::offer::{Head, Kind};
 use super::{Stays, bytes, forwarded};
-use crate::connection::{self, Counted};
 use crate::control::{Control, Waiting};
 use crate::engine::client_session::ClientSession;
 use crate::engine::hand_over;
-use crate::listener_state::ListenerState;
-use crate::registry::Place;
+use crate::forwarded::session::Session;
+use crate::frontend::connection::{self, Counted};
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::registry::Place;
+use crate::frontend::session_summary::SessionSummary;
+use crate::frontend::worker::Worker;
 use crate::relay::Pair;
-use crate::session::Session;
-use crate::session_summary::SessionSummary;
-use crate::worker::Worker;
 
 /// A session that could begin.
 enum Ready {

@@ -14,9 +14,9 @@ use zeroize::{Zeroize, Zeroizing};
 use super::arriving::{Answer, Arriving, Verdict};
 use super::frame::{self, Kind};
 use super::stays::Staying;
-use super::{FORMAT, OFFER_MAX, Stays, offer};
-use crate::gateway::Gateway;
-use crate::message::Message;
+use super::{FORMAT, OFFER_MAX, Stays, offer, sizes};
+use crate::frontend::gateway::Gateway;
+use crate::frontend::message::Message;
 
 /// Offers that are not decided yet: their parts, and who waits for the last word.
 #[derive(Default)]
@@ -40,8 +40,9 @@ impl Gateway {
 
 fn take(gateway: &Weak<Gateway>, channel: Channel) {
     // Before anything is compared: the other process has to learn, too, that the two do not fit.
+    let none = || warn!("the process before this one has ended, or gives no sessions: none has come");
     if channel.send(FORMAT, &[]).is_err() {
-        return;
+        return none();
     }
     match channel.receive() {
         Ok(Some((format, _))) if format == FORMAT => {}
@@ -52,8 +53,7 @@ fn take(gateway: &Weak<Gateway>, channel: Channel) {
                 "sessions of the process before this one are in another form: they stay there"
             );
         }
-        // It has none, or does not know how.
-        Ok(None) | Err(_) => return,
+        Ok(None) | Err(_) => return none(),
     }
     let channel = Arc::new(channel);
     let Ok(answers) = answering(&channel) else { return };
@@ -67,9 +67,13 @@ fn take(gateway: &Weak<Gateway>, channel: Channel) {
         }
     }
     if let Some(gateway) = gateway.upgrade() {
-        gateway.shared().taken.say(Staying::default());
         let taken = gateway.shared().taken.count();
-        info!(taken, "the process before this one gives no more sessions");
+        // Of a process that was killed they have ended with it.
+        let stayed = gateway.shared().taken.say(Staying::default()).in_words();
+        info!(
+            taken,
+            stayed, "the process before this one gives no more sessions, or has ended"
+        );
     }
 }
 
@@ -102,7 +106,10 @@ impl Offers {
     ) -> Option<()> {
         let (kind, number, rest) = frame::read(bytes)?;
         match kind {
-            Kind::Last => gateway.shared().registry.keep_off(number),
+            Kind::Last => {
+                gateway.shared().registry.keep_off(number);
+                sizes::begin_with(&gateway.clusters(), rest);
+            }
             Kind::Part => {
                 let whole = self.parts.entry(number).or_default();
                 if whole.len() > OFFER_MAX {

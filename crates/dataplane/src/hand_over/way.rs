@@ -39,9 +39,9 @@ enum Outgoing {
 }
 
 impl Giving {
-    pub(super) fn start(channel: Channel, last_id: u32) -> io::Result<Arc<Self>> {
+    pub(super) fn start(channel: Channel, (last_id, sizes): (u32, &[u8])) -> io::Result<Arc<Self>> {
         channel.send(FORMAT, &[])?;
-        frame::send(&channel, (Kind::Last, last_id), &[], &[])?;
+        frame::send(&channel, (Kind::Last, last_id), sizes, &[])?;
         let (channel, (to_write, outgoing)) = (Arc::new(channel), std::sync::mpsc::channel());
         let giving = Arc::new(Self {
             to_write,
