@@ -6,143 +6,25 @@
 //! before that leaves the session where it was.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mysql_wire::{Capabilities, OkPacket};
-use net::Peer;
-use routing::rebalance::{Factor, SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
+use mysql_wire::OkPacket;
+use routing::rebalance::{SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
 use session::{Difference, MovePlan, Pin, PinReason, UserVariables};
 use tracing::debug;
-use upstream::{Connection, ForSession, Key, LeaseError, Permit, Status, Ticket};
+use upstream::Connection;
 
-use crate::control::{MOVE_PAUSE, Signal, Waiting};
-use crate::engine::client_session::{ClientSession, Refused};
+use crate::control::{MOVE_PAUSE, Waiting};
+use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
 use crate::engine::leased::Left;
-use crate::engine::login::OWN_AFFAIR;
-use crate::engine::metrics::Moved;
-use crate::engine::{account_backoff, ask, last, lease, lookup, rebuild, wait_for_own_writes};
-use crate::error::SessionError;
-use crate::handshake::PASSED_ON;
-
-/// What says nothing of packets or of what a statement does: servers heed none of these in a login any more.
-const OF_NO_EFFECT: Capabilities = Capabilities::LONG_PASSWORD
-    .with(Capabilities::LONG_FLAG)
-    .with(Capabilities::ODBC)
-    .with(Capabilities::IGNORE_SIGPIPE)
-    .with(Capabilities::TRANSACTIONS)
-    .with(Capabilities::RESERVED)
-    .with(Capabilities::SECURE_CONNECTION);
+use crate::engine::move_target::{self, Cause, Stays, go_on, is_done};
+use crate::engine::{ask, last, lease, lookup, rebuild, session_states, wait_for_own_writes};
 
 /// User variables with more bytes than this are not carried.
 const USER_VARIABLES_MAX: usize = 64 * 1024;
-
-/// Why a session stays where it is.
-pub(super) struct Stays {
-    pub(super) reason: PinReason,
-    pub(super) cause: String,
-    /// A question on the session's own connection did not come to its end: it is of no use any more.
-    own_is_broken: bool,
-    /// The other server says that it ends, or takes nobody.
-    pub(super) server_leaves: bool,
-}
-
-impl Stays {
-    pub(super) fn new(reason: PinReason, cause: impl ToString) -> Self {
-        Self {
-            reason,
-            cause: cause.to_string(),
-            own_is_broken: false,
-            server_leaves: false,
-        }
-    }
-
-    /// A server that has refused the account, or cannot be used.
-    fn of_login(error: &LeaseError) -> Self {
-        const ER_SERVER_SHUTDOWN: u16 = 1053;
-        const ER_SERVER_OFFLINE_MODE: u16 = 3032;
-        let code = match error {
-            LeaseError::Refused { packet, .. } => packet.code,
-            _ => 0,
-        };
-        Self {
-            server_leaves: [ER_SERVER_SHUTDOWN, ER_SERVER_OFFLINE_MODE].contains(&code),
-            ..Self::new(PinReason::LoginRefused, error)
-        }
-    }
-
-    fn of_own_connection(Refused(error): Refused) -> Self {
-        Self {
-            // An error is an answer.
-            own_is_broken: !matches!(error, SessionError::StateRefused { .. }),
-            ..Self::new(PinReason::NoServer, error)
-        }
-    }
-
-    /// Something that was asked of a server, and came to nothing.
-    pub(super) fn of_question(Refused(error): Refused) -> Self {
-        let reason = match &error {
-            SessionError::StateRefused { .. } => PinReason::Incompatible,
-            SessionError::NotCaughtUp { .. } => PinReason::Behind,
-            _ => PinReason::NoServer,
-        };
-        Self::new(reason, error)
-    }
-}
-
-/// Why a session goes to another server.
-#[derive(Clone, Copy)]
-enum Cause {
-    /// Its own takes no sessions any more.
-    ServerLeaves,
-    /// Its own has too many.
-    Balance(Ticket),
-    /// Others have its listener's label.
-    Label,
-}
-
-impl Cause {
-    /// `None` where there was one a moment ago: others have taken the last ticket.
-    fn of(session: &ClientSession) -> Option<Self> {
-        let server = &session.lease.as_ref()?.connection.server;
-        let is_raised = || session.control.due(session.is_free()).is_some();
-        if server.is_draining() || server.state().status == Status::Removed || is_raised() {
-            return Some(Self::ServerLeaves);
-        }
-        if session.is_elsewhere(server) {
-            let cluster = &session.context.listener.cluster;
-            return cluster.take_label_turn().then_some(Self::Label);
-        }
-        server.take_ticket().map(Self::Balance)
-    }
-
-    /// It would take the session from servers with its listener's label to one without.
-    fn undoes_label(self, session: &ClientSession) -> bool {
-        let (Self::Balance(ticket), Some(leased)) = (self, &session.lease) else {
-            return false;
-        };
-        // Whoever has to leave its server leaves it.
-        if matches!(ticket.factor, Factor::Health | Factor::Memory) {
-            return false;
-        }
-        let listener = &session.context.listener;
-        let label = listener.config.label.as_deref();
-        label.is_some_and(|label| {
-            leased.connection.server.has_label(label) && !listener.cluster.bears(ticket.to, label)
-        })
-    }
-
-    fn counted(self) -> Moved {
-        match self {
-            Self::ServerLeaves => Moved::Left,
-            Self::Balance(ticket) => Moved::For(ticket.factor),
-            Self::Label => Moved::Label,
-        }
-    }
-}
 
 /// The session goes to another server, or stays on its own for a while.
 pub(crate) async fn leave(session: &mut ClientSession) {
@@ -229,6 +111,9 @@ pub(crate) fn show_what_is_missing(session: &mut ClientSession) {
 }
 
 async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), Stays> {
+    if session.binding.moves_by_session_states() {
+        return session_states::leave(session, cause).await;
+    }
     let mut plan = match session.state.move_plan() {
         Ok(plan) => plan,
         Err(pins) => {
@@ -236,7 +121,7 @@ async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), S
             return Err(Stays::new(reason, reason.label()));
         }
     };
-    let mut connection = open_elsewhere(session, cause).await?;
+    let mut connection = move_target::open(session, || move_target::permit(session, cause)).await?;
     let had = match make_ready(session, &mut plan, &mut connection).await {
         Ok(had) => had,
         Err(stays) => {
@@ -250,7 +135,7 @@ async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), S
             session.state.learn_found_rows(rows);
         }
         session.state.move_on();
-        go_on(session, connection, had);
+        go_on(session, connection, Some(had));
         old.quit();
     }
     Ok(())
@@ -339,20 +224,6 @@ pub(super) async fn announce_next_transaction(
     }
 }
 
-/// The other server has refused none of these.
-fn is_done(connection: &Connection<ConnectionState>, replies: &[ask::Reply]) -> Result<(), Stays> {
-    let mut errors = replies
-        .iter()
-        .filter_map(|reply| reply.error(connection.capabilities));
-    match errors.next() {
-        None => Ok(()),
-        Some(packet) => Err(Stays::new(
-            PinReason::Incompatible,
-            rebuild::state_refused(&connection.server, packet),
-        )),
-    }
-}
-
 /// Makes the connection one on which the session can go on, and says which values it has there.
 async fn make_ready(
     session: &mut ClientSession,
@@ -374,95 +245,6 @@ async fn make_ready(
         false => Err(Stays::new(
             PinReason::StateChange,
             "its server has reported something meanwhile that holds it",
-        )),
-    }
-}
-
-/// A connection for the session alone, to one of the other servers.
-async fn open_elsewhere(session: &ClientSession, cause: Cause) -> Result<Connection<ConnectionState>, Stays> {
-    let Some(leased) = &session.lease else {
-        return Err(Stays::new(PinReason::NoServer, "its connection is gone"));
-    };
-    let present = leased.connection.server.id();
-    let listener = Arc::clone(&session.context.listener);
-    let cluster = &listener.cluster;
-    let permit = || match cause {
-        Cause::ServerLeaves => cluster.permit_beside(&[present]),
-        Cause::Label => cluster.permit_by_label(listener.config.label.as_deref()?),
-        Cause::Balance(ticket) => cluster.permit_on(ticket.to),
-    };
-    open(session, permit).await
-}
-
-/// A connection for the session alone, by this permit. `permit` is asked for each credential that there is.
-pub(super) async fn open(
-    session: &ClientSession,
-    permit: impl Fn() -> Option<Permit>,
-) -> Result<Connection<ConnectionState>, Stays> {
-    let mut last = Stays::new(PinReason::NoCredentials, "no password is known for its account");
-    for credential in credentials(session) {
-        let Some(permit) = permit() else {
-            return Err(Stays::new(PinReason::NoServer, "no other server has room"));
-        };
-        let server = Arc::clone(permit.server());
-        if session.pool().is_denied(&server, &credential) {
-            // Servers count failures, and some lock the account then.
-            let cause = format!("server {} has refused the account lately", server.name());
-            last = Stays::new(PinReason::LoginRefused, cause);
-            continue;
-        }
-        let key = Rc::new(Key {
-            user: Arc::clone(&credential.user),
-            account: credential.account,
-            capabilities: session.client.key.capabilities.without(OWN_AFFAIR),
-            collation: session.client.key.collation,
-        });
-        let local = session.streams.client.local().unwrap_or(Peer::Unix);
-        let client = ForSession {
-            client: &session.client.host,
-            local: &local,
-            attributes: session.client.login.attributes.as_deref(),
-        };
-        let opening = session.pool().open_for(permit, (&key, &credential), client);
-        let opened = tokio::select! {
-            biased;
-            signal = session.control.signalled(false) => {
-                return Err(Stays::of_question(Refused(session.signalled(signal))));
-            }
-            opened = opening => opened,
-        };
-        match opened {
-            Ok(mut connection) => {
-                // The login was the same. What differs all the same is found and set later.
-                connection.state.baseline = Rc::clone(session.state.baseline());
-                return fits(session, connection);
-            }
-            Err(error @ (LeaseError::Refused { .. } | LeaseError::Unusable { .. })) => {
-                account_backoff::note_as(session, &server, &credential, &error);
-                last = Stays::of_login(&error);
-            }
-            Err(error) => return Err(Stays::new(PinReason::NoServer, error)),
-        }
-    }
-    Err(last)
-}
-
-/// Packets have to look the same on both, and statements to be read the same way.
-fn fits(
-    session: &ClientSession,
-    connection: Connection<ConnectionState>,
-) -> Result<Connection<ConnectionState>, Stays> {
-    let (here, there) = (session.client.key.capabilities, connection.capabilities);
-    let of_effect = |all: Capabilities| (all & PASSED_ON).without(OWN_AFFAIR).without(OF_NO_EFFECT);
-    if of_effect(here) != of_effect(there) {
-        let what = format!("other capabilities: {here:?} here, {there:?} there");
-        return Err(Stays::new(PinReason::Incompatible, what));
-    }
-    match connection.is_mariadb() == session.dialect().is_mariadb() {
-        true => Ok(connection),
-        false => Err(Stays::new(
-            PinReason::Incompatible,
-            "MariaDB on one side, MySQL on the other",
         )),
     }
 }
@@ -616,9 +398,8 @@ async fn catch_up(
         }
         Freshness::Position(position) => position,
     };
-    let executed = wait_for_own_writes::executed(session, connection, position.flavor()).await;
-    let executed = executed.map_err(Stays::of_question)?;
-    let is_there = executed.is_some_and(|executed| executed.covers(&position))
+    let has = wait_for_own_writes::has(session, connection, &position).await;
+    let is_there = has.map_err(Stays::of_question)?
         || consistency::wait(session, connection, &position)
             .await
             .map_err(Stays::of_question)?;
@@ -628,34 +409,5 @@ async fn catch_up(
             PinReason::Behind,
             "it lacks what the session has written, also after read_wait",
         )),
-    }
-}
-
-/// The session, which has left its own connection, goes on on this one. `has`: its values there.
-pub(super) fn go_on(
-    session: &mut ClientSession,
-    mut connection: Connection<ConnectionState>,
-    has: Vec<Option<Vec<u8>>>,
-) {
-    // What the account may read the old server has said.
-    session.lookups = None;
-    session
-        .binding
-        .remember(Some(session.context.cluster.share_values(has)));
-    connection.state.carried = Rc::clone(session.state.carried());
-    session.client.key = Rc::new(Key {
-        capabilities: connection.capabilities & PASSED_ON,
-        ..Key::clone(&session.client.key)
-    });
-    session.own_writes.note_on(connection.server.id());
-    let is_primary = session.is_writer(&session.pool().topology(), &connection.server);
-    let (server, thread_id) = (Arc::clone(&connection.server), connection.thread_id);
-    lease::attach(session, connection, is_primary);
-    session.binding.moved(&session.streams.traffic.server);
-    let seat = (session.context.listener.key(&server), thread_id);
-    let registry = &session.context.worker.shared.registry;
-    registry.reseat(session.control.id, seat);
-    if server.state().status == Status::Removed {
-        session.control.raise(Signal::Drain);
     }
 }
