@@ -8,21 +8,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sql_class::Facts;
+use sql_class::text::Kill;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::classify::Kill;
 use crate::command_head::CommandHead;
 use crate::control::{Control, Signal};
+use crate::elsewhere::{Far, NotKilled};
 use crate::engine::answered::Answered;
 use crate::engine::ask::{self, Reply};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::{Next, Query};
 use crate::engine::{answer, command, lease};
-use crate::error::SessionError;
-use crate::kill_right;
-use crate::message::Message;
-use crate::registry::{Place, is_ours};
+use crate::error::{SessionError, not_killed};
+use crate::frontend::kill_right;
+use crate::frontend::message::Message;
+use crate::frontend::registry::{Place, is_ours};
 use upstream::{Cluster, Direct, DirectError, Server, ServerId};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.
@@ -52,7 +53,7 @@ pub(crate) async fn process_kill(
 /// Kills what the gateway gave this id.
 async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, SessionError> {
     let Some(place) = session.context.worker.shared.registry.find(kill.id) else {
-        return Ok(Next::refuse(SessionError::NoSuchSession(kill.id)));
+        return kill_elsewhere(session, kill).await;
     };
     match may_kill(session, &place).await? {
         Ok(true) => {}
@@ -94,6 +95,34 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
     }
 }
 
+/// Kills what another gateway gave this id, if one did. That one knows whose session it is; what the account
+/// may do to those of others is asked here, where that counts.
+async fn kill_elsewhere(session: &mut ClientSession, kill: Kill) -> Result<Next, SessionError> {
+    let (shared, listener) = (&session.context.worker.shared, &session.context.listener);
+    let what = (kill.id, kill.query_only);
+    let user = session.client.account.user.name.as_bytes();
+    let Some(far) = Far::of(shared.sessions_anywhere(), listener, what, user) else {
+        return Ok(Next::refuse(SessionError::NoSuchSession(kill.id)));
+    };
+    let killed = far.kill(&session.control, false).await;
+    let mut killed = killed.map_err(|signal| session.signalled(signal))?;
+    if killed == Err(NotKilled::NotOwner) {
+        match may_kill_others(session).await? {
+            Ok(true) => {
+                let again = far.kill(&session.control, true).await;
+                killed = again.map_err(|signal| session.signalled(signal))?;
+            }
+            Ok(false) => {}
+            Err(refused) => return Ok(refused.into()),
+        }
+    }
+    if let Err(why) = killed {
+        return Ok(Next::refuse(not_killed(kill.id, why)));
+    }
+    session.control.of_split.answered.set(Answered::Gateway);
+    answer::ok(session).await.map(|()| Next::Done)
+}
+
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
 /// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
 async fn may_kill(session: &mut ClientSession, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
@@ -103,13 +132,18 @@ async fn may_kill(session: &mut ClientSession, place: &Place) -> Result<Result<b
     if *place.user == *session.client.account.user.name.as_bytes() {
         return Ok(Ok(true));
     }
+    may_kill_others(session).await
+}
+
+/// Whether the user may end sessions of others on the servers of this cluster.
+async fn may_kill_others(session: &mut ClientSession) -> Result<Result<bool, Refused>, SessionError> {
     let asked = match session.lease.is_some() {
         // Roles that the session has taken on are there. A conversation that breaks ends the session.
         true => {
             let question = [ask::query(session.client.key.capabilities, kill_right::QUESTION)];
             Ok(lease::ask_on_lease(session, &question)
                 .await
-                .map_err(|Refused(error)| error)?)
+                .map_err(|Refused(error)| lease::lost_before(session, error))?)
         }
         false => {
             let asked = Box::pin(asked_of_a_server(session));
