@@ -9,7 +9,6 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::{lease, observe, transaction};
-use crate::error::SessionError;
 
 /// Errors that say that a server is not what it was taken for: read-only, not in the group's majority, not
 /// ready.
@@ -63,15 +62,8 @@ pub(crate) async fn leave(session: &mut ClientSession, facts: &Facts) -> Result<
         if !begins_anew(facts) {
             return Err(lease::bound_elsewhere(session));
         }
-        let (ok, error) = transaction::commit(session).await?;
-        if let Some(packet) = error {
-            let server = session.server_name().to_owned();
-            lease::abandon(session);
-            return Err(Refused(SessionError::StateRefused { server, packet }));
-        }
-        session
-            .state
-            .observe_ok(&ok.ok_or_else(|| transaction::no_commit(session))?);
+        let ok = transaction::commit(session).await?;
+        session.state.observe_ok(&ok);
     }
     lease::abandon(session);
     Ok(())

@@ -17,7 +17,9 @@ pub(crate) async fn again(session: &mut ClientSession) -> Result<(), SessionErro
         }
     } else {
         // What the next statements set must not go unseen until the session is free.
-        arm(session).await.map_err(|Refused(error)| error)?;
+        arm(session)
+            .await
+            .map_err(|Refused(error)| lease::lost_behind(session, error))?;
     }
     session.state.rearmed();
     Ok(())
@@ -37,7 +39,7 @@ pub(crate) async fn learn_unseen(session: &mut ClientSession) -> Result<(), Sess
     let commands = ask::framed(session.client.key.capabilities, commands);
     let replies = lease::ask_on_lease(session, &commands)
         .await
-        .map_err(|Refused(error)| error)?;
+        .map_err(|Refused(error)| lease::lost_behind(session, error))?;
     for (name, reply) in names.iter().zip(&replies) {
         // It may report what the statement has done before it failed.
         let end = reply
@@ -58,7 +60,7 @@ async fn learn_by_ok(session: &mut ClientSession, question: Vec<u8>) -> Result<(
     // The client has been told that it is set.
     let replies = lease::ask_on_lease(session, &question)
         .await
-        .map_err(|Refused(error)| error)?;
+        .map_err(|Refused(error)| lease::lost_behind(session, error))?;
     let reply = replies.first().filter(|reply| reply.outcome.error.is_none());
     match reply.and_then(|reply| OkPacket::decode(reply.packet(0)?, capabilities).ok()) {
         Some(ok) => drop(session.state.observe_ok(&ok)),

@@ -92,7 +92,7 @@ async fn forget_lost(
 
 /// What the server has executed, as far as it says. MariaDB waits for what it has replicated, and not for
 /// what it has written itself.
-pub(super) async fn executed(
+async fn executed(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
     flavor: Flavor,
@@ -105,6 +105,33 @@ pub(super) async fn executed(
     let replies = rebuild::asked_in_time(session, connection, &[command]).await?;
     let executed = replies.first().and_then(|reply| ask::plain(reply.value()));
     Ok(executed.and_then(|text| GtidSet::parse(flavor, &text).ok()))
+}
+
+/// Whether the server has all these, as far as it says. Servers of MariaDB give the transactions of a domain
+/// their numbers by one count: one that lacks some of these may have given the same numbers to its own.
+pub(super) async fn has(
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
+    position: &GtidSet,
+) -> Result<bool, Refused> {
+    let executed = executed(session, connection, position.flavor()).await?;
+    if !executed.is_some_and(|executed| executed.covers(position)) {
+        return Ok(false);
+    }
+    let GtidSet::MariaDb(written) = position else {
+        return Ok(true);
+    };
+    let questions = [
+        "SELECT @@GLOBAL.gtid_binlog_state LIMIT 1",
+        "SELECT @@GLOBAL.gtid_slave_pos LIMIT 1",
+    ];
+    let commands = questions.map(|question| ask::query(connection.capabilities, question));
+    let replies = rebuild::asked_in_time(session, connection, &commands).await?;
+    let value = |at: usize| replies.get(at).and_then(|reply| ask::plain(reply.value()));
+    let lacks = value(0).is_some_and(|logged| written.is_beyond(&logged).unwrap_or(false));
+    // A server need not have logged what it has replicated (`log_slave_updates`).
+    let replicated = value(1).and_then(|text| GtidSet::parse(Flavor::MariaDb, &text).ok());
+    Ok(!lacks || replicated.is_some_and(|replicated| replicated.covers(position)))
 }
 
 /// Galera: has the node apply all that the cluster has committed so far.

@@ -1,6 +1,6 @@
 //! How fresh a replica has to be for a read, and the wait for it.
 
-pub(crate) mod strong;
+mod strong;
 pub(crate) mod vain;
 
 use std::rc::Rc;
@@ -169,10 +169,25 @@ pub(crate) fn leave(state: &mut ConnectionState, carried: Rc<PortableState>) {
 
 /// What has all that the session has written.
 pub(crate) fn own_writes(session: &ClientSession) -> Freshness {
-    match session.state.has_untracked_writes() || session.state.has_lost_writes() {
+    match has_untold_writes(session) {
         true => Freshness::Primary,
         false => own_position(session),
     }
+}
+
+/// The session has written what its position does not tell of, or may have.
+pub(crate) fn has_untold_writes(session: &ClientSession) -> bool {
+    let state = &session.state;
+    let is_untold = state.has_untracked_writes() || state.has_lost_writes();
+    is_untold || state.gtid().is_some() && writes_have_no_gtids(session)
+}
+
+/// GTIDs were switched off, as far as the monitor has seen. A server that has told one is taken to tell all.
+fn writes_have_no_gtids(session: &ClientSession) -> bool {
+    let topology = session.pool().topology();
+    topology
+        .primary()
+        .is_some_and(|primary| primary.server.is_without_gtids())
 }
 
 /// The same, as far as a position tells it.

@@ -1,8 +1,5 @@
-//! Strong reads: the primary's position, asked for once for all reads of a worker that wait for it.
-//!
-//! A read must see every write that was acknowledged before it began. So it takes a position that the primary
-//! was asked for after that moment: not one that is on its way already, but the next. Reads that come while a
-//! question is under way share the one after it; whoever was first asks for all of them.
+//! Strong reads: the primary's position, asked for once for all reads that wait for it, on whatever worker.
+//! The rule is that of the cache's strong reads, too: [`upstream::ReadIndex`].
 //!
 //! Whoever was the primary when it was last looked at may be it no more, and answer with less than its
 //! successor has acknowledged. So it says in the same row that it is not read-only and that it is the server
@@ -10,15 +7,12 @@
 //! cannot. Otherwise that is no answer, and the read waits for a primary as a write does. Where the roles are
 //! written down (`static`) they are believed.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::gtid::{Flavor, GtidSet};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use upstream::{Connection, Member, Topology};
+use upstream::{Connection, Member, PrimaryPosition, Probe, Probes, Topology};
 
 use crate::control::Waiting;
 use crate::engine::ask::{self, Reply, plain};
@@ -33,68 +27,25 @@ use crate::error::SessionError;
 /// How long the primary is asked at least, however short `failover_wait` is.
 const ANSWER_MIN: Duration = Duration::from_secs(5);
 
-/// The question that is under way on a worker for one cluster, and who waits for the next.
-#[derive(Default)]
-pub(crate) struct ReadIndex {
-    state: Rc<RefCell<State>>,
+/// The right to ask for all. Dropped without an answer, however that comes, it passes the right on.
+struct Asking<'c> {
+    probes: &'c Probes<PrimaryPosition>,
+    probe: Option<Probe>,
 }
 
-#[derive(Default)]
-struct State {
-    asking: bool,
-    waiting: Vec<oneshot::Sender<Told>>,
-}
-
-enum Told {
-    /// What has come of the question.
-    Answer(Answer),
-    /// Ask yourself, for all who wait.
-    Ask(Asking),
-}
-
-#[derive(Clone)]
-enum Answer {
-    /// All that the primary has.
-    Position(GtidSet),
-    /// It is the primary, and has no GTIDs.
-    Primary,
-    /// Whoever was asked is not the primary any more, or cannot say.
-    Nobody,
-}
-
-/// The right to ask. Dropped, however that comes, it passes the right on.
-struct Asking(Rc<RefCell<State>>);
-
-impl ReadIndex {
-    fn waiters(&self) -> Vec<oneshot::Sender<Told>> {
-        std::mem::take(&mut self.state.borrow_mut().waiting)
-    }
-
-    /// Takes the right to ask, or a place among those who wait for the next question.
-    fn enter(&self) -> Result<Asking, oneshot::Receiver<Told>> {
-        let mut state = self.state.borrow_mut();
-        if state.asking {
-            let (tell, told) = oneshot::channel();
-            state.waiting.push(tell);
-            return Err(told);
+impl Asking<'_> {
+    fn end(mut self, answer: &PrimaryPosition) {
+        if let Some(probe) = self.probe.take() {
+            self.probes.end(probe, &Ok(answer.clone()));
         }
-        state.asking = true;
-        Ok(Asking(Rc::clone(&self.state)))
     }
 }
 
-impl Drop for Asking {
+impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let next = {
-            let mut state = self.0.borrow_mut();
-            let waiting = &mut state.waiting;
-            let next = std::iter::from_fn(|| waiting.pop()).find(|next| !next.is_closed());
-            state.asking = next.is_some();
-            next
-        };
-        // It is part of the message, so that one that nobody takes out passes it on, too.
-        if let Some(next) = next {
-            let _ = next.send(Told::Ask(Self(Rc::clone(&self.0))));
+        if let Some(probe) = self.probe.take() {
+            self.probes
+                .end(probe, &Err("whoever asked has gone, or was refused".into()));
         }
     }
 }
@@ -115,12 +66,12 @@ pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused
         let asked = tokio::select! {
             biased;
             signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
-            asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(session, &topology)) => asked,
+            asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(session)) => asked,
         };
-        match asked.unwrap_or(Ok(Answer::Nobody))? {
-            Answer::Position(position) => return Ok(Freshness::Position(position)),
-            Answer::Primary => return Ok(Freshness::Primary),
-            Answer::Nobody => cluster.look_again(),
+        match asked.unwrap_or(Ok(PrimaryPosition::Unknown))? {
+            PrimaryPosition::At(position) => return Ok(Freshness::Position(position)),
+            PrimaryPosition::WithoutGtids => return Ok(Freshness::Primary),
+            PrimaryPosition::Unknown => cluster.look_again(),
         }
         if let Err(error) = next_topology(session, &topology, deadline).await {
             return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait))));
@@ -128,32 +79,41 @@ pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused
     }
 }
 
-/// The answer to a question that is asked after this call.
-async fn answer(session: &ClientSession, topology: &Topology) -> Result<Answer, Refused> {
-    let index = &session.context.cluster.read_index;
-    let asking = loop {
-        match index.enter() {
-            Ok(asking) => break asking,
-            Err(told) => match told.await {
-                Ok(Told::Answer(answer)) => return Ok(answer),
-                Ok(Told::Ask(asking)) => break asking,
-                // Whoever asked has gone, or was refused.
-                Err(_) => {}
-            },
+/// The answer to a question that is asked after this call, by this session or by another one on any worker.
+async fn answer(session: &ClientSession) -> Result<PrimaryPosition, Refused> {
+    let probes = session.context.listener.cluster.primary_positions();
+    let mut ended = probes.ended();
+    let arrival = probes.arrive();
+    loop {
+        if let Some(answer) = ended.borrow_and_update().answer(arrival) {
+            return Ok(answer.clone());
         }
-    };
-    // Those who have come until now began before the question is sent, and share its answer.
-    let sharing = index.waiters();
-    let answer = match topology.primary() {
-        Some(primary) => ask_primary(session, topology, primary).await?,
-        None => Answer::Nobody,
-    };
-    for tell in sharing {
-        // Who has gone does not wait.
-        let _ = tell.send(Told::Answer(answer.clone()));
+        match probes.send(Instant::now()) {
+            Ok(probe) => {
+                let asking = Asking {
+                    probes,
+                    probe: Some(probe),
+                };
+                // As it is now: who has waited for the right knows an older one.
+                let topology = session.context.listener.cluster.topology();
+                let answer = match topology.primary() {
+                    Some(primary) => ask_primary(session, &topology, primary).await,
+                    None => Ok(PrimaryPosition::Unknown),
+                };
+                return match answer {
+                    Ok(answer) => {
+                        asking.end(&answer);
+                        Ok(answer)
+                    }
+                    // That may be for this session's account alone: others ask for themselves.
+                    Err(Refused(error)) if lease::may_try_another(&error) => Ok(PrimaryPosition::Unknown),
+                    Err(refused) => Err(refused),
+                };
+            }
+            // Either is a reason to look again.
+            Err(overdue) => drop(timeout_at(overdue, ended.changed()).await),
+        }
     }
-    drop(asking);
-    Ok(answer)
 }
 
 /// Ends without an answer when another is the primary: one that was cut off may never answer.
@@ -161,23 +121,19 @@ async fn ask_primary(
     session: &ClientSession,
     topology: &Topology,
     primary: &Member,
-) -> Result<Answer, Refused> {
+) -> Result<PrimaryPosition, Refused> {
     let changed = session
         .pool()
         .cluster()
         .wait_for_topology_change(topology.generation);
-    let asked = tokio::select! {
+    tokio::select! {
         biased;
         asked = ask_server(session, primary) => asked,
-        _ = changed => return Ok(Answer::Nobody),
-    };
-    match asked {
-        Err(Refused(error)) if lease::may_try_another(&error) => Ok(Answer::Nobody),
-        asked => asked,
+        _ = changed => Ok(PrimaryPosition::Unknown),
     }
 }
 
-async fn ask_server(session: &ClientSession, primary: &Member) -> Result<Answer, Refused> {
+async fn ask_server(session: &ClientSession, primary: &Member) -> Result<PrimaryPosition, Refused> {
     let server = Arc::clone(&primary.server);
     let mut connection = lease::connection(session, &server).await?;
     let question = Question::of(session);
@@ -191,11 +147,11 @@ async fn ask_server(session: &ClientSession, primary: &Member) -> Result<Answer,
     {
         return Err(Refused(rebuild::state_refused(&server, packet)));
     }
-    let answer = rest.first().map_or(Answer::Nobody, |reply| {
+    let answer = rest.first().map_or(PrimaryPosition::Unknown, |reply| {
         question.understood(primary.identity.as_deref(), reply)
     });
     let is_well = replies.iter().all(|reply| reply.outcome.error.is_none());
-    if is_well && !matches!(answer, Answer::Nobody) {
+    if is_well && !matches!(answer, PrimaryPosition::Unknown) {
         session.pool().give_back(connection);
     }
     Ok(answer)
@@ -240,8 +196,9 @@ impl Question {
     /// The LIMIT is for sessions that have set `sql_select_limit`.
     fn statement(&self) -> String {
         let (position, proof) = match self.flavor {
+            // Where not every transaction gets a GTID the set may be from a time when all did.
             Flavor::MySql => (
-                "@@GLOBAL.gtid_executed",
+                "IF(@@GLOBAL.gtid_mode='ON', @@GLOBAL.gtid_executed, '')",
                 ", @@GLOBAL.server_uuid, @@GLOBAL.read_only, @@GLOBAL.super_read_only",
             ),
             Flavor::MariaDb => (
@@ -260,7 +217,7 @@ impl Question {
     }
 
     /// `identity`: who the primary is, where that is known.
-    fn understood(&self, identity: Option<&str>, reply: &Reply) -> Answer {
+    fn understood(&self, identity: Option<&str>, reply: &Reply) -> PrimaryPosition {
         let position = match self.must_prove {
             true => reply
                 .row()
@@ -273,9 +230,9 @@ impl Question {
             false => reply.row().map(|[position]| position),
         };
         match position.map(|position| GtidSet::parse(self.flavor, &plain(position).unwrap_or_default())) {
-            None => Answer::Nobody,
-            Some(Ok(position)) if !position.is_empty() => Answer::Position(position),
-            Some(_) => Answer::Primary,
+            None => PrimaryPosition::Unknown,
+            Some(Ok(position)) if !position.is_empty() => PrimaryPosition::At(position),
+            Some(_) => PrimaryPosition::WithoutGtids,
         }
     }
 }
@@ -286,22 +243,23 @@ mod tests {
 
     #[test]
     fn the_right_to_ask_is_passed_on_when_it_is_dropped() {
-        let index = ReadIndex::default();
-        let first = index.enter().ok().unwrap();
-        let gone = index.enter().err().unwrap();
-        let mut second = index.enter().err().unwrap();
-        let third = index.enter().err().unwrap();
-        drop(gone);
-        drop(first);
-        // Whoever got it last has gone before it was told.
-        drop(third);
-        let Ok(Told::Ask(second)) = second.try_recv() else {
-            panic!("the right to ask")
+        let probes = Probes::new(Duration::from_secs(1));
+        let asking = |probe| Asking {
+            probes: &probes,
+            probe: Some(probe),
         };
-        assert!(index.enter().is_err(), "one at a time");
-        drop(index.waiters());
-        drop(second);
-        assert!(index.enter().is_ok());
+        let (ended, arrival, now) = (probes.ended(), probes.arrive(), Instant::now());
+        let first = asking(probes.send(now).unwrap());
+        assert!(probes.send(now).is_err(), "one at a time");
+        drop(first);
+        assert_eq!(ended.borrow().answer(arrival), None);
+        let second = asking(probes.send(now).expect("the right to ask"));
+        second.end(&PrimaryPosition::WithoutGtids);
+        assert_eq!(
+            ended.borrow().answer(arrival),
+            Some(&PrimaryPosition::WithoutGtids)
+        );
+        assert!(probes.send(now).is_ok());
     }
 
     /// A row of a result with so many columns.
@@ -329,25 +287,27 @@ mod tests {
             in_group: false,
         };
         let answer = |row: &[&[u8]]| question.understood(Some("7"), &reply(row));
-        let has =
-            |answer, text: &str| matches!(answer, Answer::Position(position) if position.to_string() == text);
+        let has = |answer, text: &str| matches!(answer, PrimaryPosition::At(position) if position.to_string() == text);
         assert!(has(answer(&[b"0-1-5", b"7", b"0", b"0"]), "0-1-5"));
         assert!(has(
             answer(&[b"\x000\0-\x001\0-\x005", b"\x007", b"\x000", b"0"]),
             "0-1-5"
         ));
-        assert!(matches!(answer(&[b"", b"7", b"OFF", b"0"]), Answer::Primary));
+        assert!(matches!(
+            answer(&[b"", b"7", b"OFF", b"0"]),
+            PrimaryPosition::WithoutGtids
+        ));
         for row in [
             [b"0-1-5", &b"8"[..], b"0", b"0"],
             [b"0-1-5", b"7", b"1", b"0"],
             [b"0-1-5", b"7", b"0", b"ON"],
             [b"0-1-5", b"7", b"NO_LOCK", b"0"],
         ] {
-            assert!(matches!(answer(&row), Answer::Nobody), "{row:?}");
+            assert!(matches!(answer(&row), PrimaryPosition::Unknown), "{row:?}");
         }
         assert!(matches!(
             question.understood(None, &reply(&[b"0-1-5", b"8", b"0", b"0"])),
-            Answer::Position(_)
+            PrimaryPosition::At(_)
         ));
         let believed = Question {
             must_prove: false,
@@ -355,7 +315,7 @@ mod tests {
         };
         assert!(matches!(
             believed.understood(Some("7"), &reply(&[b"0-1-5"])),
-            Answer::Position(_)
+            PrimaryPosition::At(_)
         ));
         assert_eq!(believed.statement(), "SELECT @@GLOBAL.gtid_current_pos LIMIT 1");
     }
