@@ -11,23 +11,25 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 use upstream::{Server, ServerId, ServerProfile};
 
-use crate::classify::Kill;
+use sql_class::text::Kill;
+
 use crate::command_head::CommandHead;
 use crate::control::{Control, Waiting};
+use crate::elsewhere::{Far, NotKilled};
 use crate::engine::ask;
-use crate::error::{SessionError, kill_failed, not_owner};
-use crate::forward;
-use crate::guesses::Guesses;
-use crate::handshake::{self, Agreed, Changed};
-use crate::kill_right;
-use crate::listener_state::ListenerState;
-use crate::message::Message;
-use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
-use crate::registry::{Place, is_ours};
+use crate::error::{SessionError, kill_failed, not_killed, not_owner};
+use crate::forwarded::forward;
+use crate::forwarded::session::Session;
+use crate::frontend::guesses::Guesses;
+use crate::frontend::handshake::{self, Agreed, Changed};
+use crate::frontend::kill_right;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::message::Message;
+use crate::frontend::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
+use crate::frontend::registry::{Place, is_ours};
+use crate::frontend::user_name::shown_user;
 use crate::relay::{Exchanged, RelayError, Streams};
-use crate::session::Session;
 use crate::session_end::error_bytes;
-use crate::user_name::shown_user;
 
 /// Sends a `KILL` with the connection id that the server knows. Ids that are not ours, or nobody's, go as
 /// they are.
@@ -44,6 +46,21 @@ pub(crate) async fn kill(
     let registry = &session.worker.shared.registry;
     let found = is_ours(kill.id).then(|| registry.find(kill.id)).flatten();
     let Some(place) = found else {
+        let far = {
+            let own = registry.find(session.control.id);
+            let what = (kill.id, kill.query_only);
+            own.and_then(|own| {
+                Far::of(
+                    session.worker.shared.sessions_anywhere(),
+                    &session.listener,
+                    what,
+                    &own.user,
+                )
+            })
+        };
+        if let Some(far) = far {
+            return kill_on_another_gateway(session, head, kill.id, far).await;
+        }
         return forward::forward(session, head).await;
     };
     if let Some((server, thread_id)) = place.seat
@@ -85,6 +102,11 @@ async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, RelayErr
     if own.is_some_and(|own| own.user == place.user) {
         return Ok(true);
     }
+    may_kill_others(session).await
+}
+
+/// Whether the user may end sessions of others on its server.
+async fn may_kill_others(session: &mut Session) -> Result<bool, RelayError> {
     let question = [ask::query(session.capabilities, kill_right::QUESTION)];
     let asked = tokio::select! {
         biased;
@@ -98,6 +120,30 @@ async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, RelayErr
         .first()
         .zip(profile)
         .is_some_and(|(reply, profile)| kill_right::allowed_by(reply, &profile.server_version)))
+}
+
+/// That one knows whose session it is; what the account may do to those of others is asked here, where that
+/// counts.
+async fn kill_on_another_gateway(
+    session: &mut Session,
+    head: CommandHead,
+    id: u32,
+    far: Far,
+) -> Result<Exchanged, RelayError> {
+    let killed = far.kill(&session.control, false).await;
+    let mut killed = killed.map_err(RelayError::Signal)?;
+    if killed == Err(NotKilled::NotOwner) && may_kill_others(session).await? {
+        let again = far.kill(&session.control, true).await;
+        killed = again.map_err(RelayError::Signal)?;
+    }
+    match killed {
+        Ok(()) => send_instead(session, head, "DO 0").await,
+        Err(why) => {
+            let error = not_killed(id, why);
+            let packet = error.to_packet().unwrap_or_else(|| not_owner(id));
+            refuse(session, head, (packet, error.fault())).await
+        }
+    }
 }
 
 /// A session of mode `split`: only its worker knows where it is.

@@ -3,7 +3,7 @@
 //! Everything here belongs to one worker thread, so it is `Cell`s, not atomics. A session checks its signal
 //! whenever it is polled; raising one wakes it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +21,7 @@ use crate::engine::metrics::AtPrimary;
 use crate::hand_over::Stays;
 use crate::record::Record;
 use crate::shown::Shown;
-use crate::status::{PinStatus, SessionStatus};
+use crate::shown::status::{PinStatus, SessionStatus};
 
 /// What a session is asked to do. Of several the strongest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,8 +180,6 @@ struct About {
     client: Box<str>,
     /// That the client named when it logged in.
     schema: Option<Rc<[u8]>>,
-    /// The low byte of the client's collation as it said it then; 0 where that is not known.
-    collation: u8,
 }
 
 /// One session as its worker sees it.
@@ -189,7 +187,7 @@ pub(crate) struct Control {
     pub(crate) id: u32,
     /// The bits of those that were raised.
     raised: Cell<u16>,
-    waker: RefCell<Option<Waker>>,
+    waker: OnceCell<Waker>,
     waiting: Cell<Waiting>,
     since_tick: Cell<u32>,
     server: Cell<Option<ServerKey>>,
@@ -199,18 +197,19 @@ pub(crate) struct Control {
     aims: Cell<u32>,
     /// Who it is, for operators.
     about: RefCell<Option<Box<About>>>,
+    login_collation: Cell<u8>,
     /// Whether the session may do without the server connection that it holds.
     leaving: Cell<Leaving>,
     /// It is among those that may leave their connection: see
     /// [`Leavers`](crate::engine::leavers::Leavers).
     pub(crate) is_among_leavers: Cell<bool>,
-    /// It is in line to leave its server: see [`Moves`](crate::moves::Moves).
+    /// It is in line to leave its server: see [`Moves`](crate::frontend::moves::Moves).
     pub(crate) waits_to_move: Cell<bool>,
     /// The statement under way can be executed on another server, and nothing of its answer has come yet.
     can_move: Cell<bool>,
     pub(crate) of_split: OfSplit,
     /// Why it holds its server connection between two statements, in mode `split`.
-    pins: RefCell<Vec<Pin>>,
+    pins: Cell<Vec<Pin>>,
     limits: Cell<IdleLimits>,
     /// It is to look whether it can go to the process that has taken over.
     goes: Cell<bool>,
@@ -221,7 +220,7 @@ pub(crate) struct Control {
     /// Logins on this connection that have failed, for `login_failures_max`.
     failed_logins: Cell<u16>,
     /// In mode `split`: what the session had set when the limits of its client were found.
-    pub(crate) limits_by: RefCell<Option<Rc<PortableState>>>,
+    pub(crate) limits_by: Cell<Option<Rc<PortableState>>>,
     /// In mode `split`: connections whose login began before this say nothing of what the session's account
     /// may do. See [`oldest_login`](upstream::Cluster::oldest_login).
     pub(crate) oldest_login: Cell<Instant>,
@@ -278,25 +277,26 @@ impl Control {
         Self {
             id,
             raised: Cell::new(0),
-            waker: RefCell::new(None),
+            waker: OnceCell::new(),
             waiting: Cell::new(Waiting::Login),
             since_tick: Cell::new(clock.now()),
             server: Cell::new(None),
             thread_id: Cell::new(0),
             aims: Cell::new(0),
             about: RefCell::default(),
+            login_collation: Cell::new(0),
             leaving: Cell::new(Leaving::No),
             is_among_leavers: Cell::new(false),
             waits_to_move: Cell::new(false),
             can_move: Cell::new(false),
             of_split: OfSplit::default(),
-            pins: RefCell::default(),
+            pins: Cell::default(),
             limits: Cell::new(IdleLimits::default()),
             goes: Cell::new(false),
             stays: Cell::default(),
             began,
             failed_logins: Cell::new(0),
-            limits_by: RefCell::default(),
+            limits_by: Cell::default(),
             oldest_login: Cell::new(Instant::now()),
             shown: Shown::default(),
             record: Record::default(),
@@ -334,7 +334,7 @@ impl Control {
 
     /// Remembers how to wake the session. Called once, from its own task: a task's waker stays the same.
     pub(crate) fn remember_waker(&self, cx: &Context<'_>) {
-        *self.waker.borrow_mut() = Some(cx.waker().clone());
+        self.waker.get_or_init(|| cx.waker().clone());
     }
 
     /// Says which server the session is on.
@@ -349,7 +349,6 @@ impl Control {
             user: "".into(),
             client: client.to_string().into(),
             schema: None,
-            collation: 0,
         }));
     }
 
@@ -379,13 +378,15 @@ impl Control {
     pub(crate) fn name_login(&self, schema: Option<&[u8]>, collation: Option<u8>) {
         if let Some(about) = self.about.borrow_mut().as_mut() {
             about.schema = schema.filter(|name| !name.is_empty()).map(Rc::from);
-            about.collation = collation.unwrap_or(about.collation);
+        }
+        if let Some(collation) = collation {
+            self.login_collation.set(collation);
         }
     }
 
     /// The low byte of the collation that the client has named at its login; 0 where that is not known.
     pub(crate) fn login_collation(&self) -> u8 {
-        self.about.borrow().as_ref().map_or(0, |about| about.collation)
+        self.login_collation.get()
     }
 
     /// The schema that the client has named at its login.
@@ -400,9 +401,10 @@ impl Control {
 
     /// Says why the session holds its server connection.
     pub(crate) fn show_pins<'p>(&self, pins: impl Iterator<Item = &'p Pin>) {
-        let mut shown = self.pins.borrow_mut();
+        let mut shown = self.pins.take();
         shown.clear();
         shown.extend(pins);
+        self.pins.set(shown);
     }
 
     /// It as operators see it; `now_ms` is the time of its pins.
@@ -419,8 +421,8 @@ impl Control {
                 .map_or_else(String::new, |about| part(about).to_owned())
         };
         let ticks = self.clock.now().wrapping_sub(self.since_tick.get());
-        let pins = self.pins.borrow();
-        let pins = pins.iter().map(|pin| PinStatus {
+        let pins = self.pins.take();
+        let shown = pins.iter().map(|pin| PinStatus {
             reason: pin.reason.label(),
             digest: format!("{:016x}", pin.digest),
             since_seconds: now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0,
@@ -437,8 +439,9 @@ impl Control {
             server_connection_id: self.seat().map(|(_, id)| id).filter(|id| *id != 0),
             schema: self.shown.schema(),
             digest: self.shown.digest(),
-            pins: pins.collect(),
+            pins: shown.collect(),
         };
+        self.pins.set(pins);
         (status, self.server.get())
     }
 
@@ -504,7 +507,7 @@ impl Control {
     pub(crate) fn detach(&self) {
         self.server.set(None);
         self.leaving.set(Leaving::No);
-        self.pins.borrow_mut().clear();
+        self.pins.take();
         if self.raised.get() != 0 {
             let of_server = Signal::ALL
                 .into_iter()
@@ -537,7 +540,7 @@ impl Control {
     }
 
     pub(crate) fn wake(&self) {
-        if let Some(waker) = self.waker.borrow().as_ref() {
+        if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
     }

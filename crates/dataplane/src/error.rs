@@ -11,6 +11,8 @@ use telemetry::{EndReason, Fault};
 use thiserror::Error;
 use upstream::LeaseError;
 
+use crate::elsewhere::NotKilled;
+
 /// What ended a session. A session always ends with one of these, also when the client simply said goodbye.
 #[derive(Debug, Error)]
 pub(crate) enum SessionError {
@@ -142,6 +144,9 @@ pub(crate) enum SessionError {
     KillFailed(String),
     #[error("no such session: {0}")]
     NoSuchSession(u32),
+    /// Of another gateway; with why it is not there.
+    #[error("{0} ({1})")]
+    NoSuchSessionThere(u32, String),
     /// A session of another user, in the words of a server.
     #[error("You are not owner of thread {0}")]
     NotOwner(u32),
@@ -177,6 +182,8 @@ pub(crate) enum SessionError {
     NoServerSeen,
     #[error("Too many connections")]
     TooManySessions,
+    #[error("Too many connections: the gateway is short of memory (memory_max)")]
+    ShortOfMemory,
     /// A server's words: of what the client is or has asked for with its login, not of how the gateway logs
     /// in for it.
     #[error("server {server} refused the login: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
@@ -232,6 +239,8 @@ pub(crate) enum During {
     IdleInTransaction,
     /// A transaction was open; the server rolls it back.
     Transaction,
+    /// A command had come and was not sent yet; what the session held on its connection is lost.
+    BeforeCommand,
     /// A command was sent and its answer had not ended: nobody knows whether it was executed.
     Command,
     /// The login had not ended.
@@ -245,6 +254,7 @@ impl std::fmt::Display for During {
         f.write_str(match self {
             Self::Idle => "while the session was idle",
             Self::IdleInTransaction | Self::Transaction => "in a transaction, which is rolled back",
+            Self::BeforeCommand => "before the command, which was not executed",
             Self::Command => "during a command; it is not known whether it was executed",
             Self::Login => "during login",
             Self::Stream => "while bytes were being forwarded",
@@ -304,11 +314,13 @@ impl SessionError {
             | Self::TooManyStatements(_)
             | Self::StatementTooLong(_)
             | Self::NoSuchSession(_)
+            | Self::NoSuchSessionThere(..)
             | Self::NotOwner(_)
             | Self::RefusedByRule(_)
             | Self::RuleLimit { .. }
             | Self::GatewayStatement(_) => EndReason::Protocol,
             Self::TooManySessions | Self::TooManyUserSessions { .. } => EndReason::TooManySessions,
+            Self::ShortOfMemory => EndReason::ShortOfMemory,
             Self::ServerGone { .. }
             | Self::Demoted { .. }
             | Self::NobodyHasWrites { .. }
@@ -357,6 +369,7 @@ impl SessionError {
             | Self::KilledItself { .. }
             | Self::TooManyStatements(_)
             | Self::NoSuchSession(_)
+            | Self::NoSuchSessionThere(..)
             | Self::NotOwner(_)
             | Self::GatewayStatement(_)
             | Self::ClientIdle
@@ -373,6 +386,7 @@ impl SessionError {
             | Self::StatementTimeout { .. }
             | Self::KillFailed(_)
             | Self::TooManySessions
+            | Self::ShortOfMemory
             | Self::TooManyUserSessions { .. }
             | Self::Drained
             | Self::PausedTooLong(_)
@@ -502,12 +516,13 @@ impl SessionError {
                 ..
             } => return None,
             Self::NoServer(LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. })
-            | Self::TooManySessions => (1040, b"08004"),
+            | Self::TooManySessions
+            | Self::ShortOfMemory => (1040, b"08004"),
             Self::PasswordExposed(_) | Self::AccessDenied { .. } => (1045, b"28000"),
             Self::UnknownCommand => (1047, b"08S01"),
             Self::Drained | Self::Shutdown => (1053, b"08S01"),
             Self::GatewayStatement(_) => (1064, b"42000"),
-            Self::NoSuchSession(_) => (1094, b"HY000"),
+            Self::NoSuchSession(_) | Self::NoSuchSessionThere(..) => (1094, b"HY000"),
             Self::KillFailed(_) | Self::NotOwner(_) => (1095, b"HY000"),
             Self::UnknownCollation(_) => (1115, b"42000"),
             Self::TooManyFailures => (1129, b"HY000"),
@@ -576,7 +591,7 @@ impl SessionError {
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
             | Self::ServerTimeout { .. } => "Lost connection to MySQL server: ",
-            Self::NoSuchSession(_) => "Unknown thread id: ",
+            Self::NoSuchSession(_) | Self::NoSuchSessionThere(..) => "Unknown thread id: ",
             Self::UnknownCollation(_) => "Unknown character set: ",
             Self::ClientProtocol(_) | Self::PacketTooLong(_) | Self::ProxyHeaderUnexpected => {
                 "Malformed communication packet: "
@@ -608,6 +623,16 @@ pub(crate) fn not_owner(id: u32) -> ErrPacket {
         code: 1095,
         sql_state: *b"HY000",
         message: text.into_bytes(),
+    }
+}
+
+/// What a client is told whose `KILL` of a session of another gateway did not work.
+pub(crate) fn not_killed(id: u32, why: NotKilled) -> SessionError {
+    match why {
+        NotKilled::Unknown(why) if why.is_empty() => SessionError::NoSuchSession(id),
+        NotKilled::Unknown(why) => SessionError::NoSuchSessionThere(id, why),
+        NotKilled::NotOwner => SessionError::NotOwner(id),
+        NotKilled::Failed(why) => SessionError::KillFailed(why),
     }
 }
 

@@ -21,7 +21,8 @@ use crate::error::SessionError;
 use crate::record::{Noted, Record};
 use crate::relay::{Streams, Traffic};
 
-pub use crate::record::{Copied, CopyLimits, End, Room};
+pub use crate::copied::{Copied, CopyLimits, Room};
+pub use crate::record::End;
 
 /// Who hears of each command that has ended on one worker. What it does is part of the time of the next
 /// command: it must not wait, and it cannot fail a command.
@@ -217,7 +218,7 @@ pub(crate) struct Ways<'a> {
     pub(crate) capabilities: Capabilities,
 }
 
-/// The command is over. An error has ended the session. `ways` is asked where somebody observes.
+/// The command is over. An error has ended the session. `ways` is asked where there is a record.
 #[inline]
 pub(crate) fn tell<'a>(
     observers: &Observers,
@@ -226,8 +227,12 @@ pub(crate) fn tell<'a>(
     served: Result<(), &SessionError>,
     ways: impl FnOnce() -> Ways<'a>,
 ) {
-    if let (Some(mut noted), Some(observers)) = (record.take(), observers.0.get()) {
-        tell_all(observers, &mut noted, command, served, &ways());
+    if let Some(mut noted) = record.take() {
+        let ways = ways();
+        noted.hand_to_copy(ways.capabilities);
+        if let Some(observers) = observers.0.get() {
+            tell_all(observers, &mut noted, command, served, &ways);
+        }
     }
 }
 

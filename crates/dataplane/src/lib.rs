@@ -1,63 +1,31 @@
-//! The path of a query: from an accepted connection to the answer's last byte, one file a stage.
+//! The path of a query: from an accepted connection to the answer's last byte.
 //!
-//! ARCHITECTURE.md has the picture. [`Gateway`] is the whole of it. In mode `tcp` a connection goes from
-//! `accept` through a lease of `upstream` to `relay`; in mode `session` it logs in (`handshake`) and is then
-//! served command by command (`serve`). Workers share nothing on that path: see `worker`.
+//! ARCHITECTURE.md has the picture. [`Gateway`] is the whole of it. A connection comes in by `frontend`,
+//! which greets it and has its client logged in. In mode `tcp` it goes on in `relay`; in mode `session` it is
+//! served command by command in `forwarded`; what has to be understood, in both modes that can, goes through
+//! `engine`. Workers share nothing on that path: see `frontend::worker`.
 
-mod accept;
-mod accounts;
 mod answer;
-mod auth_relay;
-mod authenticate;
-mod classify;
 mod clock;
 mod command_head;
-mod connection;
 mod control;
-mod data_plane;
-mod describe;
+mod copied;
+pub mod elsewhere;
 mod engine;
 mod error;
-pub mod extension;
 pub mod finished;
-mod flow;
-mod forward;
-mod gateway;
-mod gateway_error;
-mod guesses;
+mod forwarded;
+mod frontend;
 mod hand_over;
-mod handshake;
-mod kill_right;
-mod listener_state;
 mod lookups;
-mod message;
-mod moves;
-mod packet_io;
-mod password_checks;
-pub mod password_login;
-mod process_list;
-mod protocol;
-mod proxy_header;
+pub mod mirrored;
 mod read_gate;
 mod record;
-mod registry;
 mod relay;
-pub mod rsa_key;
-mod serve;
-mod server_events;
-mod session;
 mod session_end;
-mod session_summary;
-mod settle;
 mod shown;
-mod status;
-mod thread;
-mod unasked;
-mod user_name;
-mod users;
-mod worker;
-mod worker_loop;
 
-pub use gateway::Gateway;
-pub use gateway_error::GatewayError;
-pub use status::{ListenerStatus, PinStatus, SessionStatus};
+pub use frontend::gateway::Gateway;
+pub use frontend::gateway_error::GatewayError;
+pub use frontend::{extension, password_login, rsa_key};
+pub use shown::status::{ListenerStatus, PinStatus, SessionStatus};

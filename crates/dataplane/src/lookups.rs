@@ -22,8 +22,8 @@ use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
 use sql_class::PointLookup;
 use telemetry::{Counter, Samples, catalog};
 
-use crate::flow::Flow;
 use crate::relay::Streams;
+use crate::relay::flow::Flow;
 
 /// What answers lookups on one worker.
 pub trait Lookups {

@@ -1,14 +1,15 @@
 //! What is noted of the command under way for those who observe commands: see [`finished`](crate::finished).
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::flow::Flow;
+use crate::copied::Copied;
+use crate::mirrored::Answer;
+use crate::relay::flow::Flow;
 
-use mysql_wire::Outcome;
+use mysql_wire::{Capabilities, Outcome};
 use sql_class::Class;
+use tokio::sync::oneshot;
 
 /// What became of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,187 +55,15 @@ pub(crate) struct Noted {
     pub(crate) error: Option<u16>,
     /// Copies of the command and of its answer, where somebody wants them.
     pub(crate) copied: Option<Copied>,
+    /// The answer, where it is to be compared with the one to a copy of the statement.
+    mirrored: Option<Mirrored>,
 }
 
-/// How much is copied of a command and of its answer, in bytes with packet headers. What is longer is cut.
-#[derive(Debug, Clone)]
-pub struct CopyLimits {
-    /// Of the command.
-    pub command: usize,
-    /// Of the answer.
-    pub answer: usize,
-    /// What all copies have together.
-    pub room: Option<Room>,
-}
-
-/// Room that all copies share, so that many sessions with long answers at a time do not take all memory. A
-/// copy gives back what it has taken when it is dropped.
-#[derive(Debug, Clone)]
-pub struct Room {
-    /// Bytes that are taken; others may be counted there as well.
-    pub taken: Arc<AtomicUsize>,
-    /// A copy of an answer takes no more from so many on.
-    pub max: usize,
-}
-
-impl Room {
-    fn take(&self, bytes: usize) -> bool {
-        let is_there = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.max;
-        if !is_there {
-            self.give_back(bytes);
-        }
-        is_there
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.taken.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// A command and its answer as the client sent and got them: whole packets with their headers, unless they
-/// are cut.
+/// The answer to a statement as far as it has come, and who waits for it: the copy.
 #[derive(Debug)]
-pub struct Copied {
-    bytes: Vec<u8>,
-    /// How many of the bytes are the command's.
-    command_end: usize,
-    /// Of the command's first packet with its header, cut or not.
-    command_len: usize,
-    limits: CopyLimits,
-    /// What comes of the command later goes to the server as it comes, so that it can be copied then.
-    is_forwarded: bool,
-    is_answer_cut: bool,
-    /// Bytes of the common room.
-    taken: usize,
-}
-
-impl Drop for Copied {
-    fn drop(&mut self) {
-        if let Some(room) = &self.limits.room {
-            room.give_back(self.taken);
-        }
-    }
-}
-
-impl Copied {
-    pub(crate) fn new(limits: CopyLimits, command_len: usize, there: &[u8], is_forwarded: bool) -> Self {
-        let len = there.len().min(command_len).min(limits.command);
-        let mut copied = Self {
-            // Most answers fit behind it.
-            bytes: Vec::with_capacity(len + 256),
-            command_end: 0,
-            command_len,
-            limits,
-            is_forwarded,
-            is_answer_cut: false,
-            taken: 0,
-        };
-        copied.add_command(&there[..len]);
-        copied
-    }
-
-    /// Counts bytes for which there has to be room: a command is whole, or its session is captured no more.
-    fn count(&mut self, bytes: usize) {
-        if let Some(room) = &self.limits.room {
-            room.taken.fetch_add(bytes, Ordering::Relaxed);
-        }
-        self.taken += bytes;
-    }
-
-    /// Whether there is room for so many bytes more.
-    fn take(&mut self, bytes: usize) -> bool {
-        let is_there = self.limits.room.as_ref().is_none_or(|room| room.take(bytes));
-        self.taken += if is_there { bytes } else { 0 };
-        is_there
-    }
-
-    /// Its bytes are counted in the common room.
-    #[must_use]
-    pub fn is_counted(&self) -> bool {
-        self.limits.room.is_some()
-    }
-
-    /// A command of one packet and its answer, both with packet headers and both whole: for what
-    /// was not copied here, as in tests of observers.
-    #[must_use]
-    pub fn whole(command: &[u8], answer: &[u8]) -> Self {
-        let limits = CopyLimits {
-            command: command.len(),
-            answer: answer.len(),
-            room: None,
-        };
-        let mut copied = Self::new(limits, command.len(), command, false);
-        copied.add_answer(answer);
-        copied
-    }
-
-    /// The command's first packet, or as much of it as was copied.
-    #[must_use]
-    pub fn command(&self) -> &[u8] {
-        &self.bytes[..self.command_end]
-    }
-
-    /// All of that packet is there. A command of 16 MiB and more has others behind it.
-    #[must_use]
-    pub fn is_command_whole(&self) -> bool {
-        self.command_end == self.command_len
-    }
-
-    /// The answer's packets, or as many bytes of them as were copied. Empty where the answer was not one of a
-    /// server's or of the gateway's own packets.
-    #[must_use]
-    pub fn answer(&self) -> &[u8] {
-        &self.bytes[self.command_end..]
-    }
-
-    /// The answer was longer than what is copied of one.
-    #[must_use]
-    pub fn is_answer_cut(&self) -> bool {
-        self.is_answer_cut
-    }
-
-    /// Another server is asked.
-    fn forget_answer(&mut self) {
-        self.drop_answer();
-        self.is_answer_cut = false;
-    }
-
-    fn drop_answer(&mut self) {
-        let len = self.bytes.len() - self.command_end;
-        self.bytes.truncate(self.command_end);
-        if let Some(room) = &self.limits.room {
-            room.give_back(len);
-            self.taken -= len;
-        }
-    }
-
-    /// More of a command that had not come whole.
-    fn add_command(&mut self, bytes: &[u8]) {
-        let wanted = self.command_len.min(self.limits.command) - self.command_end;
-        let bytes = &bytes[..bytes.len().min(wanted)];
-        // Whatever has been said before the command had come is no answer to it.
-        self.drop_answer();
-        self.count(bytes.len());
-        self.bytes.extend_from_slice(bytes);
-        self.command_end += bytes.len();
-    }
-
-    fn add_answer(&mut self, bytes: &[u8]) {
-        if self.is_answer_cut && self.limits.room.is_some() {
-            return;
-        }
-        let left = self.limits.answer - (self.bytes.len() - self.command_end);
-        let wanted = &bytes[..bytes.len().min(left)];
-        self.is_answer_cut |= bytes.len() > left;
-        if self.limits.room.is_none() || !self.is_answer_cut && self.take(wanted.len()) {
-            self.bytes.extend_from_slice(wanted);
-        } else {
-            // A part of it is of no use.
-            self.is_answer_cut = true;
-            self.drop_answer();
-            self.bytes.shrink_to_fit();
-        }
-    }
+struct Mirrored {
+    packets: Copied,
+    copy: oneshot::Sender<Answer>,
 }
 
 impl Record {
@@ -250,21 +79,29 @@ impl Record {
                 }
                 noted
             }
-            None => Box::new(Noted {
-                begun: Instant::now(),
-                leased: None,
-                sent: None,
-                answered: None,
-                resent: 0,
-                bytes_before: bytes,
-                statement: None,
-                end: None,
-                outcome: None,
-                error: None,
-                copied: copied(),
-            }),
+            None => Box::new(Noted::new(bytes, copied())),
         };
         self.0.set(Some(noted));
+    }
+
+    /// The answer to the command under way is to be compared with the one to its copy. What it has on the
+    /// receiving end is the answer, as soon as the client has it. Nothing comes where it is not a server's,
+    /// or not whole. `bytes`: as where a record [begins](Self::begin).
+    pub(crate) fn note_mirrored(&self, bytes: (u64, u64), packets: Copied) -> oneshot::Receiver<Answer> {
+        let (copy, answer) = oneshot::channel();
+        let mut noted = self.0.take().unwrap_or_else(|| Box::new(Noted::new(bytes, None)));
+        noted.mirrored = Some(Mirrored { packets, copy });
+        self.0.set(Some(noted));
+        answer
+    }
+
+    /// The statement is sent to another server, since the answer of its own has not begun.
+    pub(crate) fn note_sent_again(&self) {
+        self.note(|noted| {
+            if let Some(mirrored) = &mut noted.mirrored {
+                mirrored.packets.forget_answer();
+            }
+        });
     }
 
     /// The command is over.
@@ -308,10 +145,9 @@ impl Record {
     #[inline]
     pub(crate) fn note_relayed(&self, down: &Flow) {
         self.note(|noted| {
-            if let Some(copied) = &mut noted.copied {
-                down.outgoing()
-                    .into_iter()
-                    .for_each(|bytes| copied.add_answer(bytes));
+            for copied in noted.answers() {
+                let outgoing = down.outgoing().into_iter();
+                outgoing.for_each(|bytes| copied.add_answer(bytes));
             }
         });
     }
@@ -320,9 +156,7 @@ impl Record {
     #[inline]
     pub(crate) fn note_said(&self, packets: &[u8]) {
         self.note(|noted| {
-            if let Some(copied) = &mut noted.copied {
-                copied.add_answer(packets);
-            }
+            noted.answers().for_each(|copied| copied.add_answer(packets));
         });
     }
 
@@ -374,8 +208,52 @@ impl Record {
     }
 }
 
+impl Noted {
+    fn new(bytes_before: (u64, u64), copied: Option<Copied>) -> Self {
+        Self {
+            begun: Instant::now(),
+            leased: None,
+            sent: None,
+            answered: None,
+            resent: 0,
+            bytes_before,
+            statement: None,
+            end: None,
+            outcome: None,
+            error: None,
+            copied,
+            mirrored: None,
+        }
+    }
+
+    /// Where its answer is copied to.
+    fn answers(&mut self) -> impl Iterator<Item = &mut Copied> {
+        let mirrored = self.mirrored.as_mut().map(|mirrored| &mut mirrored.packets);
+        self.copied.iter_mut().chain(mirrored)
+    }
+
+    /// Hands the answer to who compares it, where it is a server's and the client has all of it. Its form is
+    /// the client's.
+    pub(crate) fn hand_to_copy(&mut self, capabilities: Capabilities) {
+        let Some(Mirrored { packets, copy }) = self.mirrored.take() else {
+            return;
+        };
+        if let (Some(End::Relayed | End::Pipelined), Some(outcome), Some(sent)) =
+            (self.end, &self.outcome, self.sent)
+        {
+            // The copy may have come to nothing.
+            let _ = copy.send(Answer::new(outcome, sent.elapsed(), capabilities, packets));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crate::copied::{CopyLimits, Room};
+
     use super::*;
 
     const LIMITS: CopyLimits = CopyLimits {
@@ -471,5 +349,63 @@ mod tests {
         resent.begin((0, 0), || None);
         resent.note_said(b"ok");
         assert_eq!(copied(&resent).answer(), b"ok");
+    }
+
+    #[test]
+    fn a_copy_gets_what_the_client_was_answered() {
+        for is_observed in [false, true] {
+            let command = match is_observed {
+                true => record(2, b"ab", true),
+                false => Record::default(),
+            };
+            let mut answer = command.note_mirrored((0, 0), Copied::of_answer(LIMITS, 0));
+            command.note_sent(Instant::now);
+            command.note_said(b"lost");
+            command.note_sent_again();
+            command.note_said(b"ok");
+            command.note_outcome(&Outcome {
+                rows: 7,
+                ..Outcome::default()
+            });
+            let mut noted = command.take().expect("a record");
+            noted.hand_to_copy(Capabilities::PROTOCOL_41);
+            let answer = answer.try_recv().expect("an answer");
+            assert_eq!((answer.packets.answer(), answer.rows), (&b"ok"[..], 7));
+            assert_eq!(noted.copied.is_some(), is_observed);
+        }
+    }
+
+    #[test]
+    fn what_no_server_has_answered_is_not_compared() {
+        let command = Record::default();
+        let mut answer = command.note_mirrored((0, 0), Copied::of_answer(LIMITS, 0));
+        command.note_sent(Instant::now);
+        command.note_error(1429);
+        let mut noted = command.take().expect("a record");
+        noted.hand_to_copy(Capabilities::PROTOCOL_41);
+        assert!(answer.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_is_kept_beside_an_answer_is_counted() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let limits = CopyLimits {
+            command: 0,
+            answer: 100,
+            room: Some(Room {
+                taken: Arc::clone(&taken),
+                max: 50,
+            }),
+        };
+        let mut copied = Copied::of_answer(limits.clone(), 45);
+        copied.add_answer(&[1; 10]);
+        assert!(copied.lacked_room() && copied.answer().is_empty());
+        assert_eq!(taken.load(Ordering::Relaxed), 45);
+        drop(copied);
+        let mut long = Copied::of_answer(limits, 0);
+        long.add_answer(&[1; 101]);
+        assert!(long.is_answer_cut() && !long.lacked_room());
+        drop(long);
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 }

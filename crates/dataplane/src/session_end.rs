@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::control::Signal;
 use crate::error::{During, SessionError};
-use crate::listener_state::ListenerState;
+use crate::frontend::listener_state::ListenerState;
 use crate::relay::{RelayError, Streams};
 
 /// How long a client that ends with an error has to take it.

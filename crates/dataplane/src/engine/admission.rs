@@ -16,7 +16,7 @@ use crate::engine::rebuild;
 use crate::engine::server;
 use crate::engine::start;
 use crate::error::SessionError;
-use crate::handshake::Patience;
+use crate::frontend::handshake::Patience;
 
 /// A connection to a server on which the session may begin, with its state on it.
 pub(super) async fn admit(session: &mut ClientSession) -> Result<Connection<ConnectionState>, SessionError> {

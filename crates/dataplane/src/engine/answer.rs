@@ -13,8 +13,8 @@ use crate::engine::replay::without;
 use crate::engine::{do_without, lease};
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
+use crate::relay::unasked::{Unasked, unasked};
 use crate::session_end::{await_last_command, error_bytes, say_goodbye};
-use crate::unasked::{Unasked, unasked};
 
 impl Traffic {
     /// What no server gets to see.
@@ -76,7 +76,7 @@ async fn read(session: &mut ClientSession) -> Result<(), SessionError> {
     }
 }
 
-fn signal_only(signal: Signal, listener: &crate::listener_state::ListenerState) -> SessionError {
+fn signal_only(signal: Signal, listener: &crate::frontend::listener_state::ListenerState) -> SessionError {
     crate::session_end::signal_as_error(signal, "", listener)
 }
 

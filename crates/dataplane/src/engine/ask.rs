@@ -4,7 +4,8 @@
 use std::io::{self, ErrorKind};
 
 pub(crate) use upstream::conversation::{
-    Broken, Reply, ask, ask_ahead, framed, plain, query, rest, run, values,
+    ANSWER_MAX, Broken, Reply, ask, ask_ahead, ask_within, framed, plain, query, rest, run, run_noting,
+    values,
 };
 
 /// Why a conversation did not come to its end, for logs and for the client.

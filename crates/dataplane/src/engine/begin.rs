@@ -4,11 +4,11 @@ use mysql_wire::Command;
 use session::{Pin, PinReason, Request};
 use sql_class::{Class, Effects, Facts};
 
-use crate::classify;
 use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::replay::note::note;
 use crate::engine::{command, lease, rules};
+use crate::forwarded::classify;
 
 /// Nothing has to be so on the connection before the statement.
 pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {

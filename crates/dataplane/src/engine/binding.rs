@@ -213,6 +213,12 @@ impl Binding {
         self.own.as_ref().is_some_and(|own| own.is_unwatched)
     }
 
+    /// Its server says itself what the session holds, where that is to move: TiDB.
+    #[inline]
+    pub(crate) fn moves_by_session_states(&self) -> bool {
+        self.is_unwatched() && self.moves_at_all()
+    }
+
     /// The session stays on its own connection from here on.
     pub(crate) fn stays(&mut self) {
         if let Some(own) = &mut self.own {

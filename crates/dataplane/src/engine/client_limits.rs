@@ -24,11 +24,11 @@ pub(crate) fn renew(session: &ClientSession) {
         // Nobody else wants its connection: the server's own limits hold.
         return;
     }
-    let by = session.control.limits_by.borrow();
+    let by = session.control.limits_by.take();
     let is_known = by
         .as_ref()
         .is_some_and(|by| Rc::ptr_eq(by, session.state.carried()));
-    drop(by);
+    session.control.limits_by.set(by);
     if !is_known {
         set(session);
     }
@@ -47,7 +47,7 @@ pub(crate) fn set(session: &ClientSession) {
     let silence = seconds(carried.variable(WAIT_TIMEOUT), baseline.variable(WAIT_TIMEOUT));
     limits.silence_ticks = silence.map_or(0, ticks);
     session.control.set_limits(limits);
-    session.control.limits_by.replace(Some(carried));
+    session.control.limits_by.set(Some(carried));
 }
 
 fn limit(set: Option<&[u8]>, of_server: Option<&[u8]>) -> u32 {

@@ -24,12 +24,12 @@ use crate::engine::shape::Shape;
 use crate::engine::statement::Statement;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::error::{During, SessionError};
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
-use crate::listener_state::ListenerState;
 use crate::lookups::LookupMetrics;
 use crate::relay::{RelayError, Streams};
 use crate::session_end::{as_error, signal_as_error};
-use crate::worker::Worker;
 
 /// What a session does where a server has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl ClientSession {
     /// Between commands, and nothing holds it on its server, as far as is known.
     fn may_move(&self) -> bool {
         self.binding.may_try_to_move(self.context.worker.now_ms())
-            && self.state.may_move()
+            && (self.state.may_move() || self.binding.moves_by_session_states())
             && self.is_free()
             && !self.control.is_aimed_at()
     }

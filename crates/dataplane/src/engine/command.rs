@@ -8,17 +8,18 @@ use std::task::{Context, Poll, ready};
 
 use mysql_wire::query::Query;
 use mysql_wire::{Capabilities, Command, PacketHeader};
+use sql_class::text::{self, Kill};
 use sql_class::{Class, Effects, Facts};
 
-use crate::classify::{Kill, Need, classify};
 use crate::command_head::CommandHead;
 use crate::control::{Signal, Waiting};
 use crate::engine::answer::Bereft;
 use crate::engine::client_session::ClientSession;
 use crate::engine::replay::without::{can_do_without, note_lost};
-use crate::engine::{answer, client_limits, do_without, lease, lookup, text};
+use crate::engine::{answer, client_limits, do_without, lease, lookup};
 use crate::error::SessionError;
-use crate::flow::Flow;
+use crate::forwarded::classify::{Need, classify};
+use crate::relay::flow::Flow;
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
 /// bytes.

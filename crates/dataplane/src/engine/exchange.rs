@@ -12,7 +12,7 @@ use crate::engine::prepared::Renaming;
 use crate::engine::replay::noted;
 use crate::engine::rules::TimeLimit;
 use crate::engine::{anywhere, last, lookup, stashed_error};
-use crate::process_list::{Numbers, Translated};
+use crate::forwarded::process_list::{Numbers, Translated};
 use crate::relay::{Exchange, RelayOutcome, Streams};
 
 /// Sends the command that the client sent, or that was put in its place, and relays the answer.

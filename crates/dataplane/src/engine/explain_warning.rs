@@ -11,6 +11,7 @@ use mysql_wire::query::Query;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
 use session::Prepared;
+use sql_class::text::shows_warnings;
 use sql_class::{Effects, Facts};
 
 use crate::command_head::CommandHead;
@@ -39,7 +40,7 @@ pub(crate) async fn query(
     let payload = command::payload(session, head);
     let text = command::text(payload, session.client.capabilities).unwrap_or_default();
     let (shows, asks) = (
-        shows_warnings(text, &facts),
+        facts.effects.contains(Effects::READS_DIAGNOSTICS) && shows_warnings(text),
         is_asked(payload, session.client.capabilities),
     );
     let text = String::from_utf8_lossy(text).into_owned();
@@ -116,24 +117,6 @@ fn is_asked(payload: &[u8], capabilities: Capabilities) -> bool {
         })
 }
 
-/// Whether it is `SHOW WARNINGS` as such, without a limit or a count.
-fn shows_warnings(text: &[u8], facts: &Facts) -> bool {
-    let text = text.trim_ascii();
-    let mut words = text
-        .strip_suffix(b";")
-        .unwrap_or(text)
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty());
-    facts.effects.contains(Effects::READS_DIAGNOSTICS)
-        && words
-            .next()
-            .is_some_and(|word| word.eq_ignore_ascii_case(b"SHOW"))
-        && words
-            .next()
-            .is_some_and(|word| word.eq_ignore_ascii_case(b"WARNINGS"))
-        && words.next().is_none()
-}
-
 /// The rows of an explanation in one line; where the statement would have gone is replaced by where it went.
 fn in_words(rows: &[Vec<String>], server: &str) -> Box<str> {
     let said = |row: &&Vec<String>| match row.as_slice() {
@@ -189,7 +172,7 @@ mod tests {
     fn show_warnings_is_found_in_its_plain_form_only() {
         let shows = |text: &str| {
             let facts = sql_class::facts(text.as_bytes(), Syntax::default());
-            shows_warnings(text.as_bytes(), &facts)
+            facts.effects.contains(Effects::READS_DIAGNOSTICS) && shows_warnings(text.as_bytes())
         };
         assert!(shows("SHOW WARNINGS") && shows(" show  warnings ; "));
         for other in [

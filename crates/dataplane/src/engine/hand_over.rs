@@ -11,11 +11,11 @@ use crate::control::Control;
 use crate::engine::client_session::ClientSession;
 use crate::engine::{lease, packed};
 use crate::error::SessionError;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
 use crate::hand_over::give;
 use crate::hand_over::offer::{self, Head, Kind};
-use crate::listener_state::ListenerState;
-use crate::worker::Worker;
 
 /// Gives the session away. It goes on here where that comes to nothing.
 ///

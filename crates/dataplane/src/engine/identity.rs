@@ -8,7 +8,7 @@ use mysql_wire::{Capabilities, Login};
 use net::Peer;
 use upstream::{Key, ServerProfile};
 
-use crate::authenticate::Authenticated;
+use crate::frontend::authenticate::Authenticated;
 
 /// What its login has said and proved. COM_CHANGE_USER changes it.
 pub(crate) struct Identity {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
 use session::{PinReason, Prepared, Request, Session};
+use sql_class::text::{self, has};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::command_head::CommandHead;
@@ -18,7 +19,6 @@ use crate::engine::begin::{has_count_alone, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::Next;
-use crate::engine::text::has;
 use crate::engine::{
     again, answer, ask, command, explicit_ids, generated_ids, lease, lookup, replay, show_last,
 };
@@ -207,14 +207,14 @@ async fn learn_found_rows(session: &mut ClientSession) -> Result<(), Refused> {
 fn may_give(session: &mut ClientSession, packet: &[u8], id: u64) -> bool {
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
     if payload.first() == Some(&Command::QUERY.0) {
-        return explicit_ids::elsewhere(payload) || explicit_ids::in_text(payload, id);
+        return text::elsewhere(payload) || text::in_text(payload, id);
     }
     let capabilities = session.client.capabilities;
     let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
     let statement = statement.and_then(|id| session.state.statements().get(u32::from_le_bytes(id)));
     statement.is_none_or(|prepared| {
-        explicit_ids::elsewhere(&prepared.text)
-            || explicit_ids::in_text(&prepared.text, id)
+        text::elsewhere(&prepared.text)
+            || text::in_text(&prepared.text, id)
             || explicit_ids::in_values(payload, prepared, capabilities, id)
     })
 }
@@ -237,7 +237,7 @@ pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Re
     }
     if lease::holds_state(session) {
         session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
-        return Err(error);
+        return Err(lease::lost_before(session, error));
     }
     lease::abandon(session);
     Ok(Next::refuse(error))

@@ -320,6 +320,31 @@ pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
     }
 }
 
+/// The connection that the session holds has failed before the client's command was sent: it has logged in
+/// long ago.
+pub(crate) fn lost_before(session: &ClientSession, error: SessionError) -> SessionError {
+    match session.state.in_transaction() {
+        true => gone(error, During::Transaction),
+        false => gone(error, During::BeforeCommand),
+    }
+}
+
+/// The same once the client has the whole answer to its command.
+pub(crate) fn lost_behind(session: &ClientSession, error: SessionError) -> SessionError {
+    match session.state.in_transaction() {
+        true => gone(error, During::IdleInTransaction),
+        false => gone(error, During::Idle),
+    }
+}
+
+/// What it means that a conversation on the session's own connection has come to nothing.
+pub(crate) fn gone(error: SessionError, during: During) -> SessionError {
+    match error {
+        SessionError::ServerLogin { server, .. } => SessionError::ServerGone { server, during },
+        other => other,
+    }
+}
+
 /// A connection from the pool, with the session's state on it.
 pub(crate) async fn connection(
     session: &ClientSession,
@@ -563,11 +588,20 @@ pub(crate) async fn ask_on_lease(
     session: &mut ClientSession,
     commands: &[Vec<u8>],
 ) -> Result<Vec<ask::Reply>, Refused> {
+    ask_on_lease_within(session, commands, ask::ANSWER_MAX).await
+}
+
+/// The same with answers of up to `answer_max` bytes each.
+pub(crate) async fn ask_on_lease_within(
+    session: &mut ClientSession,
+    commands: &[Vec<u8>],
+    answer_max: usize,
+) -> Result<Vec<ask::Reply>, Refused> {
     let capabilities = session.client.key.capabilities;
     if let Some(leased) = &mut session.lease {
         leased.left.is_untouched = false;
     }
-    let asking = ask::ask(&mut session.streams.server, capabilities, commands);
+    let asking = ask::ask_within(&mut session.streams.server, capabilities, commands, answer_max);
     let asked = tokio::select! {
         biased;
         signal = session.control.signalled(false) => Err(signal),

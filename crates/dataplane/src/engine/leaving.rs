@@ -10,7 +10,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::reprepare;
-use crate::engine::transaction::{commit, is_ended_by, no_commit};
+use crate::engine::transaction::{commit, is_ended_by};
 use crate::engine::{command, keep, last, lease, old_primary};
 use crate::error::SessionError;
 
@@ -24,8 +24,7 @@ pub(crate) async fn before_it_goes(session: &mut ClientSession, facts: &Facts) -
         last::learn_insert_id(session).await;
         return Ok(());
     }
-    let (ok, _) = commit(session).await?;
-    let ok = ok.ok_or_else(|| no_commit(session))?;
+    let ok = commit(session).await?;
     session.state.observe_ok(&ok);
     session.state.cleared(PinReason::Transaction);
     session.answer.status = ok.status;

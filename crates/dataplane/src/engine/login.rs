@@ -12,9 +12,7 @@ use telemetry::ListenerMetrics;
 use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
-use crate::authenticate::{self, Authenticated};
 use crate::command_head::CommandHead;
-use crate::connection;
 use crate::control::{Control, Waiting};
 use crate::engine::binding::Binding;
 use crate::engine::client_session::{AnswerState, ClientSession, Context};
@@ -30,16 +28,18 @@ use crate::engine::start::start;
 use crate::engine::statement::Statement;
 use crate::engine::{admission, answer, client_limits, lease, lookup, own_connection};
 use crate::error::SessionError;
-use crate::flow::Flow;
-use crate::handshake::{self, Client, PASSED_ON, client_read};
-use crate::listener_state::ListenerState;
-use crate::packet_io::{LoginPeer, malformed};
-use crate::proxy_header;
-use crate::registry::Place;
+use crate::frontend::authenticate::{self, Authenticated};
+use crate::frontend::connection;
+use crate::frontend::handshake::{self, Client, PASSED_ON, client_read};
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::packet_io::{LoginPeer, malformed};
+use crate::frontend::proxy_header;
+use crate::frontend::registry::Place;
+use crate::frontend::session_summary::SessionSummary;
+use crate::frontend::worker::Worker;
+use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
 use crate::session_end::signal_as_error;
-use crate::session_summary::SessionSummary;
-use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
 pub(super) const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB

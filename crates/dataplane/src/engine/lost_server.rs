@@ -27,12 +27,13 @@ use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
 use crate::engine::leased::Left;
 use crate::engine::metrics::Moved;
-use crate::engine::moving::{self, Stays, Values};
+use crate::engine::move_target::{self, Stays};
+use crate::engine::moving::{self, Values};
 use crate::engine::start::dialect;
 use crate::engine::{ask, command, lease, rebuild, server, wait_for_own_writes};
 use crate::error::{During, SessionError};
 use crate::relay::Streams;
-use crate::unasked::{Unasked, unasked};
+use crate::relay::unasked::{Unasked, unasked};
 
 /// Between two looks for a server that takes the session.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -275,7 +276,7 @@ async fn is_gone(session: &ClientSession, lost: &Lost, deadline: Instant) -> boo
         return lost.login_began <= since;
     }
     let cluster = Arc::clone(&session.context.listener.cluster);
-    let mut connection = match moving::open(session, || cluster.permit_to(&lost.server)).await {
+    let mut connection = match move_target::open(session, || cluster.permit_to(&lost.server)).await {
         Ok(connection) => connection,
         Err(stays) => return stays.server_leaves || !lost.server.takes_statements(),
     };
@@ -321,7 +322,7 @@ async fn look(
         tried.push(server.id());
         let permit = Cell::new(Some(permit));
         let again = || permit.take().or_else(|| cluster.permit_to(&server));
-        let stays = match moving::open(session, again).await {
+        let stays = match move_target::open(session, again).await {
             Ok(connection) => match go_to(session, plan, lost, connection).await {
                 Ok(()) => return Ok(()),
                 Err(stays) => stays,
@@ -361,7 +362,7 @@ async fn go_to(
         Ok(has) => {
             session.state.move_on_without();
             session.binding.is_to_be_primed();
-            moving::go_on(session, connection, has);
+            move_target::go_on(session, connection, Some(has));
             Ok(())
         }
         Err(stays) => {
@@ -444,9 +445,8 @@ async fn catch_up(
     let Some(position) = position else {
         return Ok(());
     };
-    let executed = wait_for_own_writes::executed(session, connection, position.flavor()).await;
-    let executed = executed.map_err(Stays::of_question)?;
-    if executed.is_some_and(|executed| executed.covers(&position)) {
+    let has = wait_for_own_writes::has(session, connection, &position).await;
+    if has.map_err(Stays::of_question)? {
         return Ok(());
     }
     // Others need not wait for that.

@@ -14,9 +14,9 @@ use crate::engine::prepared::Renaming;
 use crate::engine::prepared::limit;
 use crate::engine::rules::TimeLimit;
 use crate::engine::shape::Shape;
-use crate::flow::Flow;
 use crate::lookups::Recorder;
 use crate::relay::Answer;
+use crate::relay::flow::Flow;
 
 /// An answer while it is relayed.
 pub(crate) struct Observed<'a> {

@@ -10,9 +10,7 @@ use net::{Peer, Stream};
 use session::Baseline;
 use upstream::{Adopted, Credential, CredentialSecret, Key, Permit, ServerProfile};
 
-use crate::accounts::is_an_alias;
 use crate::answer::log_in_anew;
-use crate::authenticate::Authenticated;
 use crate::control::{Control, Waiting};
 use crate::engine::answer;
 use crate::engine::binding::Binding;
@@ -26,12 +24,14 @@ use crate::engine::rules::session_rules::SessionRules;
 use crate::engine::start::start_of;
 use crate::engine::{lost_server, moving};
 use crate::error::{During, SessionError};
-use crate::handshake::{Agreed, Changed, LoggedIn};
-use crate::listener_state::ListenerState;
+use crate::frontend::accounts::is_an_alias;
+use crate::frontend::authenticate::Authenticated;
+use crate::frontend::handshake::{Agreed, Changed, LoggedIn};
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::users::User;
+use crate::frontend::worker::Worker;
 use crate::relay::Streams;
 use crate::session_end::signal_as_error;
-use crate::users::User;
-use crate::worker::Worker;
 
 /// How a client has introduced itself.
 pub(crate) struct Introduction {
@@ -70,6 +70,7 @@ pub(crate) async fn adopt(
         profile,
         rights,
     } = *introduction;
+    let moves_by_session_states = logged_in.moves_by_session_states(listener);
     let stream = std::mem::replace(&mut streams.server, Stream::Detached);
     let client = logged_in.agreed.client;
     let server = Adopted {
@@ -102,7 +103,12 @@ pub(crate) async fn adopt(
     };
     match taken_in {
         // Its server may report something, but nobody needs that: rules see texts.
-        Ok(false) => session.binding.is_not_watched(),
+        Ok(false) => {
+            session.binding.is_not_watched();
+            if moves_by_session_states && knows_name {
+                session.binding.may_move(None);
+            }
+        }
         Ok(true) if listener.config.shares_never() => {}
         Ok(_) if knows_name => {
             session.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);

@@ -16,7 +16,6 @@ use session::{Baseline, OfConnection, Pin, PortableState, Session};
 use telemetry::ListenerMetrics;
 use upstream::{Key, PackedConnection, Server, ServerId, ServerProfile};
 
-use crate::authenticate::Authenticated;
 use crate::control::Control;
 use crate::engine::binding::{Binding, PackedBinding};
 use crate::engine::client_session::ClientSession;
@@ -30,14 +29,15 @@ use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::packed_credential::PackedCredential;
 use crate::engine::prepared::PackedStatements;
 use crate::engine::{client_limits, keep};
-use crate::flow::Flow;
+use crate::frontend::authenticate::Authenticated;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::registry::Place;
+use crate::frontend::users::User;
+use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
 use crate::hand_over::offer::Counts;
-use crate::listener_state::ListenerState;
-use crate::registry::Place;
+use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
-use crate::users::User;
-use crate::worker::Worker;
 
 /// A [`ClientSession`] between two commands.
 #[derive(Serialize, Deserialize)]

@@ -11,9 +11,9 @@ use crate::engine::client_session::ClientSession;
 use crate::engine::login::log_in;
 use crate::engine::{answer, finish, lease, run};
 use crate::error::SessionError;
-use crate::listener_state::ListenerState;
-use crate::session_summary::SessionSummary;
-use crate::worker::Worker;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::session_summary::SessionSummary;
+use crate::frontend::worker::Worker;
 
 /// The life of a connection in mode `split`.
 pub(crate) async fn serve(

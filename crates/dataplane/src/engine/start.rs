@@ -7,9 +7,9 @@ use session::{Baseline, ClientTrackers, Start};
 use sql_class::Dialect;
 use upstream::ServerProfile;
 
-use crate::authenticate::Authenticated;
 use crate::engine::client_session::ClientSession;
-use crate::listener_state::ListenerState;
+use crate::frontend::authenticate::Authenticated;
+use crate::frontend::listener_state::ListenerState;
 
 /// What a session knows of itself before its first command.
 pub(super) fn start(

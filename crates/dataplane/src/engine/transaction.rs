@@ -13,7 +13,7 @@
 //! as it was. What was read is never read again.
 
 use config::{Pooling, ReadConsistency, TransactionReads};
-use mysql_wire::{Command, ErrPacket, OkPacket, StatusFlags};
+use mysql_wire::{Command, OkPacket, StatusFlags};
 use session::PinReason;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::Connection;
@@ -200,30 +200,32 @@ pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
         && !session.binding.is_for_good()
 }
 
-/// Ends the transaction on the connection that is held, whatever `completion_type` says. `None` and `None`
-/// where it goes on.
-pub(crate) async fn commit(
-    session: &mut ClientSession,
-) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
+/// Ends the transaction on the connection that is held, whatever `completion_type` says. Where the server
+/// refuses that, the connection is closed: there is nothing else of the session on it.
+///
+/// # Errors
+/// What the client is told: the server's words where it refuses, else that nobody knows whether it has
+/// committed.
+pub(crate) async fn commit(session: &mut ClientSession) -> Result<OkPacket, Refused> {
     if let Some(replay) = &mut session.replay {
         // Where the answer is lost nobody knows what it has committed.
         replay.leave(Why::Commits);
     }
     let capabilities = session.client.key.capabilities;
     let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
-    let replies = lease::ask_on_lease(session, &[commit]).await?;
+    let asked = lease::ask_on_lease(session, &[commit]).await;
+    // No other server may be tried.
+    let replies = asked.map_err(|Refused(error)| Refused(lease::gone(error, During::Command)))?;
     let reply = replies.first();
+    let server = session.server_name().to_owned();
+    if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
+        lease::abandon(session);
+        return Err(Refused(SessionError::StateRefused { server, packet }));
+    }
     let ok = reply.and_then(|reply| reply.packet(0));
     let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
-    let error = reply.and_then(|reply| reply.error(capabilities));
-    Ok((ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS)), error))
-}
-
-pub(crate) fn no_commit(session: &ClientSession) -> Refused {
-    Refused(SessionError::ServerLogin {
-        server: session.server_name().to_owned(),
-        cause: ask::unexpected("COMMIT"),
-    })
+    ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS))
+        .ok_or_else(|| Refused(lease::lost_with_its_server(&server)))
 }
 
 /// Takes the session's transaction from its replica to the primary.
@@ -397,6 +399,18 @@ mod tests {
         ] {
             assert!(!is(&BEGINNINGS, text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_commit_that_is_not_answered_is_not_tried_elsewhere() {
+        let lost = SessionError::ServerLogin {
+            server: "db1".to_owned(),
+            cause: "it has closed the connection".to_owned(),
+        };
+        assert!(lease::may_try_another(&lost));
+        let told = lease::gone(lost, During::Command);
+        assert!(!lease::may_try_another(&told));
+        assert!(told.to_string().contains("it is not known whether"), "{told}");
     }
 
     #[test]

@@ -12,19 +12,17 @@ use tokio::task::{AbortHandle, spawn_local};
 use upstream::{Key, Pool, ServerId};
 
 use crate::engine::connection_state::ConnectionState;
-use crate::engine::consistency::strong::ReadIndex;
 use crate::engine::consistency::vain::VainWaits;
 use crate::engine::generated_ids::GeneratedIds;
 use crate::engine::lease;
 use crate::engine::leavers::Leavers;
 use crate::engine::pipeline::pipelines::Pipelines;
 use crate::engine::replay::kept::Memory;
-use crate::listener_state::{ListenerState, NumberedCluster};
+use crate::frontend::listener_state::{ListenerState, NumberedCluster};
 
 /// What the sessions of one worker share of a cluster.
 pub(crate) struct WorkerCluster {
     pub(crate) pool: Rc<Pool<ConnectionState>>,
-    pub(crate) read_index: ReadIndex,
     pub(crate) pipelines: Pipelines,
     pub(crate) generated_ids: GeneratedIds,
     pub(crate) vain_waits: VainWaits,
@@ -145,7 +143,6 @@ impl Pools {
             let housekeeping = spawn_local(Rc::clone(&pool).run()).abort_handle();
             Rc::new(WorkerCluster {
                 pool,
-                read_index: ReadIndex::default(),
                 pipelines: Pipelines::default(),
                 generated_ids: GeneratedIds::default(),
                 vain_waits: VainWaits::default(),

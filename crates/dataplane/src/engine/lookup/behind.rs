@@ -4,6 +4,7 @@
 //! for nobody sees: before those a connection executes a SELECT that leaves the same behind.
 
 use mysql_wire::{Command, OkPacket, PacketHeader};
+use sql_class::text::begins_with;
 use sql_class::{Class, Effects, Facts};
 
 use crate::engine::client_session::{ClientSession, Refused};
@@ -25,12 +26,11 @@ fn forget_rows(session: &mut ClientSession, command: Command) {
         .unseen()
         .get(PacketHeader::LEN + 1..)
         .unwrap_or_default();
-    let word = payload.trim_ascii_start().get(..4).unwrap_or_default();
     let keeps = match class {
         Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
         Class::Write => session.state.dialect().is_mariadb(),
         // `SHOW WARNINGS` and the like, in plain words.
-        Class::Read => effects.contains(Effects::READS_DIAGNOSTICS) && word.eq_ignore_ascii_case(b"SHOW"),
+        Class::Read => effects.contains(Effects::READS_DIAGNOSTICS) && begins_with(payload, "SHOW"),
         _ => false,
     };
     let runs_sql = matches!(

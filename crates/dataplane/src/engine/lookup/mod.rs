@@ -35,11 +35,11 @@ use crate::engine::next::{Execution, Next};
 use crate::engine::{answer, command, consistency, rules};
 use crate::error::SessionError;
 use crate::finished::End;
-use crate::flow::Flow;
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Surroundings, Variable,
 };
 use crate::read_gate;
+use crate::relay::flow::Flow;
 
 /// What a lookup is to everybody else.
 const PLAIN: Facts = Facts {
@@ -474,7 +474,7 @@ impl SessionLookups {
         if self.makes_rights_certain(session.context.worker.clock.now()) {
             return ReadConsistency::Strong;
         }
-        if session.state.has_untracked_writes() || session.state.has_lost_writes() {
+        if consistency::has_untold_writes(session) {
             return ReadConsistency::Strong;
         }
         let Some(text) = session.state.gtid() else {

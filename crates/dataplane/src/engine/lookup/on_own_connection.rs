@@ -7,6 +7,7 @@
 use config::ReadConsistency;
 use mysql_wire::Command;
 use session::PinReason;
+use sql_class::text::begins_with;
 use sql_class::{Class, Effects, Facts};
 
 use crate::engine::client_session::ClientSession;
@@ -71,8 +72,7 @@ pub(crate) fn owes(session: &ClientSession, facts: &Facts, text: &[u8]) -> bool 
         return false;
     };
     let is_plain = facts.class == Class::Read && facts.effects == Effects::NONE && facts.statements == 1;
-    let word = text.trim_ascii_start().get(..6).unwrap_or_default();
-    let takes_its_place = is_plain && word.eq_ignore_ascii_case(b"SELECT") && !own.shows_older;
+    let takes_its_place = is_plain && begins_with(text, "SELECT") && !own.shows_older;
     behind::found_rows(session).is_some() && !takes_its_place
 }
 

@@ -12,10 +12,10 @@ use session::{Baseline, PortableState};
 use upstream::Key;
 
 use crate::engine::lookup::own_rights::RightsOfSession;
-use crate::listener_state::ListenerState;
+use crate::frontend::listener_state::ListenerState;
+use crate::frontend::worker::Worker;
 use crate::lookups::{Environment, Lesson, Lookups, Plan, Recorder, Rights};
 use crate::read_gate::Gating;
-use crate::worker::Worker;
 
 /// What a session has where `point_lookups` is on.
 pub(crate) struct SessionLookups {

@@ -3,6 +3,7 @@
 use mysql_wire::Command;
 use session::Prepared;
 use sql_class::Effects;
+use sql_class::text::begins_with;
 
 use crate::command_head::CommandHead;
 use crate::engine::begin::with_statement;
@@ -54,8 +55,7 @@ pub(crate) fn begin_prepared(session: &mut ClientSession, head: CommandHead, id:
 /// A `CALL` and nothing else, as far as its first word says so.
 fn is_call(prepared: &Prepared) -> bool {
     let calls = prepared.facts.effects.contains(Effects::CALLS_PROCEDURE) && prepared.facts.statements == 1;
-    let first = prepared.text.trim_ascii_start().first_chunk::<4>();
-    calls && first.is_some_and(|word| word.eq_ignore_ascii_case(b"CALL"))
+    calls && begins_with(&prepared.text, "CALL")
 }
 
 /// The client's statement of this id has no text with figures of the last statement any more.

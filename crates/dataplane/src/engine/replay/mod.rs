@@ -266,8 +266,7 @@ async fn is_there(
     connection: &mut Connection<ConnectionState>,
     position: &GtidSet,
 ) -> Result<bool, Refused> {
-    let executed = wait_for_own_writes::executed(session, connection, position.flavor()).await?;
-    match executed.is_some_and(|executed| executed.covers(position)) {
+    match wait_for_own_writes::has(session, connection, position).await? {
         true => Ok(true),
         false => consistency::wait(session, connection, position).await,
     }

@@ -8,8 +8,8 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
 use mysql_wire::{Capabilities, ErrPacket, Event, OkPacket, PacketHeader, StatusFlags, WireError};
 
-use crate::flow::Flow;
 use crate::relay::Answer;
+use crate::relay::flow::Flow;
 
 /// The longest packet that is looked into. Rows are not.
 const KEPT_MAX: usize = 64 * 1024;

@@ -1,6 +1,7 @@
 //! Which statements a transaction may have that can be executed again, and why others cannot.
 
 use session::PinReason;
+use sql_class::text::savepoint;
 use sql_class::{Class, Effects, Facts};
 
 /// Why a transaction is not executed again where its server is lost.
@@ -157,44 +158,11 @@ pub(crate) fn part(facts: &Facts, text: &[u8], is_open: bool, trusts_functions: 
     }
     match facts.class {
         Class::Begin | Class::BeginReadOnly if is_open => Part::Not(Why::Commits),
-        Class::Transaction if !is_about_savepoint(text) => Part::End,
+        Class::Transaction if !savepoint::is_about_savepoint(text) => Part::End,
         Class::Ddl => Part::Not(Why::Commits),
         Class::Administration | Class::Unknown => Part::Not(Why::NotUnderstood),
         Class::Write => Part::Statement { changes_rows: true },
         _ => Part::Statement { changes_rows: calls },
-    }
-}
-
-/// `SAVEPOINT`, `RELEASE SAVEPOINT` and `ROLLBACK TO`. What is written in another way ends the transaction,
-/// for all that is known here.
-fn is_about_savepoint(text: &[u8]) -> bool {
-    let words = text.split(|byte| byte.is_ascii_whitespace());
-    let mut words = words.filter(|word| !word.is_empty());
-    let mut is = |known: &str| {
-        words
-            .next()
-            .is_some_and(|word| word.eq_ignore_ascii_case(known.as_bytes()))
-    };
-    let first = text.trim_ascii_start().first().map(u8::to_ascii_uppercase);
-    match first {
-        Some(b'S') => is("SAVEPOINT"),
-        Some(b'R') => {
-            let second = text
-                .split(u8::is_ascii_whitespace)
-                .filter(|word| !word.is_empty())
-                .nth(1);
-            let to = [&b"TO"[..], b"WORK", b"SAVEPOINT"];
-            let Some(second) = second.filter(|word| to.iter().any(|known| word.eq_ignore_ascii_case(known)))
-            else {
-                return false;
-            };
-            match second.to_ascii_uppercase().as_slice() {
-                b"TO" => is("ROLLBACK"),
-                b"SAVEPOINT" => is("RELEASE"),
-                _ => is("ROLLBACK") && is("WORK") && is("TO"),
-            }
-        }
-        _ => false,
     }
 }
 
