@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 /// A running gateway, and the thread that is its control thread.
 pub(crate) struct RunningGateway {
     gateway: Arc<Gateway>,
+    telemetry: Arc<Telemetry>,
     control: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -26,7 +27,8 @@ impl RunningGateway {
             Some(extension) => Some(Box::new(move |_| Ok(extension))),
             None => None,
         };
-        let gateway = Gateway::start(&config, telemetry, extension).unwrap();
+        let gateway = Gateway::start(&config, Arc::clone(&telemetry), extension).unwrap();
+        telemetry.register(Arc::clone(&gateway) as _);
         let (stop, stopped) = oneshot::channel();
         let running = Arc::clone(&gateway);
         let control = std::thread::spawn(move || {
@@ -43,6 +45,7 @@ impl RunningGateway {
         });
         Self {
             gateway,
+            telemetry,
             control: Some((stop, control)),
         }
     }
@@ -61,6 +64,17 @@ impl RunningGateway {
 
     pub(crate) fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
+    }
+
+    /// Its metrics, as they are fetched from it.
+    pub(crate) fn metrics(&self) -> String {
+        self.telemetry.encode()
+    }
+
+    /// It goes on by another configuration.
+    pub(crate) fn reload(&self, configuration: &str) {
+        let config = Config::parse(configuration, "test.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        self.gateway.reload(&config).unwrap();
     }
 
     /// Where its listeners are, in the order of the configuration.

@@ -100,7 +100,8 @@ impl Stage {
 }
 
 /// The gateway's configuration. Listeners are told apart by their loopback address, as the kernel picks the
-/// ports.
+/// ports. Clients and servers share a thread, which compresses large packets: whoever logs in or is checked
+/// meanwhile has time.
 fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut text = "workers = 1\n".to_owned();
@@ -121,6 +122,7 @@ fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -
             r#"
             [[listener]]
             login_delay_max = "0s"
+            login_timeout = "1m"
             bind = "127.0.1.{number}:0"
             cluster = "c{number}"
             tls = {{ mode = "preferred", cert = "{cert}", key = "{key}" }}
@@ -128,7 +130,9 @@ fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -
             servers = ["{target}"]
             compression = "{compression}"
             tls = {tls}
-            check = {{ interval = "1h", rise = 1 }}
+            connect_timeout = "1m"
+            login_timeout = "1m"
+            check = {{ interval = "1h", rise = 1, timeout = "1m" }}
             {options}
             "#
         )

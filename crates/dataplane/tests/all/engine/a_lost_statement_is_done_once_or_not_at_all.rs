@@ -106,6 +106,66 @@ async fn nothing_of_a_transaction_does() {
     }
 }
 
+/// A transaction that only reads is ended on its replica by the gateway's own COMMIT, before a statement that
+/// is for another server.
+#[tokio::test]
+async fn what_becomes_of_the_gateways_own_commit_is_told() {
+    const BEGIN: &str = "START TRANSACTION READ ONLY";
+    const AGAIN: &str = "START TRANSACTION READ ONLY /* again */";
+    const READ: &str = "SELECT 'ROWS 1'";
+    let unknown = "it is not known whether it was executed";
+    for (answer, code, words, next) in [
+        ("ERROR", 1064, "You have an error in your SQL syntax", Ok(1)),
+        ("CUT", 1158, unknown, Err(0)),
+        ("ROWS 1", 1158, unknown, Err(0)),
+    ] {
+        let stage = Stage::set(Setup::default()).await;
+        let mut session = stage.connect().await;
+        stage.answer_commits(answer);
+        assert_eq!(session.query(BEGIN).await, Ok(0));
+        let begun = stage.place(BEGIN);
+        assert_eq!(begun.server, 1);
+        let (told, said) = session.refused(AGAIN).await;
+        assert_eq!(told, code, "{answer}: {said}");
+        assert!(said.contains(words), "{answer}: {said}");
+        assert_eq!(stage.sent("COMMIT AND NO CHAIN").len(), 1, "{answer}");
+        // It is prepared, and not executed.
+        let mut requests = (0..2).flat_map(|server| stage.all_requests(server));
+        let is_again = |request: &[u8]| request[0] == Command::QUERY.0 && request[1..] == *AGAIN.as_bytes();
+        assert!(!requests.any(|request| is_again(&request)), "{answer}");
+        // Nobody has the connection on which it was.
+        assert_eq!(session.query(READ).await, next, "{answer}");
+        assert!(stage.sent(READ).iter().all(|(place, _)| *place != begun));
+    }
+}
+
+/// The session holds something on a connection that is lost while the gateway prepares a statement there.
+#[tokio::test]
+async fn a_connection_that_is_lost_before_the_statement_is_no_failed_login() {
+    // Nobody knows what is in such a comment, so that it is not executed in the same write.
+    let text = "SELECT 1 /*! , 2 */, 'LOST THEN'";
+    for (holds, words) in [
+        ("BEGIN", "in a transaction, which is rolled back"),
+        (
+            "CREATE TEMPORARY TABLE t (id INT)",
+            "before the command, which was not executed",
+        ),
+    ] {
+        let stage = Stage::set(Setup::default()).await;
+        let (mut session, mut other) = (stage.connect().await, stage.connect().await);
+        let id = session.prepare(text).await;
+        // The connection that knows it is another session's.
+        assert_eq!(other.query("BEGIN").await, Ok(0));
+        assert_eq!(session.query(holds).await, Ok(0));
+        let execution = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
+        session.send(Command::STMT_EXECUTE, &execution).await;
+        let (told, said) = session.error().await;
+        assert_eq!(told, 1158, "{holds}: {said}");
+        assert!(said.contains(words), "{holds}: {said}");
+        assert_eq!(stage.sent(text).len(), 2, "{holds}");
+    }
+}
+
 /// What the client has of the answer cannot be taken back.
 #[tokio::test]
 async fn a_read_that_has_begun_to_answer_does_not() {

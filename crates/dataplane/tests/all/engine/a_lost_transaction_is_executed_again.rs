@@ -3,16 +3,14 @@
 
 use mysql_wire::Command;
 
-use super::stage::{Session, Setup, Stage, Told};
+use super::stage::{Session, Setup, Stage, Told, USUAL};
 
 const REPLAYS: Setup<'_> = Setup {
-    mode: "split",
     servers: 1,
-    options: "",
     check: ", interval = \"50ms\"",
     listener: "",
-    cluster: "failover_wait = \"10s\"\ntransaction_replay = true",
-    tables: "",
+    cluster: "failover_wait = \"1m\"\ntransaction_replay = true",
+    ..USUAL
 };
 
 const INSERT: &str = "INSERT INTO t VALUES ('OK', 'TRX')";
@@ -114,14 +112,14 @@ async fn before_a_statement_was_sent_but_once() {
     assert_eq!(texts(&stage), ["BEGIN", INSERT]);
     stage.remove(0);
     stage.bring_back(0).await;
-    assert_eq!(session.answer().await, Err(1429), "and it hears of it");
+    assert_eq!(session.answer().await, Err(1158), "and it hears of it");
     assert_eq!(texts(&stage), [""; 0]);
 }
 
 #[tokio::test]
 async fn without_the_option_it_is_not() {
     let setup = Setup {
-        cluster: "failover_wait = \"10s\"",
+        cluster: "failover_wait = \"1m\"",
         ..REPLAYS
     };
     let (mut stage, mut session) = begun(setup, &[INSERT]).await;
@@ -183,7 +181,7 @@ async fn nor_is_what_was_committed() {
 #[tokio::test]
 async fn one_that_is_too_long_is_not() {
     let setup = Setup {
-        cluster: "failover_wait = \"10s\"\ntransaction_replay = true\ntransaction_replay_max = \"1KiB\"",
+        cluster: "failover_wait = \"1m\"\ntransaction_replay = true\ntransaction_replay_max = \"1KiB\"",
         ..REPLAYS
     };
     let long = format!("INSERT INTO t VALUES ('OK', 'TRX', '{}')", "a".repeat(1024));

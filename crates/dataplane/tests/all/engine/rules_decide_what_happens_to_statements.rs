@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dataplane::finished::End;
-use mysql_wire::{Command, ErrPacket, OkPacket};
+use mysql_wire::{Command, OkPacket};
 use sql_class::Class;
 
 use super::stage::{CAPABILITIES, Place, Session, Setup, Stage};
@@ -23,14 +23,8 @@ async fn what_they_refuse_reaches_no_server() {
     "#;
     let mut stage = Stage::with_rules(rules).await;
     let mut session = stage.connect().await;
-    session.send(Command::QUERY, b"DELETE FROM refused").await;
-    let packet = session.0.receive().await.unwrap().payload;
-    let error = ErrPacket::decode(&packet, CAPABILITIES).unwrap();
-    let words = String::from_utf8(error.message).unwrap();
-    assert!(
-        error.code == 1148 && words.contains("DELETE without WHERE"),
-        "{words}"
-    );
+    let (code, words) = session.refused("DELETE FROM refused").await;
+    assert!(code == 1148 && words.contains("DELETE without WHERE"), "{words}");
     let ended = stage.next_end().await;
     assert_eq!((ended.end, ended.server), (End::Refused, None));
     assert_eq!((ended.error, ended.class), (Some(1148), Some(Class::Write)));
@@ -186,7 +180,11 @@ async fn who_comes_when_the_turns_are_taken_is_told_or_waits() {
         stage.has_come(0, "'STALL'", 1).await;
         let read = tagged("SELECT 'ROWS 1'");
         if tag == "hasty" {
-            assert_eq!(second.query(&read).await, Err(1226));
+            let (code, words) = second.refused(&read).await;
+            assert!(
+                code == 1226 && words.contains("'max_concurrency' of the rule hasty"),
+                "{words}"
+            );
             assert_eq!(stage.next_end().await.end, End::Refused);
             assert!(stage.sent(&read).is_empty());
             // What no rule is about takes nobody's turn.
@@ -242,13 +240,15 @@ async fn a_statement_over_its_time_is_given_up() {
     let mut stage = Stage::with_rules("[[rule]]\ntext = 'STALL'\ntimeout = \"100ms\"").await;
     let mut session = stage.connect().await;
     // Nobody knows what becomes of a write.
-    for (statement, error) in [
-        ("SELECT 'STALL' FROM a", 3024),
-        ("INSERT INTO a VALUES ('STALL')", 1158),
+    for (server, statement, error) in [
+        (1, "SELECT 'STALL' FROM a", 3024),
+        (0, "INSERT INTO a VALUES ('STALL')", 1158),
     ] {
         assert_eq!(session.query(statement).await, Err(error), "{statement}");
         let ended = stage.next_end().await;
         assert_eq!((ended.end, ended.resent), (End::Lost, 0), "{statement}");
+        // The server may read it later than its client hears of its end.
+        stage.has_come(server, statement, 1).await;
         assert_eq!(stage.sent(statement).len(), 1);
         // The session was bound to nothing, and goes on.
         assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
@@ -273,12 +273,19 @@ async fn a_lost_read_is_sent_again_as_often_as_they_say() {
     };
     let mut stage = Stage::set(setup).await;
     let mut session = stage.connect().await;
+    let mut retried = 0.0;
     for (tag, times) in [("never", 1), ("usual", 2), ("often", 3)] {
         let read = format!("/* forebay: tag={tag} */ SELECT 'CUT'");
         assert_eq!(session.query(&read).await, Err(1158), "{tag}");
         let ended = stage.next_end().await;
         assert_eq!((ended.end, ended.resent), (End::Lost, times - 1), "{tag}");
         assert_eq!(stage.sent(&read).len(), times as usize, "{tag}");
+        retried += f64::from(times - 1);
+        assert_eq!(
+            stage.metric("forebay_split_reads_retried_total", &[]),
+            retried,
+            "{tag}"
+        );
     }
 }
 
@@ -377,4 +384,88 @@ async fn a_group_that_is_gone_refuses_its_statements() {
     stage.remove(1);
     assert_eq!(session.query(report).await, Err(1429));
     assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
+}
+
+/// The usual pair of rules, `^SELECT` to the replicas and all else to the primary. Some of these reads bind
+/// their session to its connection: were it a replica's, the session could not write any more.
+#[tokio::test]
+async fn a_rule_for_all_reads_binds_nobody_to_a_replica() {
+    let rules = r#"
+        [[rule]]
+        digest_text = 'FOR UPDATE$'
+        route = "primary"
+        [[rule]]
+        digest_text = '^SELECT'
+        route = "replicas"
+    "#;
+    let stage = Stage::with_rules(rules).await;
+    for (read, server) in [
+        ("SELECT 'ROWS 1' FROM t", 1),
+        ("SELECT SQL_CALC_FOUND_ROWS 'ROWS 1' FROM t", 1),
+        ("SELECT 'ROWS 1', 'WARNS' FROM t", 1),
+        ("SELECT 'ROWS 1' FROM t WHERE LAST_INSERT_ID() >= 0", 1),
+        ("SELECT 'ROWS 1' FROM t WHERE GET_LOCK('all', 0) >= 0", 0),
+        ("SELECT 'ROWS 1' FROM t WHERE (@all := 1) = 1", 0),
+        ("SELECT 'ROWS 1' FROM t WHERE twice(1) = 2", 0),
+        ("SELECT 'ROWS 1' FROM t FOR UPDATE", 0),
+    ] {
+        for is_prepared in [false, true] {
+            let mut session = stage.connect().await;
+            let counts = stage.spread(&mut session, read, is_prepared, 1).await;
+            assert_eq!(counts[server], 1, "{read}, prepared: {is_prepared}");
+            let write = "INSERT INTO t VALUES ('OK')";
+            let counts = stage.spread(&mut session, write, is_prepared, 1).await;
+            assert_eq!(counts, [1, 0], "after {read}, prepared: {is_prepared}");
+        }
+    }
+}
+
+/// Whoever writes a rule copies the text from there.
+#[tokio::test]
+async fn what_is_explained_is_what_rules_see() {
+    let statement = |id: u32| format!("SELECT COUNT(*) FROM information_schema.`collations` WHERE id = {id}");
+    let stage = Stage::with_rules("").await;
+    let mut session = stage.connect().await;
+    let text = session.explain(&statement(5), "digest_text").await.unwrap();
+    let escaped: String = text
+        .chars()
+        .map(|c| match c {
+            '(' | ')' | '*' | '?' => format!("\\{c}"),
+            c => c.to_string(),
+        })
+        .collect();
+    let rule = format!("[[rule]]\nname = \"copied\"\ndigest_text = '^{escaped}$'\nrefuse = \"no\"");
+    let stage = Stage::with_rules(&rule).await;
+    let mut session = stage.connect().await;
+    let matches = session.explain(&statement(5), "rule copied").await;
+    assert_eq!(matches.as_deref(), Some("matches"));
+    assert_eq!(session.query(&statement(6)).await, Err(1148));
+    assert_eq!(stage.metric("forebay_rule_hits_total", &["rule=\"copied\""]), 1.0);
+    assert!(
+        session
+            .query("SELECT COUNT(*) FROM other WHERE id = 5")
+            .await
+            .is_ok()
+    );
+}
+
+/// Sessions that are there go by the rules of a configuration that is read again.
+#[tokio::test]
+async fn others_may_come_while_sessions_are_there() {
+    let rule = "[[rule]]\ntag = [\"newest\"]\nroute = \"primary\"";
+    let stage = Stage::with_rules(rule).await;
+    let mut session = stage.connect().await;
+    let read = "/* forebay: tag=newest */ SELECT 'ROWS 1'";
+    assert_eq!(stage.spread(&mut session, read, false, 3).await, [3, 0]);
+    stage.reload("route = \"primary\"", "refuse = \"no more\"");
+    let (mut told, began) = (Ok(1), Instant::now());
+    while told == Ok(1) && began.elapsed() < Duration::from_secs(10) {
+        told = session.query(read).await;
+    }
+    assert_eq!(told, Err(1148));
+    stage.reload("[[rule]]\ntag = [\"newest\"]\nroute = \"primary\"", "");
+    while told != Ok(1) && began.elapsed() < Duration::from_secs(20) {
+        told = session.query(read).await;
+    }
+    assert_eq!(stage.spread(&mut session, read, false, 3).await, [0, 3]);
 }

@@ -127,3 +127,82 @@ async fn numbers_of_nobody_are_not_known_and_those_of_servers_are_passed_on() {
     assert_eq!(session.query("KILL 4711").await, Ok(0));
     assert_eq!(stage.place("KILL 4711").server, 0);
 }
+
+/// The server that a statement is to be killed on does not answer: whoever wants it killed can be told to go
+/// all the same.
+#[tokio::test]
+async fn while_they_wait_for_a_kill_of_their_own() {
+    let stage = Stage::set(Setup {
+        check: ", user = \"app\", password = \"secret\", timeout = \"30s\"",
+        ..setup()
+    })
+    .await;
+    let (mut victim, mut killer) = (stage.connect().await, stage.connect().await);
+    let mut third = stage.connect().await;
+    assert_eq!(third.query("INSERT INTO t VALUES ('NO KILLS')").await, Ok(0));
+    let write = "INSERT INTO t VALUES ('STALL')";
+    victim.send(Command::QUERY, write.as_bytes()).await;
+    stage.has_come(0, write, 1).await;
+    let begun = Instant::now();
+    let kill = format!("KILL QUERY {}", victim.id());
+    killer.send(Command::QUERY, kill.as_bytes()).await;
+    stage.has_come(0, "KILL QUERY ", 1).await;
+    assert_eq!(third.query(&format!("KILL {}", killer.id())).await, Ok(0));
+    assert!(killer.answer().await.is_err());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// A server that has room for two sessions.
+async fn with_two_connections() -> Stage {
+    Stage::set(Setup {
+        servers: 1,
+        options: ", max_connections = 2",
+        cluster: "queue_timeout = \"1m\"",
+        ..setup()
+    })
+    .await
+}
+
+/// Those who want sessions to end may have no room in the pool that these hold.
+#[tokio::test]
+async fn while_they_hold_all_connections() {
+    let stage = with_two_connections().await;
+    let mut killer = stage.connect().await;
+    for over in [Command::QUERY, Command::PROCESS_KILL] {
+        let mut runaways = [stage.connect().await, stage.connect().await];
+        for runaway in &mut runaways {
+            assert_eq!(runaway.query("BEGIN").await, Ok(0));
+        }
+        for runaway in &mut runaways {
+            let id = runaway.id();
+            match over {
+                Command::QUERY => killer.send(over, format!("KILL {id}").as_bytes()).await,
+                _ => killer.send(over, &id.to_le_bytes()).await,
+            }
+            assert_eq!(killer.answer().await, Ok(0));
+            assert!(runaway.query("SELECT 'ROWS 1'").await.is_err());
+        }
+        assert_eq!(killer.query("SELECT 'ROWS 1'").await, Ok(1));
+    }
+}
+
+/// The server is asked for the rights of whoever wants a session of another's to end, over a connection of
+/// its own: those of the pool may all be held by whom that is meant for.
+#[tokio::test]
+async fn those_of_others_by_who_may_while_they_hold_all_connections() {
+    let stage = with_two_connections().await;
+    let mut chief = stage.connect_as("other").await;
+    let mut runaways = [stage.connect().await, stage.connect().await];
+    assert_eq!(chief.query("INSERT INTO t VALUES ('RIGHTS')").await, Ok(0));
+    for runaway in &mut runaways {
+        assert_eq!(runaway.query("BEGIN").await, Ok(0));
+    }
+    let begun = Instant::now();
+    for runaway in &mut runaways {
+        assert_eq!(chief.query(&format!("KILL {}", runaway.id())).await, Ok(0));
+        assert!(runaway.query("SELECT 'ROWS 1'").await.is_err());
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(stage.sent("SHOW GRANTS").len(), 2);
+    assert_eq!(chief.query("SELECT 'ROWS 1'").await, Ok(1));
+}

@@ -7,24 +7,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::Gateway;
+use dataplane::elsewhere::KillRequest;
 use mysql_wire::Command;
 use net::handover::Channel;
 use serde_json::Value;
 
-use super::stage::{Session, Setup, Stage};
+use super::stage::{PATIENCE, Session, Setup, Stage};
 use crate::gateway::RunningGateway;
 
 const FORMAT: &[u8] = b"forebay sessions 3";
 
-/// Waits until both have as many sessions as are said.
+/// Waits until both have as many sessions as are said. Where one was not answered in time, on a busy machine,
+/// none is offered for half a minute.
 async fn have(old: &Gateway, new: &Gateway, sessions: [usize; 2]) {
     let began = Instant::now();
     while [old.sessions(), new.sessions()] != sessions {
         let now = [old.sessions(), new.sessions()];
-        assert!(
-            began.elapsed() < Duration::from_secs(10),
-            "{now:?} instead of {sessions:?}"
-        );
+        assert!(began.elapsed() < PATIENCE, "{now:?} instead of {sessions:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -145,6 +144,26 @@ async fn at_the_end_of_a_transaction() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn with_how_many_connections_are_of_use() {
+    const LEARNED: u32 = 100;
+    let stage = Stage::set(Setup::default()).await;
+    let server = |gateway: &Gateway| Arc::clone(&gateway.clusters()[0].servers()[0]);
+    server(stage.gateway()).begin_with_size(LEARNED);
+    let (new, channel) = successor(&stage);
+    let (old, to) = (stage.gateway(), server(new.gateway()));
+    assert!(to.learned_size() < LEARNED / 2);
+    while_giving(old, channel, async {
+        let began = Instant::now();
+        // It goes down again, one at a time: nobody needs them.
+        while to.learned_size() < LEARNED / 2 {
+            assert!(began.elapsed() < PATIENCE, "{}", to.learned_size());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 /// What the other process does instead of what it should, and its client waits no longer than for the answer.
@@ -275,11 +294,25 @@ async fn or_stay_with_a_connection_that_was_opened_on_other_terms() {
     }
 }
 
+/// Offers stand for two seconds, which may not do on a busy machine.
 #[tokio::test]
 async fn and_whoever_kills_one_in_that_moment_has_it_killed_there() {
+    for _ in 0..20 {
+        if kill_in_that_moment().await.is_some() {
+            return;
+        }
+    }
+    panic!("never was the offer answered in time");
+}
+
+/// `None` where the offer was withdrawn before all was done.
+async fn kill_in_that_moment() -> Option<()> {
     let stage = Stage::set(Setup::default()).await;
-    let [mut session, mut long] = [stage.connect().await, stage.connect().await];
-    assert_eq!(long.query("BEGIN").await, Ok(0));
+    let [session, long, later] = [(); 3].map(|()| stage.connect());
+    let [mut session, mut long, mut later] = [session.await, long.await, later.await];
+    for busy in [&mut long, &mut later] {
+        assert_eq!(busy.query("BEGIN").await, Ok(0));
+    }
     for number in 0..20 {
         long.prepare(&format!("SELECT 'ROWS 1', {number}, {}", "1".repeat(8000)))
             .await;
@@ -292,22 +325,38 @@ async fn and_whoever_kills_one_in_that_moment_has_it_killed_there() {
         assert_eq!(receive(&new).await.0[0], b'L');
         let offer = receive(&new).await;
         let number = offer.0[1..5].to_vec();
+        let withdrawn = [b"W", &number[..]].concat();
+        let stands = async || {
+            let said = receive(&new).await.0;
+            (said != withdrawn).then_some(said)
+        };
+        assert_eq!(later.query("COMMIT").await, Ok(0));
+        let later_offer = stands().await?;
         // Behind what is said of another session, the word that it is the other process's has to wait.
         assert_eq!(long.query("COMMIT").await, Ok(0));
-        assert_eq!(receive(&new).await.0[0], b'P');
+        assert_eq!(stands().await?[0], b'P');
         new.send(&[b"A", &number[..]].concat(), &[]).unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        stage.gateway().kill(session.id(), false).await.unwrap();
-        let mut said = receive(&new).await.0;
+        // Answers are heard one after the other: when this one has gone on, the first has been given away.
+        new.send(&[b"R", &later_offer[1..5], b"server"].concat(), &[])
+            .unwrap();
+        works(&stage, &mut later, "later").await;
+        let kill = KillRequest {
+            id: session.id(),
+            query_only: false,
+            by: None,
+        };
+        stage.gateway().kill(&kill).await.unwrap();
+        let mut said = stands().await?;
         while matches!(said[0], b'P' | b'O') {
-            said = receive(&new).await.0;
+            said = stands().await?;
         }
         assert_eq!(said, [b"Y", &number[..]].concat());
+        assert_eq!(receive(&new).await.0, [b"W", &later_offer[1..5]].concat());
         let killed = receive(&new).await.0;
         assert_eq!(killed, [&b"K"[..], &session.id().to_le_bytes()].concat());
-        (number, offer)
+        Some((number, offer))
     })
-    .await;
+    .await?;
     let successor = stage.another();
     let (old, to_old) = Channel::pair().unwrap();
     let old = Arc::new(old);
@@ -321,6 +370,7 @@ async fn and_whoever_kills_one_in_that_moment_has_it_killed_there() {
     old.send(&[&b"K"[..], &session.id().to_le_bytes()].concat(), &[])
         .unwrap();
     assert!(session.answer().await.is_err(), "it ends");
+    Some(())
 }
 
 /// The next message but those that say why sessions stay.
@@ -333,7 +383,7 @@ async fn receive(channel: &Arc<Channel>) -> Offer {
         if bytes.first() != Some(&b'S') {
             return (bytes, sockets);
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "nothing comes");
+        assert!(began.elapsed() < PATIENCE, "nothing comes");
     }
 }
 

@@ -1,11 +1,17 @@
 //! A gateway in front of scripted servers, whose commands are observed.
 //!
-//! The servers answer a statement with a text in it, `SELECT 'ROWS 2'` or `INSERT INTO t VALUES ('CUT')`, as
-//! [`Script`] answers that text: so a statement is what it looks like to the gateway, and the test says what
-//! becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row; with
-//! `TWICE` at the second time only. Any other
-//! statement gets an OK. What says `'TRX'` behind that (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction,
-//! is answered as in a transaction: the servers know none of their own. What says `'WARNS'` has warnings.
+//! The servers answer a statement with a text in it, `SELECT 'ROWS 2'` or `INSERT INTO t VALUES ('CUT')`,
+//! as [`Script`] answers that text: so a statement is what it looks like to the gateway, and the test says
+//! what becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row;
+//! with `TWICE` at the second time only. Any other statement gets an OK. What says `'TRX'` behind that
+//! (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction, is answered as in a transaction: the servers know
+//! none of their own. What says `'WARNS'` has warnings. A server closes the connection right behind the OK
+//! to what says `'GONE'`. What says `'UNTIL KILLED'` is under way until somebody kills a statement. An
+//! answer to `'TWO ENDS'` has another OK behind it. Behind a statement with `'NO KILLS'` no server answers
+//! a `KILL` any more; behind one with `'RIGHTS'` every account may kill whom it likes.
+//!
+//! Servers of a setup that `remembers` know what a session has set and its transactions, too. Those of one
+//! with a `replication` follow each other: see [`Replication`].
 //!
 //! Lookups of listeners with `point_lookups` are answered by [`Memory`].
 
@@ -14,20 +20,23 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dataplane::Gateway;
 use dataplane::extension::{
     Extension, Lookups, ProtocolConnection, ProtocolEnd, WorkerExtension, WorkerHandle,
 };
 use dataplane::finished::{End, Finished, Observer};
-use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags};
+use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags, write_packet};
 use sql_class::Class;
-use testkit::scripted::{Client, Identity, Reply, Script, Seen, Server, ServerScript};
+use testkit::scripted::{
+    self, Client, ClientError, Identity, Reply, Script, Seen, Server, ServerScript, Special,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
 use super::memory::Memory;
+use super::replication::Replication;
 use crate::gateway::RunningGateway;
 
 /// What servers and clients of these tests can.
@@ -45,17 +54,26 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities(
         | Capabilities::DEPRECATE_EOF.0,
 );
 
+/// Longest wait for anything that should happen at once; a busy machine is no failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What a new connection to MySQL 8.4 shows of its variables, where somebody asks for them.
-const VARIABLES: [[&str; 2]; 10] = [
+const VARIABLES: [[&str; 2]; 16] = [
     ["autocommit", "ON"],
     ["character_set_client", "utf8mb4"],
     ["character_set_connection", "utf8mb4"],
     ["character_set_results", "utf8mb4"],
     ["collation_connection", "utf8mb4_general_ci"],
+    ["foreign_key_checks", "ON"],
+    ["group_concat_max_len", "1024"],
+    ["lc_time_names", "en_US"],
+    ["net_write_timeout", "60"],
+    ["sort_buffer_size", "262144"],
     ["sql_mode", "STRICT_TRANS_TABLES"],
     ["time_zone", "SYSTEM"],
     ["transaction_isolation", "REPEATABLE-READ"],
     ["transaction_read_only", "OFF"],
+    ["unique_checks", "ON"],
     ["wait_timeout", "28800"],
 ];
 
@@ -72,6 +90,12 @@ key = ["id"]
 value = ["c"]
 "#;
 
+/// The cluster of a setup with a `replication`.
+const REPLICATES: &str = r#"
+topology = "replication"
+monitor = { user = "app", password = "secret", interval = "50ms", timeout = "1m" }
+"#;
+
 /// A gateway with one listener and its servers.
 pub(crate) struct Stage {
     address: SocketAddr,
@@ -80,6 +104,9 @@ pub(crate) struct Stage {
     /// Statements that any server has had.
     seen: Arc<Mutex<HashSet<Vec<u8>>>>,
     names: Vec<String>,
+    capabilities: Capabilities,
+    remembers: bool,
+    replication: Option<Replication>,
     configuration: String,
     gateway: RunningGateway,
 }
@@ -91,33 +118,65 @@ pub(crate) struct Setup<'a> {
     pub(crate) servers: usize,
     /// Of each server, behind a comma.
     pub(crate) options: &'a str,
+    /// The same, where servers differ: one for each.
+    pub(crate) each: &'a [&'a str],
     /// Of the checks, behind a comma.
     pub(crate) check: &'a str,
     /// Lines of the listener.
     pub(crate) listener: &'a str,
     /// Lines of the cluster.
     pub(crate) cluster: &'a str,
+    /// Lines in front of all tables.
+    pub(crate) top: &'a str,
+    /// What servers can.
+    pub(crate) capabilities: Capabilities,
+    /// They remember what a session sets and how its transactions are, and tell it: see
+    /// `testkit::scripted::is_of_state`.
+    pub(crate) remembers: bool,
+    /// One of them takes so long for each read of rows.
+    pub(crate) slow: Option<(usize, Duration)>,
+    /// They replicate, and the gateway watches how.
+    pub(crate) replication: Option<&'a Replication>,
     /// What comes last in the configuration. `{0}` is the address of the first server, and so on.
     pub(crate) tables: &'a str,
 }
 
+/// A primary and a replica in mode `split`. Reads are `eventual`: the servers have no positions, and so all
+/// reads behind a write would be the primary's.
+pub(crate) const USUAL: Setup<'static> = Setup {
+    mode: "split",
+    servers: 2,
+    options: "",
+    each: &[],
+    check: "",
+    listener: "read_consistency = \"eventual\"",
+    cluster: "",
+    top: "",
+    capabilities: CAPABILITIES,
+    remembers: false,
+    slow: None,
+    replication: None,
+    tables: "",
+};
+
 impl Default for Setup<'_> {
-    /// A primary and a replica in mode `split`. Reads are `eventual`: the servers have no positions, and so
-    /// all reads behind a write would be the primary's.
     fn default() -> Self {
-        Self {
-            mode: "split",
-            servers: 2,
-            options: "",
-            check: "",
-            listener: "read_consistency = \"eventual\"",
-            cluster: "",
-            tables: "",
-        }
+        USUAL
     }
 }
 
 impl Setup<'_> {
+    /// A server that remembers, with one connection for all sessions.
+    pub(crate) fn one_connection() -> Setup<'static> {
+        Setup {
+            servers: 1,
+            options: ", max_connections = 1",
+            cluster: "queue_timeout = \"1m\"",
+            remembers: true,
+            ..Setup::default()
+        }
+    }
+
     /// Two servers whose sessions have lookups.
     pub(crate) fn with_lookups(mode: &str) -> Setup<'_> {
         Setup {
@@ -183,8 +242,17 @@ impl Stage {
     pub(crate) async fn set(setup: Setup<'_>) -> Self {
         let mut servers = Vec::new();
         let seen = Arc::<Mutex<HashSet<_>>>::default();
-        for _ in 0..setup.servers {
-            servers.push(Server::start(script(Arc::clone(&seen))).await.unwrap());
+        for at in 0..setup.servers {
+            let node = setup.replication.map(|replication| (replication.clone(), at));
+            let mut script = script(setup.capabilities, setup.remembers, node, Arc::clone(&seen));
+            if let Some((_, pace)) = setup.slow.filter(|(slow, _)| *slow == at) {
+                script.special = script.special.map(|special| slowly(special, pace));
+            }
+            let server = Server::start(script).await.unwrap();
+            if let Some(replication) = setup.replication {
+                replication.listens(at, server.address().port());
+            }
+            servers.push(server);
         }
         let names: Vec<String> = servers
             .iter()
@@ -193,15 +261,65 @@ impl Stage {
         let configuration = configuration(setup, &names);
         let (sender, ended) = unbounded_channel();
         let gateway = RunningGateway::start(&configuration, Some(Arc::new(Observing(Mutex::new(sender)))));
-        Self {
+        let stage = Self {
             address: gateway.addresses()[0],
             ended,
             servers: servers.into_iter().map(Some).collect(),
             seen,
             names,
+            capabilities: setup.capabilities,
+            remembers: setup.remembers,
+            replication: setup.replication.cloned(),
             configuration,
             gateway,
+        };
+        let all_are_up = async {
+            for name in &stage.names {
+                while !stage.gateway.takes_statements(name) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+        };
+        timeout(PATIENCE, all_are_up).await.unwrap();
+        if setup.replication.is_some() {
+            stage.knows(0, setup.servers - 1).await;
         }
+        stage
+    }
+
+    /// From here on every server answers the gateway's own `COMMIT` as [`Script`] answers this.
+    pub(crate) fn answer_commits(&self, statement: &str) {
+        let answer = [OF_COMMITS, statement.as_bytes()].concat();
+        self.seen.lock().unwrap().insert(answer);
+    }
+
+    /// Waits until the gateway knows who is the primary, and so many replicas.
+    pub(crate) async fn knows(&self, primary: usize, replicas: usize) {
+        let server = format!("server={:?}", self.names[primary]);
+        self.until("the roles are known", |stage| {
+            let is_primary = stage.metric("forebay_server_role", &[&server, "role=\"primary\""]);
+            let others = stage.metric("forebay_server_role", &["role=\"replica\""]);
+            (is_primary, others) == (1.0, replicas as f64)
+        })
+        .await;
+    }
+
+    /// The first server goes, and was the primary: waits until the gateway knows of none.
+    pub(crate) async fn loses_its_primary(&mut self) {
+        self.remove(0);
+        self.until("the primary is lost", |stage| {
+            stage.metric("forebay_server_role", &["role=\"primary\""]) == 0.0
+        })
+        .await;
+    }
+
+    /// Waits until so many sessions wait for this.
+    pub(crate) async fn waits(&self, count: usize, what: &str) {
+        let label = format!("waits_for={what:?}");
+        self.until(&format!("{count} wait for {what}"), |stage| {
+            stage.metric("forebay_sessions_waiting", &[&label]) == count as f64
+        })
+        .await;
     }
 
     pub(crate) fn gateway(&self) -> &Arc<Gateway> {
@@ -238,13 +356,15 @@ impl Stage {
             }
             loop {
                 // The one before may still be listening.
-                match Server::start_at(address, script(Arc::clone(&self.seen))).await {
+                let node = self.replication.clone().map(|replication| (replication, server));
+                let script = script(self.capabilities, self.remembers, node, Arc::clone(&self.seen));
+                match Server::start_at(address, script).await {
                     Ok(server) => return server,
                     Err(_) => sleep(Duration::from_millis(1)).await,
                 }
             }
         };
-        let back = timeout(Duration::from_secs(10), back).await.unwrap();
+        let back = timeout(PATIENCE, back).await.unwrap();
         self.servers[server] = Some(back);
     }
 
@@ -273,6 +393,17 @@ impl Stage {
     pub(crate) fn requests(&self, place: Place) -> Vec<Vec<u8>> {
         let seen = self.servers[place.server].as_ref().unwrap().seen();
         seen[place.connection].requests.clone()
+    }
+
+    /// All requests of all connections of a server, connection by connection.
+    pub(crate) fn all_requests(&self, server: usize) -> Vec<Vec<u8>> {
+        let seen = self.servers[server].as_ref().unwrap().seen();
+        seen.into_iter().flat_map(|seen| seen.requests).collect()
+    }
+
+    /// How many connections a server has had.
+    pub(crate) fn connections(&self, server: usize) -> usize {
+        self.servers[server].as_ref().unwrap().seen().len()
     }
 
     /// The connections over which somebody has logged in to a server so far.
@@ -310,18 +441,38 @@ impl Stage {
     }
 
     pub(crate) async fn connect_as(&self, user: &str) -> Session {
-        self.log_in(user, CAPABILITIES).await
+        self.log_in(user, CAPABILITIES, None).await
     }
 
     /// A client that cannot do all that the servers can.
     pub(crate) async fn connect_with(&self, capabilities: Capabilities) -> Session {
-        self.log_in("app", capabilities).await
+        self.log_in("app", capabilities, None).await
     }
 
-    async fn log_in(&self, user: &str, capabilities: Capabilities) -> Session {
+    /// In this schema from the start.
+    pub(crate) async fn connect_to(&self, schema: &str) -> Session {
+        self.log_in("app", CAPABILITIES, Some(schema)).await
+    }
+
+    /// The error that a login is refused with; none where it is not.
+    pub(crate) async fn login_error(&self, user: &str) -> Option<u16> {
+        let identity = Identity {
+            user: user.into(),
+            capabilities: CAPABILITIES,
+            ..Identity::default()
+        };
+        match Client::connect(self.address, &identity).await {
+            Ok(_) => None,
+            Err(ClientError::Refused(packet)) => Some(packet.code),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn log_in(&self, user: &str, capabilities: Capabilities, schema: Option<&str>) -> Session {
         let identity = Identity {
             user: user.into(),
             capabilities,
+            database: schema.map(Into::into),
             ..Identity::default()
         };
         Session(Client::connect(self.address, &identity).await.unwrap())
@@ -329,10 +480,64 @@ impl Stage {
 
     /// The next command that has ended. It is the only one: nobody else's comes in between.
     pub(crate) async fn next_end(&mut self) -> Ended {
-        timeout(Duration::from_secs(10), self.ended.recv())
-            .await
-            .unwrap()
-            .unwrap()
+        timeout(PATIENCE, self.ended.recv()).await.unwrap().unwrap()
+    }
+
+    /// How many of so many executions of a statement each server has had.
+    pub(crate) async fn spread(
+        &self,
+        session: &mut Session,
+        text: &str,
+        is_prepared: bool,
+        times: usize,
+    ) -> Vec<usize> {
+        let id = match is_prepared {
+            true => Some(session.prepare(text).await),
+            false => None,
+        };
+        let before = self.had(text, is_prepared);
+        for _ in 0..times {
+            let told = match id {
+                Some(id) => session.execute(id).await,
+                None => session.query(text).await,
+            };
+            assert!(told.is_ok(), "{text}: {told:?}");
+        }
+        let counts = self.had(text, is_prepared).into_iter().zip(before);
+        counts.map(|(now, before)| now - before).collect()
+    }
+
+    /// How often each server has had this text, or any execution.
+    pub(crate) fn had(&self, text: &str, is_prepared: bool) -> Vec<usize> {
+        let is_it = |request: &&Vec<u8>| match is_prepared {
+            true => request[0] == Command::STMT_EXECUTE.0,
+            false => request[1..] == *text.as_bytes(),
+        };
+        let had = |server: &Option<Server>| {
+            let seen = server.as_ref().map(Server::seen).unwrap_or_default();
+            seen.iter().flat_map(|seen| &seen.requests).filter(is_it).count()
+        };
+        self.servers.iter().map(had).collect()
+    }
+
+    /// A metric's sum over the series that have these labels.
+    pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        testkit::metrics::sum(&self.gateway.metrics(), name, labels)
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < PATIENCE, "not so: {what}");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// The gateway reads its configuration again, with other tables at its end.
+    pub(crate) fn reload(&self, before: &str, after: &str) {
+        assert!(self.configuration.contains(before), "{}", self.configuration);
+        self.gateway.reload(&self.configuration.replace(before, after));
     }
 
     /// No more have ended than were asked for.
@@ -400,6 +605,31 @@ impl Session {
         rows
     }
 
+    /// What `FOREBAY EXPLAIN` says under this name of a statement.
+    pub(crate) async fn explain(&mut self, text: &str, name: &str) -> Option<String> {
+        let lines = self.rows(&format!("FOREBAY EXPLAIN {text}")).await;
+        let line = lines.into_iter().find(|line| line[0] == name);
+        line.map(|mut line| line.swap_remove(1))
+    }
+
+    /// The code and the words of an error that a statement is answered with.
+    pub(crate) async fn refused(&mut self, text: &str) -> (u16, String) {
+        self.send(Command::QUERY, text.as_bytes()).await;
+        self.error().await
+    }
+
+    /// The code and the words of the error that comes.
+    pub(crate) async fn error(&mut self) -> (u16, String) {
+        let packet = self.0.receive().await.unwrap().payload;
+        let error = ErrPacket::decode(&packet, CAPABILITIES).unwrap();
+        (error.code, String::from_utf8(error.message).unwrap())
+    }
+
+    /// The first value that a statement with rows of text is answered with.
+    pub(crate) async fn value(&mut self, text: &str) -> String {
+        self.rows(text).await[0][0].clone()
+    }
+
     /// Why the session keeps its connection.
     pub(crate) async fn pins(&mut self) -> Vec<String> {
         let rows = self.rows("FOREBAY SHOW PINS").await;
@@ -451,12 +681,21 @@ fn code(payload: &[u8]) -> u16 {
     ErrPacket::decode(payload, CAPABILITIES).unwrap().code
 }
 
-/// The texts of a row, none of them longer than 250 bytes.
+/// The texts of a row, none of them longer than 64 KiB.
 fn texts(row: &[u8]) -> Vec<String> {
     let mut texts = Vec::new();
     let mut rest = row;
     while let Some((&length, tail)) = rest.split_first() {
-        assert!(length < 251, "{row:?}");
+        if length == 0xfb {
+            texts.push("NULL".to_owned());
+            rest = tail;
+            continue;
+        }
+        assert!(length < 251 || length == 0xfc, "{row:?}");
+        let (length, tail) = match length {
+            0xfc => (u16::from_le_bytes([tail[0], tail[1]]), &tail[2..]),
+            length => (u16::from(length), tail),
+        };
         let (text, tail) = tail.split_at(usize::from(length));
         texts.push(String::from_utf8(text.to_vec()).unwrap());
         rest = tail;
@@ -474,22 +713,38 @@ fn with<'a>(seen: &'a Seen, text: &'a str) -> impl Iterator<Item = String> + 'a 
 fn configuration(setup: Setup<'_>, names: &[String]) -> String {
     let (mode, options) = (setup.mode, setup.options);
     let servers = names.iter().enumerate().map(|(at, address)| {
-        let role = if at == 0 { "primary" } else { "replica" };
-        format!("{{ address = \"{address}\", role = \"{role}\" {options} }}")
+        let role = match (at, setup.replication) {
+            (_, Some(_)) => "",
+            (0, None) => ", role = \"primary\"",
+            (_, None) => ", role = \"replica\"",
+        };
+        let own = setup.each.get(at).unwrap_or(&"");
+        format!("{{ address = \"{address}\" {role} {options} {own} }}")
     });
     let servers = servers.collect::<Vec<_>>().join(", ");
     let named = |text: String, (at, name): (usize, &String)| text.replace(&format!("{{{at}}}"), name);
     let tables = names.iter().enumerate().fold(setup.tables.to_owned(), named);
-    let (check, listener, cluster) = (setup.check, setup.listener, setup.cluster);
+    let (check, listener, cluster, top) = (setup.check, setup.listener, setup.cluster, setup.top);
+    let topology = match setup.replication {
+        Some(_) => REPLICATES,
+        None => "",
+    };
     let interval = match check.contains("interval") {
         true => "",
         false => "interval = \"1h\", ",
     };
+    // The first check decides, and a busy machine is no failure.
+    let limit = match check.contains("timeout") {
+        true => "",
+        false => "timeout = \"1m\", ",
+    };
     format!(
         r#"
         workers = 1
+        {top}
         [[listener]]
         login_delay_max = "0s"
+        login_timeout = "1m"
         bind = "127.0.0.1:0"
         cluster = "main"
         mode = "{mode}"
@@ -499,20 +754,55 @@ fn configuration(setup: Setup<'_>, names: &[String]) -> String {
         password = "secret"
         [cluster.main]
         servers = [{servers}]
-        check = {{ {interval}rise = 1 {check} }}
+        login_timeout = "1m"
+        check = {{ {interval}{limit}rise = 1 {check} }}
+        {topology}
         {cluster}
         {tables}
         "#
     )
 }
 
-/// `seen`: the statements that any server has had.
-fn script(seen: Arc<Mutex<HashSet<Vec<u8>>>>) -> ServerScript {
+/// `node`: which of those that replicate. `seen`: the statements that any server has had.
+fn script(
+    capabilities: Capabilities,
+    remembers: bool,
+    node: Option<(Replication, usize)>,
+    seen: Arc<Mutex<HashSet<Vec<u8>>>>,
+) -> ServerScript {
     ServerScript {
-        capabilities: CAPABILITIES,
-        special: Some(Arc::new(move |request| special(request, &seen))),
+        capabilities,
+        special: Some(Arc::new(move |request| {
+            let of_replication = node.as_ref();
+            let of_replication = of_replication.and_then(|(all, at)| all.reply(*at, request));
+            if of_replication.is_some() {
+                return of_replication;
+            }
+            let is_of_state = remembers && request.get(1..).is_some_and(scripted::is_of_state);
+            (!is_of_state).then(|| special(request, &seen)).flatten()
+        })),
+        remembers: remembers.then_some(&VARIABLES),
         ..ServerScript::default()
     }
+}
+
+/// Behind it is how the gateway's own `COMMIT` is answered.
+const OF_COMMITS: &[u8] = b"COMMITS ARE ANSWERED AS ";
+
+/// The same, and each read of rows so much later. There is one at a time.
+fn slowly(special: Special, pace: Duration) -> Special {
+    let begun = Mutex::new(None::<Instant>);
+    Arc::new(move |request: &[u8]| {
+        if !request.get(1..).unwrap_or_default().starts_with(b"SELECT 'ROWS") {
+            return special(request);
+        }
+        let mut begun = begun.lock().unwrap();
+        if begun.get_or_insert_with(Instant::now).elapsed() < pace {
+            return Some(Reply::Later);
+        }
+        *begun = None;
+        special(request)
+    })
 }
 
 fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
@@ -521,6 +811,10 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
         return is_first
             .then(|| Script::new(CAPABILITIES).reply(&[&[Command::QUERY.0], &b"CUT"[..]].concat()));
+    }
+    if command == Command::STMT_PREPARE.0 && text.ends_with(b"'LOST THEN'") {
+        let is_first = seen.lock().unwrap().insert(text.to_vec());
+        return (!is_first).then_some(Reply::Cut(Vec::new()));
     }
     if command == Command::STMT_PREPARE.0 && text.ends_with(b"'SILENT THEN'") {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
@@ -538,7 +832,19 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
     if has(b"performance_schema.") {
         return Some(variables());
     }
-    let mut said = text.split(|byte| *byte == b'\'').nth(1).unwrap_or(b"OK");
+    if text.starts_with(b"KILL ") && seen.lock().unwrap().contains(&b"NO KILLS"[..]) {
+        return Some(Reply::Silence);
+    }
+    if text == b"SHOW GRANTS" && seen.lock().unwrap().contains(&b"RIGHTS"[..]) {
+        let grant = "GRANT CONNECTION_ADMIN, SYSTEM_USER ON *.* TO `other`@`%`";
+        return Some(rows(["Grants"], [[grant]]));
+    }
+    let of_commits = seen.lock().unwrap().iter().find_map(|seen| {
+        let answer = seen.strip_prefix(OF_COMMITS)?;
+        text.starts_with(b"COMMIT AND NO CHAIN").then(|| answer.to_vec())
+    });
+    let said = text.split(|byte| *byte == b'\'').nth(1).unwrap_or(b"OK");
+    let mut said = of_commits.as_deref().unwrap_or(said);
     if let Some(once) = said.strip_prefix(b"ONCE ") {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
         said = if is_first { once } else { b"ROWS 1" };
@@ -549,15 +855,57 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
         let is_second = !is_first && seen.insert([text, b"twice"].concat());
         said = if is_second { twice } else { b"ROWS 1" };
     }
+    if text.starts_with(b"KILL QUERY ") {
+        seen.lock().unwrap().insert(b"A KILL".to_vec());
+    }
+    if said == b"UNTIL KILLED" {
+        let is_killed = seen.lock().unwrap().remove(&b"A KILL"[..]);
+        return Some(if is_killed { interrupted() } else { Reply::Later });
+    }
+    if said == b"TWO ENDS" {
+        let ok = vec![0, 0, 0, 2, 0, 0, 0];
+        return Some(Reply::Payloads(vec![ok.clone(), ok]));
+    }
+    if [&b"NO KILLS"[..], b"RIGHTS"].contains(&said) {
+        seen.lock().unwrap().insert(said.to_vec());
+    }
     let mut reply = Script::new(CAPABILITIES).reply(&[&[command], said].concat());
-    let begins = text.starts_with(b"BEGIN") || text.starts_with(b"START TRANSACTION");
+    let begins = text.to_ascii_uppercase();
+    let reads_only = begins.starts_with(b"START TRANSACTION READ ONLY");
+    let begins = begins.starts_with(b"BEGIN") || begins.starts_with(b"START TRANSACTION");
     if let Reply::Payloads(payloads) = &mut reply
         && let Some(end) = payloads.last_mut()
         && !has(b"'WARNS'")
     {
         as_here(end, begins || has(b"'TRX'"), CAPABILITIES);
+        if reads_only && let Ok(mut ok) = OkPacket::decode(end, CAPABILITIES) {
+            ok.status = ok.status | StatusFlags::IN_TRANS_READONLY;
+            end.clear();
+            ok.encode(end, CAPABILITIES);
+        }
     }
-    Some(reply)
+    match reply {
+        Reply::Payloads(payloads) if said == b"GONE" => {
+            let (mut packets, mut sequence) = (Vec::new(), 1);
+            payloads
+                .iter()
+                .for_each(|payload| write_packet(&mut packets, &mut sequence, payload));
+            Some(Reply::Cut(packets))
+        }
+        reply => Some(reply),
+    }
+}
+
+/// The end of a statement that was killed.
+fn interrupted() -> Reply {
+    let mut payload = Vec::new();
+    let error = ErrPacket {
+        code: 1317,
+        sql_state: *b"70100",
+        message: b"Query execution was interrupted".to_vec(),
+    };
+    error.encode(&mut payload, CAPABILITIES);
+    Reply::Payloads(vec![payload])
 }
 
 /// An end of an answer without the warning and the id that the script has: a session would hold its
@@ -581,13 +929,19 @@ pub(crate) fn as_here(end: &mut Vec<u8>, is_in_transaction: bool, capabilities: 
 
 /// The rows of [`VARIABLES`].
 fn variables() -> Reply {
+    rows(["VARIABLE_NAME", "VARIABLE_VALUE"], VARIABLES)
+}
+
+/// Rows of texts.
+fn rows<const N: usize>(columns: [&str; N], rows: impl IntoIterator<Item = [&'static str; N]>) -> Reply {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let column = |name: &str| {
         let names = ["def", "", "", "", name, name].map(text).concat();
         [names, vec![0x0c, 45, 0, 0, 4, 0, 0, 0xfd, 0, 0, 0, 0, 0]].concat()
     };
-    let mut payloads = vec![vec![2], column("VARIABLE_NAME"), column("VARIABLE_VALUE")];
-    payloads.extend(VARIABLES.map(|row| row.map(text).concat()));
+    let mut payloads = vec![vec![N as u8]];
+    payloads.extend(columns.map(column));
+    payloads.extend(rows.into_iter().map(|row| row.map(text).concat()));
     payloads.push(vec![0xfe, 0, 0, 2, 0, 0, 0]);
     Reply::Payloads(payloads)
 }
@@ -612,7 +966,7 @@ struct OnWorker {
 struct Watcher(UnboundedSender<Ended>);
 
 impl WorkerExtension for OnWorker {
-    fn serve(&self, _visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
+    fn serve(&self, _connection: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         unreachable!("no listener of another protocol")
     }
 

@@ -1,7 +1,11 @@
 //! Which server a statement goes to: as an observer is told, as `FOREBAY EXPLAIN` says before it and
 //! `FOREBAY SHOW LAST` after it.
 
+use std::sync::Arc;
+
 use sql_class::Class;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
 
 use super::stage::{Session, Setup, Stage};
 
@@ -34,7 +38,9 @@ async fn reads_to_a_replica_and_all_else_to_the_primary() {
         ("INSERT INTO t VALUES ('OK')", 0),
         ("SELECT 'ROWS 1' FROM t FOR UPDATE", 0),
         ("CREATE TABLE t (id INT)", 0),
+        ("SELECT 'ROWS 1' FROM t LOCK IN SHARE MODE", 0),
         ("SELECT 'ROWS 1', LAST_INSERT_ID()", 0),
+        ("SELECT 'ROWS 1', @@port", 0),
         ("SELECT 'ROWS 1' FROM once_more", 1),
         ("SELECT 'ROWS 1', nobody_knows(1)", 0),
         // Nobody knows what that has left there.
@@ -227,4 +233,156 @@ async fn a_read_behind_its_own_write_goes_to_the_primary() {
     );
     stage.next_end().await;
     assert_eq!(runs_on(&mut stage, &mut session, read).await, replica);
+}
+
+/// Server, address, role and why, of the statement before.
+#[tokio::test]
+async fn and_who_has_answered_is_told() {
+    let rule = "[[rule]]\nname = \"mine\"\ntext = \"^DO 42\"\nanswer_ok = \"\"\n";
+    let stage = Stage::with_rules(rule).await;
+    let mut session = stage.connect().await;
+    let last = "FOREBAY SHOW LAST";
+    assert!(session.rows(last).await.is_empty(), "nothing came before");
+    let of = |server: usize, role: &str, why: &str| {
+        let name = stage.name(server).unwrap();
+        vec![vec![name.clone(), name, role.to_owned(), why.to_owned()]]
+    };
+    let (of_replica, of_primary) = (of(1, "replica", ""), of(0, "primary", ""));
+    let of_transaction = of(0, "primary", "held");
+    assert_eq!(
+        stage.spread(&mut session, "SELECT 'ROWS 1'", false, 1).await,
+        [0, 1]
+    );
+    for _ in 0..2 {
+        assert_eq!(session.rows(last).await, of_replica, "it does not count itself");
+    }
+    stage.spread(&mut session, "SELECT a FROM t", true, 1).await;
+    assert_eq!(session.rows(last).await, of_replica);
+    stage
+        .spread(&mut session, "UPDATE t SET a = 'OK'", false, 1)
+        .await;
+    assert_eq!(session.rows(last).await, of_primary);
+    for statement in ["BEGIN", "SELECT 'ROWS 1', 'TRX'"] {
+        assert!(session.query(statement).await.is_ok());
+    }
+    assert_eq!(session.rows(last).await, of_transaction);
+    assert_eq!(session.query("ROLLBACK").await, Ok(0));
+    let of_gateway = [["", "", "gateway", ""]];
+    for (statement, told) in [
+        ("DO 42", Ok(0)),
+        ("/* forebay: server=nobody */ SELECT 'ROWS 1'", Err(1429)),
+    ] {
+        assert_eq!(session.query(statement).await, told);
+        assert_eq!(session.rows(last).await, of_gateway, "{statement}");
+    }
+    assert_eq!(session.query("FOREBAY SHOW FIRST").await, Err(1064));
+}
+
+/// Statements of text and prepared ones, of many sessions at the same time.
+#[tokio::test]
+async fn and_reads_spread_evenly_in_both_protocols() {
+    const SESSIONS: usize = 16;
+    const READS: usize = 50;
+    let setup = Setup {
+        servers: 3,
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    for is_prepared in [false, true] {
+        let text = match is_prepared {
+            true => "SELECT a FROM t",
+            false => "SELECT 'ROWS 1'",
+        };
+        let before = stage.had(text, is_prepared);
+        let all_are_there = Arc::new(Barrier::new(SESSIONS));
+        let mut sessions = JoinSet::new();
+        for _ in 0..SESSIONS {
+            let mut session = stage.connect().await;
+            let all_are_there = Arc::clone(&all_are_there);
+            sessions.spawn(async move {
+                let id = match is_prepared {
+                    true => Some(session.prepare(text).await),
+                    false => None,
+                };
+                all_are_there.wait().await;
+                for _ in 0..READS {
+                    match id {
+                        Some(id) => assert_eq!(session.execute(id).await, Ok(0)),
+                        None => assert_eq!(session.query(text).await, Ok(1)),
+                    }
+                }
+            });
+        }
+        sessions.join_all().await;
+        let now = stage.had(text, is_prepared).into_iter();
+        let counts: Vec<usize> = now.zip(before).map(|(now, before)| now - before).collect();
+        assert_eq!(counts.iter().sum::<usize>(), SESSIONS * READS);
+        assert_eq!(counts[0], 0, "the primary takes no reads");
+        let enough = SESSIONS * READS / 4;
+        assert!(
+            counts[1] >= enough && counts[2] >= enough,
+            "{is_prepared}: {counts:?}"
+        );
+    }
+}
+
+/// Without autocommit whatever is said may begin a transaction.
+#[tokio::test]
+async fn and_all_goes_to_the_primary_without_autocommit() {
+    let setup = Setup {
+        remembers: true,
+        ..Setup::default()
+    };
+    let mut stage = Stage::set(setup).await;
+    let mut session = stage.connect().await;
+    let (primary, replica) = (stage.name(0), stage.name(1));
+    let read = "SELECT 'ROWS 1'";
+    let of_table = "SELECT 'ROWS 1' FROM t";
+    for _ in 0..2 {
+        assert_eq!(runs_on(&mut stage, &mut session, read).await, replica);
+        for statement in [
+            "SET autocommit = 0",
+            of_table,
+            of_table,
+            "COMMIT",
+            of_table,
+            "ROLLBACK",
+        ] {
+            assert_eq!(
+                runs_on(&mut stage, &mut session, statement).await,
+                primary,
+                "{statement}"
+            );
+        }
+        assert_eq!(session.query("SET autocommit = 1").await, Ok(0));
+        stage.next_end().await;
+    }
+}
+
+/// A transaction that nobody has begun holds its connection, too, and is rolled back there.
+#[tokio::test]
+async fn and_what_is_written_without_autocommit_is_rolled_back() {
+    let setup = Setup {
+        remembers: true,
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    let (mut session, mut other) = (stage.connect().await, stage.connect().await);
+    assert_eq!(session.query("SET autocommit = 0").await, Ok(0));
+    let write = "INSERT INTO t VALUES ('OK', 'TRX')";
+    assert_eq!(session.query(write).await, Ok(0));
+    assert_eq!(session.pins().await, ["transaction"]);
+    let held = stage.place(write);
+    let of_other = "INSERT INTO t VALUES ('OK', 'other')";
+    assert_eq!(other.query(of_other).await, Ok(0));
+    assert_ne!(stage.place(of_other), held);
+    assert_eq!(session.query("ROLLBACK").await, Ok(0));
+    assert_eq!(stage.place("ROLLBACK"), held);
+    assert_eq!(session.pins().await, [""; 0]);
+    // Nothing that might have committed has come between.
+    let requests = stage.requests(held);
+    let at = requests
+        .iter()
+        .position(|request| request.ends_with(write.as_bytes()));
+    assert!(requests[at.unwrap() + 1].ends_with(b"ROLLBACK"), "{requests:?}");
 }

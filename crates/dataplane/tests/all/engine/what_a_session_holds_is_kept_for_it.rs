@@ -58,6 +58,7 @@ async fn for_as_long_as_it_is_there() {
     for (at, (begin, end)) in [
         ("BEGIN", "COMMIT"),
         ("LOCK TABLES t READ", "UNLOCK TABLES"),
+        ("HANDLER t OPEN", "HANDLER t CLOSE"),
         ("DO GET_LOCK('a', 1)", "DO RELEASE_ALL_LOCKS()"),
     ]
     .into_iter()
@@ -121,4 +122,72 @@ fn is_cleaned(stage: &Stage, place: Place, first: &str, second: &str) -> bool {
             || request[1..].starts_with(b"SET ")
     };
     between.iter().any(cleans)
+}
+
+/// What a server forgets at a reset it is told to forget, before anybody else has the connection.
+#[tokio::test]
+async fn until_it_is_reset() {
+    let setup = Setup {
+        servers: 1,
+        options: ", max_connections = 1",
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    for (at, hold) in [
+        "CREATE TEMPORARY TABLE held (id INT)",
+        "LOCK TABLES held WRITE",
+        "SET @held = 'OK'",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (mut session, mut other) = (stage.connect().await, stage.connect().await);
+        assert_eq!(session.query(hold).await, Ok(0));
+        let held = stage.place(hold);
+        session.reset().await;
+        assert_eq!(session.pins().await, [""; 0], "{hold}");
+        for (reader, at) in [(&mut other, at * 2), (&mut session, at * 2 + 1)] {
+            reads_at(&stage, reader, at).await;
+        }
+        let requests = stage.requests(held);
+        let of_hold = requests
+            .iter()
+            .position(|request| request.ends_with(hold.as_bytes()));
+        let next = &requests[of_hold.unwrap() + 1];
+        assert_eq!(*next, [Command::RESET_CONNECTION.0], "{hold}: {requests:?}");
+    }
+}
+
+/// A prepared statement that asks for what the last one has left may be executed at any time: who looks at
+/// the session is told which one it is.
+#[tokio::test]
+async fn and_a_prepared_question_for_the_last_figures_is_shown() {
+    let stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    for question in ["SELECT ROW_COUNT()", "SELECT FOUND_ROWS(), n FROM counted"] {
+        let digest = session.explain(question, "digest").await.unwrap();
+        session.prepare(question).await;
+        for statement in ["BEGIN", "COMMIT"] {
+            assert_eq!(session.query(statement).await, Ok(0));
+        }
+        let pins = session.rows("FOREBAY SHOW PINS").await;
+        assert_eq!(pins.len(), 1, "{question}: {pins:?}");
+        assert_eq!(
+            pins[0][..2],
+            ["prepared-figures".to_owned(), digest.clone()],
+            "{question}"
+        );
+        let shown = shown_pins(&stage).await;
+        assert_eq!(shown, [("prepared-figures", digest)], "{question}");
+        session.reset().await;
+        assert_eq!(session.pins().await, [""; 0], "{question}");
+        assert_eq!(shown_pins(&stage).await, [], "{question}");
+    }
+}
+
+/// What `/sessions` shows of why sessions hold their connections.
+async fn shown_pins(stage: &Stage) -> Vec<(&'static str, String)> {
+    let sessions = stage.gateway().describe_sessions(usize::MAX).await;
+    let pins = sessions.into_iter().flat_map(|session| session.pins);
+    pins.map(|pin| (pin.reason, pin.digest)).collect()
 }
