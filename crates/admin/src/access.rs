@@ -113,7 +113,7 @@ pub(crate) async fn take_acts(
     response
 }
 
-/// Shows what a configuration has to whoever may act, and to nobody else.
+/// Shows what a configuration has, or texts of clients, to whoever may act, and to nobody else.
 pub(crate) async fn show_to_operators(
     State(sight): State<Sight>,
     Extension(caller): Extension<Caller>,
@@ -131,7 +131,7 @@ pub(crate) async fn show_to_operators(
 
 /// What an act is answered that does not come with the token.
 fn without_token(sight: &Sight, headers: &HeaderMap) -> Option<(Refusal, Response)> {
-    const NO_FILE: &str = "refused: this address takes no acts and shows no configuration. Use forebay ctl on the gateway's machine (`socket` in [admin]), \
+    const NO_FILE: &str = "refused: this address takes no acts and shows neither configurations nor statements. Use forebay ctl on the gateway's machine (`socket` in [admin]), \
                            or set `token_file` in [admin]\n";
     // A token among the arguments of a program is shown to everybody on the machine.
     const NO_TOKEN: &str = "refused: this needs the token of the file `token_file` in [admin]: \

@@ -39,11 +39,14 @@ PUT  /fleet/apply[?expect=N][&why=TEXT][&by=NAME]    has all gateways run the te
 PUT  /fleet/rollback?to=N[&accounts=true][&expect=M][&why=TEXT][&by=NAME]
                                                      the same with the text of a former revision
 PUT  /fleet/text[?revision=N]                        answers that text, or the present one
+GET  /mirrors                                        statements that are answered differently by the cluster that gets copies of
+                                                     them (mirror_compare of rules), as JSON
 GET  /fleet/history                                  who has changed the configuration, when and why, as JSON
 GET  /fleet/diff?from=N&to=M                         options that differ between two revisions
-PUT  /traffic/capture?to=DIR[&duration=SECONDS][&max_size=BYTES][&free_disk=PERCENT][&sample=SHARE][&user=U][&schema=S]
-                     [&end_when_full=true]           captures traffic into a new folder
-PUT  /traffic/capture/stop                           ends that
+PUT  /traffic/capture?to=DIR|URL[&spool=DIR][&duration=SECONDS][&max_size=BYTES][&free_disk=PERCENT][&sample=SHARE]
+                     [&user=U][&schema=S][&end_when_full=true][&key_file=FILE]
+                                                     captures traffic into a new folder, or to an object store
+PUT  /traffic/capture/stop                           ends that; once more: gives up what is not there yet
 ";
 
 pub(crate) type Refused = (StatusCode, String);

@@ -72,10 +72,11 @@ pub trait Gateway: Send + Sync + 'static {
     fn cluster_name(&self, cluster: Option<&str>, server: Option<&str>) -> Result<String, String>;
 
     /// Has the statements of a cluster wait, of this one or of the only one, but for those of transactions.
+    /// Whether they did not before.
     ///
     /// # Errors
     /// Why that is not done, in words.
-    fn pause(&self, cluster: Option<&str>) -> Result<(), String>;
+    fn pause(&self, cluster: Option<&str>) -> Result<bool, String>;
 
     /// Has them go on.
     ///
@@ -130,6 +131,9 @@ pub trait Gateway: Send + Sync + 'static {
     /// The capture of traffic, or the last one. `None` where there was none since the start.
     fn capture(&self) -> Option<CaptureStatus>;
 
+    /// What answers to copies of statements were compared with the clients' own, by cluster.
+    fn mirrors(&self) -> Vec<MirrorStatus>;
+
     /// The rows in memory. `None` where no `[cache]` is configured.
     fn cache(&self) -> Option<CacheStatus>;
 
@@ -145,8 +149,11 @@ pub trait Gateway: Send + Sync + 'static {
 /// What is to be captured of the traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureOrder {
-    /// A folder on the gateway's machine that is made for it; an absolute path.
+    /// A folder on the gateway's machine that is made for it, by an absolute path, or the URL of a prefix in
+    /// an object store.
     pub to: String,
+    /// With a URL, such a folder, in which files wait until the store has them.
+    pub spool: Option<String>,
     /// It ends after so long.
     pub duration: Option<Duration>,
     /// It ends once its files have so many bytes.
@@ -161,6 +168,8 @@ pub struct CaptureOrder {
     pub schema: Option<String>,
     /// Where its thread does not keep up it ends, instead of leaving sessions out.
     pub end_when_full: bool,
+    /// A file on the gateway's machine with the key with which it is encrypted.
+    pub key_file: Option<String>,
 }
 
 /// A capture of traffic. Field names are a contract with scripts.
@@ -186,6 +195,75 @@ pub struct CaptureStatus {
     pub queued_bytes: u64,
     /// Why it has ended, and more about it; empty while it runs.
     pub reason: String,
+    /// Its way to an object store; null where it goes to none.
+    pub upload: Option<UploadStatus>,
+}
+
+/// How far the files of a capture have got to an object store. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct UploadStatus {
+    /// Where to, as a URL.
+    pub to: String,
+    /// `running`, `complete`, or `given-up`: what waits stays in the folder.
+    pub state: String,
+    /// Files that the store has.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that wait in the folder, with the one that is written.
+    pub waiting_files: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// Attempts that have failed.
+    pub failures: u64,
+    /// Why the last attempt has failed; empty where it has not.
+    pub error: String,
+}
+
+/// What was found of the copies of statements to one cluster (`mirror_compare` of rules). Field names are a
+/// contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct MirrorStatus {
+    /// The cluster that gets the copies.
+    pub cluster: String,
+    /// How many answers were compared, by the first thing that differs; `equal` where nothing does.
+    pub compared: BTreeMap<String, u64>,
+    /// Answers whose values were not compared, and that do not differ otherwise, by the reason.
+    pub unchecked: BTreeMap<String, u64>,
+    /// How long the clients' own statements took, where both have succeeded.
+    pub original: MirrorTimes,
+    /// How long the copies took.
+    pub copy: MirrorTimes,
+    /// Kinds of statements that differ, the most frequent first.
+    pub statements: Vec<MirroredStatement>,
+    /// Differences of further kinds, for which there was no place.
+    pub of_others: u64,
+}
+
+/// Times of statements.
+#[derive(Clone, Debug, Serialize)]
+pub struct MirrorTimes {
+    /// The median, in milliseconds.
+    pub p50_ms: f64,
+    /// The 95th percentile.
+    pub p95_ms: f64,
+    /// The 99th percentile.
+    pub p99_ms: f64,
+}
+
+/// A kind of statement that is answered differently.
+#[derive(Clone, Debug, Serialize)]
+pub struct MirroredStatement {
+    /// In hexadecimal.
+    pub digest: String,
+    /// Its text without values; empty where it may have a secret.
+    pub text: String,
+    /// How many answers differ, by the first thing that does.
+    pub compared: BTreeMap<String, u64>,
+    /// What has differed the last time.
+    pub example: String,
+    /// When that was.
+    pub seconds_ago: f64,
 }
 
 /// A snapshot of the gateway. Field names are a contract with scripts.

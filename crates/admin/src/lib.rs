@@ -18,6 +18,7 @@
 //! | `PUT` or `POST /fleet/apply`, `/fleet/rollback`, `/fleet/text` | acts; the text of a revision is one, since it has hashes of passwords |
 //! | `PUT` or `POST /traffic/capture`, `/traffic/capture/stop` | the same |
 //! | `GET /traffic/capture` | [`CaptureStatus`] of the present capture or the last one, as JSON |
+//! | `GET /mirrors` | [`MirrorStatus`] of each cluster with compared copies, as JSON, to whoever may act |
 //! | `GET /balance` | [`BalanceStatus`] of each cluster, as JSON |
 //!
 //! **To read needs no authentication.** Bind it to loopback or to a private address. Browsers are a way in
@@ -37,7 +38,8 @@ mod server;
 
 pub use gateway::{
     BalanceStatus, CacheStatus, CaptureOrder, CaptureStatus, ClusterStatus, DrainStatus, Gateway,
-    LastMovedStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus,
-    ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
+    LastMovedStatus, ListenerStatus, MappingStatus, MirrorStatus, MirrorTimes, MirroredStatement, PinStatus,
+    RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status, SwitchoverOrder,
+    SwitchoverStatus, SwitchoverStep, UploadStatus, WorkerStatus,
 };
 pub use server::{AdminError, bind, bind_socket, serve, serve_socket};

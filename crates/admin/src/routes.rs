@@ -18,7 +18,8 @@ use crate::access::{self, Sight};
 use crate::answer::{INDEX, Refused, done, lines, understood};
 use crate::fleet_routes;
 use crate::{
-    BalanceStatus, CaptureOrder, DrainStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus,
+    BalanceStatus, CaptureOrder, DrainStatus, MirrorStatus, SessionStatus, Status, SwitchoverOrder,
+    SwitchoverStatus,
 };
 
 /// All routes.
@@ -37,6 +38,7 @@ pub(crate) fn router(sight: Sight) -> Router {
         .route("/balance", get(balance))
         .merge(fleet_routes::questions(&sight))
         .route("/traffic/capture", get(capture))
+        .merge(texts(&sight))
         .merge(acts(&sight))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .method_not_allowed_fallback(another_method)
@@ -44,6 +46,13 @@ pub(crate) fn router(sight: Sight) -> Router {
         .layer(from_fn_with_state(sight.clone(), access::refuse_foreign_names))
         .layer(map_response(never_cache))
         .with_state(sight)
+}
+
+/// What shows texts of clients, if without values.
+fn texts(sight: &Sight) -> Router<Sight> {
+    Router::new()
+        .route("/mirrors", get(mirrors))
+        .layer(from_fn_with_state(sight.clone(), access::show_to_operators))
 }
 
 /// Everything that changes something.
@@ -289,16 +298,16 @@ async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, Qu
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
-    let pause = || -> Result<String, String> {
+    let pause = || -> Result<(String, bool), String> {
         let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
-        sight.gateway.pause(query.cluster.as_deref())?;
-        Ok(cluster)
+        let was_off = sight.gateway.pause(query.cluster.as_deref())?;
+        Ok((cluster, was_off))
     };
-    let cluster = pause();
-    let deed = cluster.clone().map(|cluster| Deed::Pause { cluster });
+    let begun = pause();
+    let deed = begun.clone().map(|(cluster, _)| Deed::Pause { cluster });
     let paused = fleet_routes::for_all(&sight, query.here, deed, true).await;
-    if let (Ok(cluster), Err(_)) = (cluster, &paused) {
-        // All or none.
+    if let (Ok((cluster, true)), Err(_)) = (begun, &paused) {
+        // All or none; a pause that was there before stays.
         let _ = sight.gateway.resume(Some(&cluster));
     }
     done(paused)
@@ -369,6 +378,7 @@ async fn kill(State(sight): State<Sight>, query: Result<Query<KillQuery>, QueryR
 #[serde(deny_unknown_fields)]
 struct CaptureQuery {
     to: String,
+    spool: Option<String>,
     /// In seconds.
     duration: Option<f64>,
     max_size: Option<u64>,
@@ -379,6 +389,7 @@ struct CaptureQuery {
     schema: Option<String>,
     #[serde(default)]
     end_when_full: bool,
+    key_file: Option<String>,
 }
 
 /// What is to stay free of the disk where nobody says how much, in percent.
@@ -401,6 +412,7 @@ async fn start_capture(
     };
     let order = CaptureOrder {
         to: query.to,
+        spool: query.spool,
         duration,
         max_size: query.max_size,
         free_disk: query.free_disk,
@@ -408,6 +420,7 @@ async fn start_capture(
         user: query.user,
         schema: query.schema,
         end_when_full: query.end_when_full,
+        key_file: query.key_file,
     };
     done(sight.gateway.start_capture(order).await)
 }
@@ -418,6 +431,10 @@ async fn stop_capture(State(sight): State<Sight>) -> Response {
 
 async fn capture(State(sight): State<Sight>) -> Response {
     Json(sight.gateway.capture()).into_response()
+}
+
+async fn mirrors(State(sight): State<Sight>) -> Json<Vec<MirrorStatus>> {
+    Json(sight.gateway.mirrors())
 }
 
 fn act<Q>(query: Result<Query<Q>, QueryRejection>, act: impl FnOnce(Q) -> Result<(), String>) -> Response {

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use admin::{
     BalanceStatus, CacheStatus, CaptureOrder, CaptureStatus, ClusterStatus, DrainStatus, Gateway,
-    LastMovedStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus,
-    ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, SwitchoverStep, WorkerStatus,
+    LastMovedStatus, ListenerStatus, MappingStatus, MirrorStatus, MirrorTimes, MirroredStatement, PinStatus,
+    RefusedReload, ServerBalanceStatus, ServerStatus, SessionStatus, Status, SwitchoverOrder,
+    SwitchoverStatus, SwitchoverStep, WorkerStatus,
 };
 use telemetry::Telemetry;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -184,12 +185,12 @@ impl Gateway for Fake {
         Ok(())
     }
 
-    fn pause(&self, cluster: Option<&str>) -> Result<(), String> {
+    fn pause(&self, cluster: Option<&str>) -> Result<bool, String> {
         self.done
             .lock()
             .expect("no panic")
             .push(format!("pause {cluster:?}"));
-        Ok(())
+        Ok(true)
     }
 
     fn resume(&self, cluster: Option<&str>) -> Result<(), String> {
@@ -253,15 +254,17 @@ impl Gateway for Fake {
         order: CaptureOrder,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         let asked = format!(
-            "capture {} {:?} {:?} {} {:?} {:?} {:?} {}",
+            "capture {} {:?} {:?} {:?} {} {:?} {:?} {:?} {} {:?}",
             order.to,
+            order.spool,
             order.duration,
             order.max_size,
             order.free_disk,
             order.sample,
             order.user,
             order.schema,
-            order.end_when_full
+            order.end_when_full,
+            order.key_file
         );
         self.done.lock().expect("no panic").push(asked);
         Box::pin(async { Ok(()) })
@@ -277,6 +280,29 @@ impl Gateway for Fake {
 
     fn capture(&self) -> Option<CaptureStatus> {
         None
+    }
+
+    fn mirrors(&self) -> Vec<MirrorStatus> {
+        let times = MirrorTimes {
+            p50_ms: 1.0,
+            p95_ms: 2.5,
+            p99_ms: 4.0,
+        };
+        vec![MirrorStatus {
+            cluster: "next".into(),
+            compared: [("equal".to_owned(), 9)].into(),
+            unchecked: [("masked".to_owned(), 1)].into(),
+            original: times.clone(),
+            copy: times,
+            statements: vec![MirroredStatement {
+                digest: "00ff00ff00ff00ff".into(),
+                text: "SELECT ?".into(),
+                compared: [("rows".to_owned(), 2)].into(),
+                example: "1 → 2 rows".into(),
+                seconds_ago: 0.5,
+            }],
+            of_others: 0,
+        }]
     }
 
     fn balance(&self) -> Vec<BalanceStatus> {
@@ -596,8 +622,12 @@ async fn acts_are_taken_on_the_socket_alone() {
         ("/readyz?ready=true", "unready None None"),
         ("/kill?id=7&query=true", "kill 7 true"),
         (
-            "/traffic/capture?to=/c/1&duration=1.5&max_size=9&sample=0.5&user=u&end_when_full=true",
-            "capture /c/1 Some(1.5s) Some(9) 10 Some(0.5) Some(\"u\") None true",
+            "/traffic/capture?to=/c/1&duration=1.5&max_size=9&sample=0.5&user=u&end_when_full=true&key_file=/k",
+            "capture /c/1 None Some(1.5s) Some(9) 10 Some(0.5) Some(\"u\") None true Some(\"/k\")",
+        ),
+        (
+            "/traffic/capture?to=s3%3A%2F%2Fb%2Fp&spool=/s",
+            "capture s3://b/p Some(\"/s\") None None 10 None None None false None",
         ),
         ("/traffic/capture/stop", "stop capture"),
         ("/pause", "pause None"),
@@ -696,8 +726,8 @@ async fn acts_are_taken_on_the_address_with_the_token() {
         assert!(refused.body.contains("token_file"), "{}", refused.body);
     }
     assert_eq!(server.refused("no_token_file"), 3);
-    // What shows a configuration is shown to nobody else, either.
-    for page in ["/fleet/history", "/fleet/diff?from=1&to=2"] {
+    // What shows a configuration, or statements, is shown to nobody else, either.
+    for page in ["/fleet/history", "/fleet/diff?from=1&to=2", "/mirrors"] {
         assert_eq!(server.ask(&format!("GET {page}"), "").await.code, 403, "{page}");
     }
     assert_eq!(server.ask("GET /fleet/members", "").await.code, 404, "no fleet");
@@ -739,6 +769,11 @@ async fn acts_are_taken_on_the_address_with_the_token() {
         let answered = server.ask(&format!("GET {page}"), &with("secret")).await;
         assert_eq!(answered.code, 404, "there is no fleet: {page}");
     }
+
+    assert_eq!(server.ask("GET /mirrors", "").await.code, 401);
+    let mirrors = server.ask("GET /mirrors", &with("secret")).await;
+    let expected = r#"[{"cluster":"next","compared":{"equal":9},"unchecked":{"masked":1},"original":{"p50_ms":1.0,"p95_ms":2.5,"p99_ms":4.0},"copy":{"p50_ms":1.0,"p95_ms":2.5,"p99_ms":4.0},"statements":[{"digest":"00ff00ff00ff00ff","text":"SELECT ?","compared":{"rows":2},"example":"1 → 2 rows","seconds_ago":0.5}],"of_others":0}]"#;
+    assert_eq!((mirrors.code, mirrors.body.as_str()), (200, expected));
 
     let taken = server.ask("PUT /pause", &with("secret")).await;
     assert_eq!((taken.code, taken.body.as_str()), (200, "ok\n"));
