@@ -3,8 +3,11 @@
 //!
 //! Nothing here is part of the product. Everything runs over real loopback sockets on ports the kernel picks.
 
+pub mod api_server;
 pub mod certificates;
 pub mod fake_server;
 pub mod lossy_link;
+pub mod metrics;
+pub mod object_store;
 pub mod result_set;
 pub mod scripted;

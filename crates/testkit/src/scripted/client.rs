@@ -212,6 +212,11 @@ impl Client {
         self.link.write_payload(request).await
     }
 
+    /// Sends a payload that goes on with what the server has said, such as a piece of a file.
+    pub async fn send_behind(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.link.write_payload(payload).await
+    }
+
     /// Sends bytes as they are, framed only if the session is compressed.
     pub async fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.link.write(bytes).await

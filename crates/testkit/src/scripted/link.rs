@@ -13,8 +13,11 @@ use super::{
     tape::{Cuts, Tape, Taped},
 };
 
-/// Nothing in a test takes so long unless it hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Nothing in a test takes so long unless it hangs, however busy the machine is.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes that are written within that time.
+const WRITTEN_AT_ONCE: usize = 1 << 16;
 
 /// One packet as it was on the wire: a payload of 16 MiB - 1 is continued in the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +130,14 @@ impl Link {
 
     pub(super) async fn read_exact(&mut self, out: &mut [u8], mut fresh: bool) -> io::Result<()> {
         let Some(frames) = &mut self.frames else {
-            return within(self.stream.read_exact(out)).await.map(drop);
+            let mut filled = 0;
+            while filled < out.len() {
+                match within(self.stream.read(&mut out[filled..])).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    length => filled += length,
+                }
+            }
+            return Ok(());
         };
         while self.unpacked.len() < out.len() {
             self.unpacked
@@ -193,12 +203,17 @@ impl Link {
         }
         if let Some(cuts) = &mut self.cuts {
             let (first, rest) = bytes.split_at(cuts.next(bytes.len()));
-            within(self.stream.write_all(first)).await?;
-            within(self.stream.flush()).await?;
+            self.write_out(first).await?;
             sleep(Cuts::PAUSE).await;
             bytes = rest;
         }
-        within(self.stream.write_all(bytes)).await?;
+        self.write_out(bytes).await
+    }
+
+    async fn write_out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for bytes in bytes.chunks(WRITTEN_AT_ONCE) {
+            within(self.stream.write_all(bytes)).await?;
+        }
         within(self.stream.flush()).await
     }
 }

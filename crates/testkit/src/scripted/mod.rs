@@ -17,6 +17,7 @@ mod plugin;
 mod script;
 mod server;
 mod session;
+mod state;
 mod tape;
 
 pub use self::{
@@ -26,6 +27,7 @@ pub use self::{
     plugin::Plugin,
     script::{Reply, Script},
     server::{Seen, Server, ServerScript, Special},
+    state::{Variables, is_of_state},
     tape::{Cuts, Tape, Taped},
 };
 

@@ -16,6 +16,8 @@
 //! | `PART n` | the same, and then nothing, ever |
 //! | `CUT` | the connection is cut |
 //! | `STALL` | nothing, ever |
+//!
+//! A prepared statement with `'CURSOR n'` in it has n rows, which a client may fetch, and nobody is warned.
 
 use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, OkPacket, StatusFlags, write_packet};
 
@@ -35,6 +37,8 @@ pub enum Reply {
     Part(Vec<u8>),
     /// Says nothing: the command has no response, or never gets one.
     Silence,
+    /// Says nothing yet: what is special is asked again in a moment, until it has another answer.
+    Later,
 }
 
 /// The state of one session that answers depend on.
@@ -45,6 +49,8 @@ pub struct Script {
     statements: Vec<String>,
     /// Rows that the open cursor has left.
     cursor: Option<u32>,
+    /// With the ends of rows.
+    warnings: u16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,6 +66,7 @@ impl Script {
             negotiated,
             statements: Vec::new(),
             cursor: None,
+            warnings: 1,
         }
     }
 
@@ -113,7 +120,7 @@ impl Script {
             }
             Reply::LocalInfile(request, _) => write_packet(&mut out, &mut sequence, request),
             Reply::Silence => {}
-            Reply::Cut(_) | Reply::Part(_) => return None,
+            Reply::Cut(_) | Reply::Part(_) | Reply::Later => return None,
         }
         Some(out)
     }
@@ -200,9 +207,10 @@ impl Script {
         if statement.starts_with("ERROR") {
             return self.refuse(1064, "You have an error in your SQL syntax");
         }
-        let has_rows = ["ROWS", "WIDE", "BROKEN"]
+        let has_rows = ["ROWS", "WIDE", "BROKEN", "SELECT @", "SELECT DATABASE()"]
             .iter()
-            .any(|word| statement.starts_with(word));
+            .any(|word| statement.starts_with(word))
+            || rows_of_cursor(&statement).is_some();
         let parameters = statement.matches('?').count();
         self.statements.push(statement);
         let mut head = vec![0];
@@ -232,14 +240,18 @@ impl Script {
             return self.refuse(1243, "Unknown prepared statement handler given to execute");
         };
         let wants_cursor = body.get(4).is_some_and(|flags| flags & 1 != 0);
+        let quiet = rows_of_cursor(&statement);
+        self.warnings = u16::from(quiet.is_none());
         let rows = statement
             .strip_prefix("ROWS ")
-            .and_then(|number| number.parse().ok());
-        match rows {
-            Some(rows) if wants_cursor => {
+            .and_then(|number| number.parse().ok())
+            .or(quiet);
+        match (rows, quiet) {
+            (Some(rows), _) if wants_cursor => {
                 self.cursor = Some(rows);
                 Reply::Payloads(self.cursor_head())
             }
+            (_, Some(rows)) => self.statements_of(&format!("ROWS {rows}"), Rows::Binary),
             _ => self.statements_of(&statement, Rows::Binary),
         }
     }
@@ -316,7 +328,7 @@ impl Script {
             affected_rows: 0,
             last_insert_id: 0,
             status,
-            warnings: 1,
+            warnings: self.warnings,
             info: vec![],
             session_state: vec![],
         };
@@ -370,6 +382,12 @@ impl Script {
     fn deprecate_eof(&self) -> bool {
         self.negotiated.contains(Capabilities::DEPRECATE_EOF)
     }
+}
+
+/// The rows of a prepared statement that says so in its text.
+fn rows_of_cursor(statement: &str) -> Option<u32> {
+    let (_, rest) = statement.split_once("'CURSOR ")?;
+    rest.split_once('\'')?.0.parse().ok()
 }
 
 enum Answer {

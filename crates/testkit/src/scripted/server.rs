@@ -19,6 +19,7 @@ use super::{
     Plugin, Reply,
     link::PATIENCE,
     session::Session,
+    state::Variables,
     tape::{Cuts, Tape},
 };
 
@@ -39,12 +40,17 @@ pub struct ServerScript {
     pub tls: Option<Arc<ServerConfig>>,
     /// Lets everybody in at once, whatever the login packet says.
     pub accepts_anyone: bool,
+    /// But nobody who comes with this plugin, as TiDB does with a token that is too old.
+    pub refuses_plugin: Option<&'static str>,
     /// Sent in place of the greeting, until [`Server::refuse`] says otherwise.
     pub refusal: Option<ErrPacket>,
     /// Cuts what it writes.
     pub cuts: Option<Cuts>,
     /// What is not answered as [`Script`](super::Script) says: the first that returns something wins.
     pub special: Option<Special>,
+    /// What sessions set is remembered and told, as `state.rs` says, where nothing special is answered: they
+    /// begin with these variables.
+    pub remembers: Option<Variables>,
 }
 
 /// Answers to requests (command byte first) that [`Script`](super::Script) does not know; None leaves them to
@@ -63,9 +69,11 @@ impl Default for ServerScript {
             password: b"secret".to_vec(),
             tls: None,
             accepts_anyone: false,
+            refuses_plugin: None,
             refusal: None,
             cuts: None,
             special: None,
+            remembers: None,
         }
     }
 }

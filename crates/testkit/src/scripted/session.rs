@@ -1,9 +1,11 @@
 //! One session of the scripted server.
 
 use std::io;
+use std::time::Duration;
 
 use mysql_wire::{Capabilities, ChangeUser, Command, ErrPacket, Greeting, Login, SslRequest, StatusFlags};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
@@ -11,6 +13,7 @@ use super::{
     client::compression_of,
     link::{Link, within},
     server::{ServerScript, Shared},
+    state::State,
     tape::Tape,
 };
 
@@ -45,6 +48,12 @@ impl Session<'_> {
             (seen.encrypted, seen.negotiated, seen.login) = (encrypted, negotiated, Some(login.clone()));
         });
         let named = login.auth_plugin.unwrap_or_default();
+        if script
+            .refuses_plugin
+            .is_some_and(|plugin| named == plugin.as_bytes())
+        {
+            return link.write_payload(&access_denied(negotiated)).await;
+        }
         let response = (named == script.plugin.name().as_bytes() && script.plugin.starts_from_greeting())
             .then_some(login.auth_response);
         if !self
@@ -56,7 +65,8 @@ impl Session<'_> {
         if let Some(algorithm) = compression_of(negotiated) {
             link.compress(algorithm);
         }
-        self.commands(link, negotiated, encrypted).await
+        self.commands(link, negotiated, encrypted, login.database.unwrap_or_default())
+            .await
     }
 
     async fn encrypt(&self, mut link: Link) -> io::Result<(Link, Vec<u8>)> {
@@ -102,25 +112,28 @@ impl Session<'_> {
             }
         };
         let accepted = plugin.verify(link, &nonce, response, encrypted, password).await?;
-        let mut payload = Vec::new();
-        if accepted {
-            payload = Script::new(negotiated).welcome();
-        } else {
-            let message = b"Access denied: the password does not match".to_vec();
-            ErrPacket {
-                code: 1045,
-                sql_state: *b"28000",
-                message,
-            }
-            .encode(&mut payload, negotiated);
-        }
+        let payload = match accepted {
+            true => Script::new(negotiated).welcome(),
+            false => access_denied(negotiated),
+        };
         link.write_payload(&payload).await?;
         self.shared.note(self.number, |seen| seen.logged_in = accepted);
         Ok(accepted)
     }
 
-    async fn commands(&self, mut link: Link, negotiated: Capabilities, encrypted: bool) -> io::Result<()> {
+    async fn commands(
+        &self,
+        mut link: Link,
+        negotiated: Capabilities,
+        encrypted: bool,
+        schema: Vec<u8>,
+    ) -> io::Result<()> {
         let mut script = Script::new(negotiated);
+        let new_state = |schema| {
+            let initial = self.shared.script.remembers?;
+            Some(State::new(negotiated, initial, schema))
+        };
+        let mut state = new_state(schema);
         loop {
             let request = link.read_payload(true).await?;
             self.shared
@@ -144,15 +157,17 @@ impl Session<'_> {
                     return Ok(());
                 }
                 script = Script::new(negotiated);
+                state = new_state(change.database);
                 continue;
             }
-            let special = self
-                .shared
-                .script
-                .special
-                .as_ref()
-                .and_then(|special| special(&request));
-            match special.unwrap_or_else(|| script.reply(&request)) {
+            let special = self.special(&request).await;
+            let of_state = || state.as_mut().and_then(|state| state.reply(&request));
+            let reply = special.or_else(of_state);
+            let mut reply = reply.unwrap_or_else(|| script.reply(&request));
+            if let Some(state) = &state {
+                state.mark(request.first(), &mut reply);
+            }
+            match reply {
                 Reply::Payloads(payloads) => link.write_payloads(&payloads).await?,
                 Reply::LocalInfile(ask, then) => {
                     link.write_payload(&ask).await?;
@@ -161,7 +176,19 @@ impl Session<'_> {
                 }
                 Reply::Cut(bytes) => return link.write(&bytes).await,
                 Reply::Part(bytes) => link.write(&bytes).await?,
-                Reply::Silence => {}
+                Reply::Silence | Reply::Later => {}
+            }
+        }
+    }
+
+    /// What is answered in the place of the script. A server that has no answer yet reads nothing meanwhile.
+    async fn special(&self, request: &[u8]) -> Option<Reply> {
+        const AGAIN_AFTER: Duration = Duration::from_millis(1);
+        let special = self.shared.script.special.as_ref()?;
+        loop {
+            match special(request) {
+                Some(Reply::Later) => sleep(AGAIN_AFTER).await,
+                reply => return reply,
             }
         }
     }
@@ -194,4 +221,15 @@ impl Session<'_> {
     fn nonce(&self, challenge: u8) -> [u8; 20] {
         std::array::from_fn(|at| 1 + ((self.number * 31 + at * 7 + usize::from(challenge) * 59) % 120) as u8)
     }
+}
+
+fn access_denied(negotiated: Capabilities) -> Vec<u8> {
+    let mut payload = Vec::new();
+    ErrPacket {
+        code: 1045,
+        sql_state: *b"28000",
+        message: b"Access denied: the password does not match".to_vec(),
+    }
+    .encode(&mut payload, negotiated);
+    payload
 }
