@@ -42,9 +42,14 @@ impl Certificates {
         write(&files.ca, &params.self_signed(&key)?.pem())?;
         let issuer = Issuer::new(params, key);
 
-        let server = ("localhost", ExtendedKeyUsagePurpose::ServerAuth);
-        issue(&issuer, server, &files.server_cert, &files.server_key)?;
-        let client = ("forebay-client", ExtendedKeyUsagePurpose::ClientAuth);
+        let (server, client) = (
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        );
+        // An etcd that asks clients for a certificate shows its own one to itself.
+        let of_server = ("localhost", vec![server, client.clone()]);
+        issue(&issuer, of_server, &files.server_cert, &files.server_key)?;
+        let client = ("forebay-client", vec![client]);
         issue(&issuer, client, &files.client_cert, &files.client_key)?;
         Ok(files)
     }
@@ -61,7 +66,7 @@ impl Certificates {
 
 fn issue(
     issuer: &Issuer<'_, KeyPair>,
-    (name, usage): (&str, ExtendedKeyUsagePurpose),
+    (name, usages): (&str, Vec<ExtendedKeyUsagePurpose>),
     cert_file: &Path,
     key_file: &Path,
 ) -> Result<(), SandboxError> {
@@ -69,7 +74,7 @@ fn issue(
     let mut params = CertificateParams::new(hosts)?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![usage];
+    params.extended_key_usages = usages;
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate()?;
     write(cert_file, &params.signed_by(&key, issuer)?.pem())?;

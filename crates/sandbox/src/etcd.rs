@@ -1,4 +1,4 @@
-//! One etcd of one member, as PD has it inside: for the keys that TiDB servers keep there.
+//! An etcd of one member, as PD has it inside for the keys of TiDB servers, or of three: a fleet's store.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,25 +11,46 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::disk::Disk;
+use crate::node::stands;
 use crate::program::on_path;
 use crate::watchdog::Watchdog;
 use crate::{Certificates, PATIENCE, PORT_ATTEMPTS, SandboxError, free_port, make_folder};
 
-/// How often it is looked whether it answers.
+/// How often it is looked whether it answers, or stands.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running etcd. Dropping it ends it and removes what it wrote.
 #[derive(Debug)]
 pub struct Etcd {
     process: Option<Child>,
+    name: String,
+    /// All that are one with it: names and where they hear each other.
+    members: String,
     port: u16,
     tls_port: u16,
     peer_port: u16,
     certificates: Certificates,
+    /// Bytes that it may take; 0: its own limit.
+    space: u64,
+    /// Its port with TLS is for those who have a certificate of the CA.
+    asks_for_certificates: bool,
+    /// Where it writes, if not on this machine's own.
+    disk: Option<Disk>,
     // Dropped after the server, in this order.
     _watchdog: Watchdog,
     folder: tempfile::TempDir,
+}
+
+/// How it differs from others.
+#[derive(Clone, Copy, Default)]
+struct Options {
+    space: u64,
+    asks_for_certificates: bool,
+    /// Bytes of a disk of its own; 0: it has none.
+    disk: u64,
 }
 
 impl Etcd {
@@ -38,32 +59,88 @@ impl Etcd {
     /// # Errors
     /// It is not installed (the message says how to), or did not start.
     pub fn start() -> Result<Self, SandboxError> {
-        let mut attempt = 1;
-        loop {
-            match Self::launch() {
-                Err(SandboxError::Ended { log, .. })
-                    if log.contains("address already in use") && attempt < PORT_ATTEMPTS =>
-                {
-                    attempt += 1;
-                }
-                result => return result,
-            }
-        }
+        Self::start_as(Options::default())
     }
 
-    fn launch() -> Result<Self, SandboxError> {
+    /// The same with no more room than so many bytes.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with_space(space: u64) -> Result<Self, SandboxError> {
+        Self::start_as(Options {
+            space,
+            ..Options::default()
+        })
+    }
+
+    /// The same on a disk of its own, of so many bytes, which takes root. It takes 128 MB to begin with.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start), and this process may not mount.
+    pub fn start_on_disk(disk: u64) -> Result<Self, SandboxError> {
+        Self::start_as(Options {
+            disk,
+            ..Options::default()
+        })
+    }
+
+    /// The same, and its port with TLS is only for clients with a certificate of the CA.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_for_certificates() -> Result<Self, SandboxError> {
+        Self::start_as(Options {
+            asks_for_certificates: true,
+            ..Options::default()
+        })
+    }
+
+    /// Starts three that are one store, and waits until each answers.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_three() -> Result<[Self; 3], SandboxError> {
+        again_where_ports_are_taken(|| {
+            let prepare = |name| Self::prepare(name, Options::default());
+            let mut all = [prepare("one")?, prepare("two")?, prepare("three")?];
+            let members: Vec<_> = all.iter().map(|etcd| etcd.members.clone()).collect();
+            for etcd in &mut all {
+                etcd.members = members.join(",");
+                etcd.spawn()?;
+            }
+            for etcd in &mut all {
+                etcd.wait()?;
+            }
+            Ok(all)
+        })
+    }
+
+    fn start_as(options: Options) -> Result<Self, SandboxError> {
+        again_where_ports_are_taken(|| {
+            let mut etcd = Self::prepare("one", options)?;
+            etcd.go_on()?;
+            Ok(etcd)
+        })
+    }
+
+    fn prepare(name: &str, options: Options) -> Result<Self, SandboxError> {
         let folder = make_folder(None)?;
-        let mut etcd = Self {
+        let peer_port = free_port()?;
+        let disk = (options.disk > 0).then(|| Disk::mount(&folder.path().join("disk"), options.disk));
+        Ok(Self {
             process: None,
+            name: name.to_owned(),
+            members: format!("{name}={}", url(peer_port)),
             port: free_port()?,
             tls_port: free_port()?,
-            peer_port: free_port()?,
+            peer_port,
             certificates: Certificates::make(folder.path())?,
+            space: options.space,
+            asks_for_certificates: options.asks_for_certificates,
+            disk: disk.transpose()?,
             _watchdog: Watchdog::start(folder.path())?,
             folder,
-        };
-        etcd.go_on()?;
-        Ok(etcd)
+        })
     }
 
     /// `127.0.0.1:PORT`
@@ -87,7 +164,8 @@ impl Etcd {
     /// The folder of its files, which have all that it was ever told.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        let disk = if self.disk.is_some() { "disk/data" } else { "data" };
+        self.folder.path().join(disk)
     }
 
     /// Ends it at once. What it was told stays.
@@ -103,26 +181,89 @@ impl Etcd {
     /// # Errors
     /// As for [`start`](Self::start).
     pub fn go_on(&mut self) -> Result<(), SandboxError> {
+        self.spawn()?;
+        self.wait()
+    }
+
+    /// Stops the process where it is (SIGSTOP) and waits until it stands, or lets it go on. Its connections
+    /// stay open, and say nothing.
+    ///
+    /// # Errors
+    /// The process is not running, or does not stand within 90 s.
+    pub fn freeze(&self, is_frozen: bool) -> Result<(), SandboxError> {
+        let process = self.process.as_ref();
+        let process = process.ok_or(SandboxError::NotRunning { node: 0 })?;
+        let (signal, name) = match is_frozen {
+            true => (Signal::STOP, "SIGSTOP"),
+            false => (Signal::CONT, "SIGCONT"),
+        };
+        kill_process(Pid::from_child(process), signal).map_err(|error| SandboxError::Signal {
+            node: 0,
+            signal: name,
+            source: error.into(),
+        })?;
+        let begin = Instant::now();
+        while is_frozen && !stands(process.id()) {
+            if begin.elapsed() > PATIENCE {
+                return Err(SandboxError::Timeout {
+                    node: 0,
+                    what: "freezing".to_owned(),
+                    waited: PATIENCE,
+                    log: std::fs::read_to_string(self.log()).unwrap_or_default(),
+                });
+            }
+            sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Leaves no room on its own disk, or makes room again.
+    ///
+    /// # Errors
+    /// It has none, or that does not work.
+    pub fn fill_disk(&self, is_full: bool) -> Result<(), SandboxError> {
+        match (&self.disk, is_full) {
+            (Some(disk), true) => disk.fill(),
+            (Some(disk), false) => disk.clear(),
+            (None, _) => Err(SandboxError::State("it has no disk of its own".to_owned())),
+        }
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        let process = self.process.as_mut();
+        process.is_some_and(|process| matches!(process.try_wait(), Ok(Some(_))))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    fn spawn(&mut self) -> Result<(), SandboxError> {
         let program = on_path("etcd").ok_or(SandboxError::Missing {
             what: "etcd",
             remedy: "apt-get install etcd-server",
         })?;
-        let path = self.folder.path().join("log");
+        let path = self.log();
         let log = File::create(&path).map_err(|source| SandboxError::io("write", &path, source))?;
-        let (plain, tls) = (
-            format!("http://{}", self.address()),
-            format!("https://{}", self.tls_address()),
-        );
-        let peer = format!("http://127.0.0.1:{}", self.peer_port);
-        let process = Command::new(&program)
+        let (plain, tls) = (url(self.port), format!("https://{}", self.tls_address()));
+        let peer = url(self.peer_port);
+        let ca = format!("--trusted-ca-file={}", self.certificates.ca.display());
+        let asks = ["--client-cert-auth", &ca];
+        let command = self.disk.as_ref().map(|disk| disk.command(&program));
+        let process = command
+            .unwrap_or_else(|| Command::new(&program))
+            .args(asks.iter().filter(|_| self.asks_for_certificates))
+            .arg(format!("--name={}", self.name))
             .arg(format!("--data-dir={}", self.data().display()))
             .arg(format!("--listen-client-urls={plain},{tls}"))
             .arg(format!("--advertise-client-urls={plain},{tls}"))
             .arg(format!("--listen-peer-urls={peer}"))
             .arg(format!("--initial-advertise-peer-urls={peer}"))
-            .arg(format!("--initial-cluster=default={peer}"))
+            .arg(format!("--initial-cluster={}", self.members))
             .arg(format!("--cert-file={}", self.certificates.server_cert.display()))
             .arg(format!("--key-file={}", self.certificates.server_key.display()))
+            .arg(format!("--quota-backend-bytes={}", self.space))
             .args(["--logger=zap", "--log-level=warn", "--log-outputs=stderr"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -130,15 +271,21 @@ impl Etcd {
             .process_group(0) // Ctrl-C in the terminal is not for it
             .spawn()
             .map_err(|source| SandboxError::io("run", &program, source))?;
-        let process = self.process.insert(process);
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Until it answers.
+    fn wait(&mut self) -> Result<(), SandboxError> {
+        let log = |etcd: &Self| std::fs::read_to_string(etcd.log()).unwrap_or_default();
         let begin = Instant::now();
-        let mut ended = process.try_wait();
+        let mut ended = self.process.as_mut().map_or(Ok(None), Child::try_wait);
         while self.ask("/v3/kv/range", "{\"key\":\"YQ==\"}").is_none() {
             if let Ok(Some(status)) = ended {
                 return Err(SandboxError::Ended {
                     node: 0,
                     status: status.to_string(),
-                    log: std::fs::read_to_string(&path).unwrap_or_default(),
+                    log: log(self),
                 });
             }
             ended = self.process.as_mut().map_or(Ok(None), Child::try_wait);
@@ -147,7 +294,7 @@ impl Etcd {
                     node: 0,
                     what: "starting".to_owned(),
                     waited: PATIENCE,
-                    log: std::fs::read_to_string(&path).unwrap_or_default(),
+                    log: log(self),
                 });
             }
             sleep(POLL);
@@ -166,6 +313,29 @@ impl Etcd {
     pub fn delete(&self, key: &str) -> bool {
         let body = format!("{{\"key\":{:?}}}", BASE64_STANDARD.encode(key));
         self.ask("/v3/kv/deleterange", &body).is_some()
+    }
+
+    /// Forgets all former values. False where that did not work.
+    pub fn compact(&self) -> bool {
+        let revision = self.said("/v3/kv/range", "{\"key\":\"YQ==\"}", "revision");
+        let compact = |revision| format!("{{\"revision\":{revision:?},\"physical\":true}}");
+        revision.is_some_and(|revision| self.ask("/v3/kv/compaction", &compact(revision)).is_some())
+    }
+
+    /// Has it take changes again, once there is room: gives back what was freed, and ends the alarm.
+    pub fn disarm(&self) -> bool {
+        let member = self.said("/v3/maintenance/alarm", "{\"action\":\"GET\"}", "memberID");
+        let end =
+            |member| format!("{{\"action\":\"DEACTIVATE\",\"alarm\":\"NOSPACE\",\"memberID\":{member:?}}}");
+        self.ask("/v3/maintenance/defragment", "{}").is_some()
+            && member.is_some_and(|member| self.ask("/v3/maintenance/alarm", &end(member)).is_some())
+    }
+
+    /// A value of an answer: a text, behind the first of this name.
+    fn said(&self, path: &str, body: &str, name: &str) -> Option<String> {
+        let answer = self.ask(path, body)?;
+        let (_, rest) = answer.split_once(&format!("\"{name}\":\""))?;
+        Some(rest.split_once('"')?.0.to_owned())
     }
 
     /// A server lives, with this to be said of it in JSON.
@@ -190,6 +360,25 @@ impl Etcd {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         answer.starts_with("HTTP/1.1 200").then_some(answer)
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+/// Ports are free until somebody else takes one.
+fn again_where_ports_are_taken<T>(start: impl Fn() -> Result<T, SandboxError>) -> Result<T, SandboxError> {
+    let mut attempt = 1;
+    loop {
+        match start() {
+            Err(SandboxError::Ended { log, .. })
+                if log.contains("address already in use") && attempt < PORT_ATTEMPTS =>
+            {
+                attempt += 1;
+            }
+            result => return result,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an operator, or a program that promotes, does to servers with asynchronous replication.
 
+use crate::batch;
 use crate::{Kind, Node, PASSWORD, Sandbox, SandboxError, Spec, USER};
 
 impl Spec {
@@ -75,20 +76,35 @@ impl Node {
     /// Receives no more, and waits until all is applied that was received.
     ///
     /// # Errors
-    /// It does not answer, or is no replica.
+    /// It does not answer, is no replica, or has more to apply than can be done in 90 s.
     pub fn apply_received(&self) -> Result<(), SandboxError> {
-        let statements = match self.kind() {
-            Kind::Mysql => {
-                "STOP REPLICA IO_THREAD;
-                 SELECT WAIT_FOR_EXECUTED_GTID_SET(received_transaction_set, 30)
-                     FROM performance_schema.replication_connection_status;"
-            }
-            _ => {
-                "STOP SLAVE IO_THREAD;
-                 SELECT MASTER_GTID_WAIT(@@gtid_slave_pos, 30);"
-            }
+        let (statements, received, wait) = match self.kind() {
+            Kind::Mysql => (
+                "STOP REPLICA IO_THREAD; SHOW REPLICA STATUS",
+                "Retrieved_Gtid_Set",
+                "WAIT_FOR_EXECUTED_GTID_SET",
+            ),
+            _ => (
+                "STOP SLAVE IO_THREAD; SHOW SLAVE STATUS",
+                "Gtid_IO_Pos",
+                "MASTER_GTID_WAIT",
+            ),
         };
-        self.sql(statements).map(drop)
+        let mut client = self.client();
+        client.arg("--column-names"); // columns have other places in other versions
+        let status = batch::run(client, statements, self.index())?;
+        let mut lines = status.lines().map(|line| line.split('\t'));
+        let names = lines.next().into_iter().flatten();
+        let values = lines.next().into_iter().flatten();
+        let position = names
+            .zip(values)
+            .find(|(name, _)| *name == received)
+            .map_or_else(String::new, |(_, value)| value.replace("\\n", ""));
+        let statement = format!("SELECT {wait}('{position}', 1)");
+        // 0 when the position was reached; otherwise the second is over and is tried again.
+        self.wait_for("applying what it has received", || {
+            Ok(self.sql(&statement)?.trim() == "0")
+        })
     }
 
     /// Makes a replica the primary.

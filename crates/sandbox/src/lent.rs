@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::batch;
 use crate::program::Flavour;
@@ -56,7 +57,7 @@ impl Sandbox {
         let is_single = spec.nodes == 1 && matches!(spec.kind, Kind::Mariadb | Kind::Mysql);
         let again = if is_single {
             let look = look(sandbox.primary(), sandbox.flavour())?;
-            let first = State::of(&sandbox, &look)?;
+            let first = State::of(&sandbox, &look)?.without_others();
             Some((spec, look, first))
         } else {
             None
@@ -118,6 +119,8 @@ struct State {
     /// Plugins, how many tables there are, a sum over each system table that does not change by itself, where
     /// it replicates from, and transactions that wait for somebody to commit them.
     system: Vec<String>,
+    /// How many connections of others there are: a line of the look.
+    others: String,
     /// Of the sandbox's folder.
     files: BTreeSet<OsString>,
 }
@@ -140,6 +143,10 @@ const MOVING_TABLES: &str = "'innodb_table_stats', 'innodb_index_stats', 'gtid_s
 /// Connections of others that are there to stay.
 const OTHERS: &str = "FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND command <> 'Killed'
     AND user NOT IN ('system user', 'event_scheduler')";
+/// The look's line where nobody else is connected.
+const NO_OTHERS: &str = "others\t0";
+/// How long a server may take to see that a client has gone.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(3);
 /// The line between the answers of one look.
 const NEXT: &str = "-- next --";
 
@@ -184,10 +191,17 @@ impl State {
                 }
                 1 => drop(state.databases.insert(line.to_owned())),
                 2 => drop(state.accounts.insert(line.to_owned())),
+                _ if line.starts_with("others\t") => line.clone_into(&mut state.others),
                 _ => state.system.push(line.to_owned()),
             }
         }
         Ok(state)
+    }
+
+    /// The state of the server once all clients that are connected have gone.
+    fn without_others(mut self) -> Self {
+        NO_OTHERS.clone_into(&mut self.others);
+        self
     }
 }
 
@@ -225,11 +239,23 @@ fn clean(waiting: &Waiting) -> Result<bool, SandboxError> {
     client.arg("--force");
     let statements = connections + &statements(&used, first, sandbox.flavour());
     batch::run(client, &statements, node.index())?;
-    Ok(State::of(sandbox, look)? == *first)
+    let begin = Instant::now();
+    loop {
+        let state = State::of(sandbox, look)?;
+        if state == *first {
+            return Ok(true);
+        }
+        // A client that has ended is listed until the server has turned to its connection.
+        let has_others = state.others != NO_OTHERS;
+        if !has_others || state.without_others() != *first || begin.elapsed() > OTHERS_PATIENCE {
+            return Ok(false);
+        }
+    }
 }
 
 fn statements(used: &State, first: &State, flavour: Flavour) -> String {
-    let mut sql = "SET lock_wait_timeout = 1, innodb_lock_wait_timeout = 1;\n".to_owned();
+    // A connection that was killed a moment ago lets go of its tables when it is its turn on the machine.
+    let mut sql = "SET lock_wait_timeout = 5, innodb_lock_wait_timeout = 1;\n".to_owned();
     for (name, value) in &first.variables {
         if used.variables.get(name) != Some(value) {
             let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());

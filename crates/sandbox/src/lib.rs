@@ -18,6 +18,7 @@
 mod batch;
 mod certificates;
 pub mod cli;
+mod disk;
 mod error;
 mod etcd;
 mod failover;

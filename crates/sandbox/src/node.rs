@@ -235,7 +235,7 @@ impl Node {
     pub fn freeze(&self) -> Result<(), SandboxError> {
         self.signal(Signal::STOP, "SIGSTOP")?;
         // A thread that runs on another core goes on for a moment, long enough to answer a query.
-        self.wait_for("freezing", || Ok(self.stands()))
+        self.wait_for("freezing", || Ok(self.pid().is_some_and(stands)))
     }
 
     /// Lets a frozen server go on (SIGCONT).
@@ -387,20 +387,6 @@ impl Node {
         limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
     }
 
-    /// Whether all threads of the process are stopped: the state `T` after the program's name in parentheses.
-    fn stands(&self) -> bool {
-        let Some(pid) = self.pid() else { return false };
-        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-            return false;
-        };
-        threads.filter_map(Result::ok).all(|thread| {
-            let status = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            status
-                .rsplit_once(')')
-                .is_none_or(|(_, state)| state.trim_start().starts_with('T'))
-        })
-    }
-
     fn signal(&self, signal: Signal, name: &'static str) -> Result<(), SandboxError> {
         self.harmed.store(true, Ordering::Relaxed);
         let process = self.process();
@@ -419,6 +405,19 @@ impl Node {
     fn process(&self) -> MutexGuard<'_, Option<Child>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether all threads of a process are stopped: the state `T` after the program's name in parentheses.
+pub(crate) fn stands(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    threads.filter_map(Result::ok).all(|thread| {
+        let status = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        status
+            .rsplit_once(')')
+            .is_none_or(|(_, state)| state.trim_start().starts_with('T'))
+    })
 }
 
 impl Drop for Node {

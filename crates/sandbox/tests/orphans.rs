@@ -54,7 +54,7 @@ fn nothing_runs_on_when_the_process_that_started_it_is_killed() {
     let begin = Instant::now();
     while Path::new(&server).exists() || std::fs::read_dir(parent.path()).unwrap().count() > 0 {
         assert!(
-            begin.elapsed() < Duration::from_secs(20),
+            begin.elapsed() < Duration::from_secs(60),
             "the server or its files are still there"
         );
         sleep(Duration::from_millis(10));

@@ -80,7 +80,8 @@ fn a_frozen_server_answers_only_when_thawed() {
     node.freeze().unwrap(); // and the end of a frozen one does not take longer
     let begin = Instant::now();
     drop(sandbox);
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    // A wait for its end in order takes 90 s.
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
