@@ -16,6 +16,9 @@ use crate::{
 
 /// What was done of the updates that reads are beside.
 const UPDATES: &str = "updates done";
+/// Bytes of the values that are read, and of those that SQL is compared with.
+const VALUES: [usize; 3] = [16, 128, 256];
+const VALUE_BY_SQL: usize = 128;
 
 /// The arguments of a bench, with its defaults.
 fn arguments<A: Args>(words: &[String]) -> anyhow::Result<A> {
@@ -87,29 +90,40 @@ pub(super) fn idle(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::R
 }
 
 /// Queries that a second of CPU pays for, with two workers and with one.
-pub(super) fn workers(plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
-    let seconds = if plan.quick { 1.0 } else { plan.seconds };
+pub(super) fn workers(plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
+    let seconds = plan.seconds;
+    // A run of one round each time, so that they take turns.
     let text = format!(
-        "--contenders session --rows 1 --clients 100 --protocol text --idle-sessions 0 --workers 1,2 --rounds {} --seconds \
-         {seconds}",
-        plan.rounds
+        "--contenders session --rows 1 --clients 100 --protocol text --idle-sessions 0 --workers 1,2 --rounds 1 --seconds \
+         {seconds}"
     );
     let args = of_overhead(plan, &text)?;
-    let report = apart(|| overhead::overhead(&args))?;
+    let mut rounds = measure::Rounds::new(plan, stop, 1);
+    while rounds.next()? {
+        let report = apart(|| overhead::overhead(&args))?;
+        record_workers(report, section);
+        rounds.bar.inc(1);
+    }
+    section.notes.push(format!(
+        "rounds: {} of {seconds} s; 100 clients, mode session",
+        rounds.done
+    ));
+    section.compare("2 workers", "1 worker", "queries a CPU second");
+    Ok(())
+}
+
+fn record_workers(report: overhead::Report, section: &mut Section) {
     for cell in report.cells {
-        let who = format!("{} worker(s)", cell.workers);
+        let who = match cell.workers {
+            1 => "1 worker".to_owned(),
+            more => format!("{more} workers"),
+        };
         for round in cell.figures.iter().flat_map(|figures| &figures.rounds) {
             let at = ("2 to 1", &who[..]);
             section.record(at, "queries a CPU second", "1/s", 1e6 / round.cpu_us);
             section.record(at, "qps", "query/s", round.qps);
         }
     }
-    section.notes.push(format!(
-        "rounds: {} of {seconds} s; 100 clients, mode session",
-        plan.rounds
-    ));
-    section.compare("2 worker(s)", "1 worker(s)", "queries a CPU second");
-    Ok(())
 }
 
 /// The capture off and on.
@@ -161,53 +175,21 @@ pub(super) fn capture(plan: &Plan, section: &mut Section) -> anyhow::Result<()> 
 }
 
 /// A part of the bench of rows from memory.
-pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
-    let part_name = match part {
-        Part::Operations => "operations,sql",
-        Part::Hits => "hits",
-        _ => "updates --updates 1000,2000,4000,8000",
+pub(super) fn cache(part: Part, plan: &Plan, stop: &Stop, section: &mut Section) -> anyhow::Result<()> {
+    let whole = match part {
+        Part::Operations => VALUES.into_iter().try_for_each(|bytes| {
+            stop.check()?;
+            let sql = if bytes == VALUE_BY_SQL { ",sql" } else { "" };
+            run_cache(
+                part,
+                &format!("operations{sql} --value-bytes {bytes}"),
+                plan,
+                section,
+            )
+        }),
+        Part::Hits => run_cache(part, "hits", plan, section),
+        _ => run_cache(part, "updates --updates 1000,2000,4000,8000", plan, section),
     };
-    let size = match plan.quick {
-        true => "--rows 100000 --rounds 3 --seconds 0.4".to_owned(),
-        false => format!("--rounds {} --seconds {}", plan.rounds, plan.seconds),
-    };
-    let haproxy = plan.haproxy.display();
-    let program = plan.program.display();
-    let mysql = if plan.kind == Kind::Mysql { "--mysql" } else { "" };
-    let clients = if plan.quick { "" } else { "--clients 96" };
-    let text =
-        format!("--parts {part_name} {size} {clients} {mysql} --haproxy {haproxy} --forebay {program}");
-    let args: CacheArgs = arguments(&words(&text))?;
-    let mut report = Report::new(Vec::new());
-    let whole = apart(|| cache::cache(&args, &mut report));
-    section.notes.extend(report.programs.iter().cloned());
-    section.notes.push(format!(
-        "a table of {} rows; rounds: {} of {} s, {} clients",
-        args.rows, args.rounds, args.seconds, args.clients
-    ));
-    if part == Part::Operations {
-        section.notes.push(format!(
-            "point selects: sysbench with {} threads, in whole seconds; the gateway has a worker for each core",
-            args.threads
-        ));
-    }
-    for figure in &report.figures {
-        let (name, what) = figure.name.rsplit_once(": ").unwrap_or((&figure.name, ""));
-        match part {
-            Part::Operations if name == "point select" => by_sql(what, figure, section),
-            Part::Operations => operation(name, what, figure, section),
-            Part::Hits => {
-                // "GET strong, 50 % exist"
-                let share = name
-                    .strip_prefix("GET strong, ")
-                    .and_then(|name| name.strip_suffix(" exist"));
-                if let Some(share) = share {
-                    section.take((share, "strong"), "qps", figure);
-                }
-            }
-            _ => update(name, what, figure, section),
-        }
-    }
     match part {
         Part::Operations => {
             for who in ["strong", "eventual"] {
@@ -227,8 +209,58 @@ pub(super) fn cache(part: Part, plan: &Plan, section: &mut Section) -> anyhow::R
     whole
 }
 
+fn run_cache(part: Part, part_name: &str, plan: &Plan, section: &mut Section) -> anyhow::Result<()> {
+    let size = match (plan.quick, part) {
+        // Three sizes of values are to fit.
+        (true, Part::Operations) => {
+            let (rows, rounds) = (plan.rows.min(50_000), plan.rounds.min(2));
+            format!("--rows {rows} --rounds {rounds} --seconds 0.3")
+        }
+        (true, _) => "--rows 100000 --rounds 3 --seconds 0.4".to_owned(),
+        (false, _) => format!("--rounds {} --seconds {}", plan.rounds, plan.seconds),
+    };
+    let haproxy = plan.haproxy.display();
+    let program = plan.program.display();
+    let mysql = if plan.kind == Kind::Mysql { "--mysql" } else { "" };
+    let clients = if plan.quick { "" } else { "--clients 96" };
+    let text =
+        format!("--parts {part_name} {size} {clients} {mysql} --haproxy {haproxy} --forebay {program}");
+    let args: CacheArgs = arguments(&words(&text))?;
+    let mut report = Report::new(Vec::new());
+    let whole = apart(|| cache::cache(&args, &mut report));
+    section.notes.extend(report.programs.iter().cloned());
+    section.notes.push(format!(
+        "a table of {} rows with values of {} bytes; rounds: {} of {} s, {} clients",
+        args.rows, args.value_bytes, args.rounds, args.seconds, args.clients
+    ));
+    if args.parts.contains(&Part::Sql) {
+        section.notes.push(format!(
+            "point selects: sysbench with {} threads, in whole seconds; the gateway has a worker for each core",
+            args.threads
+        ));
+    }
+    for figure in &report.figures {
+        let (name, what) = figure.name.rsplit_once(": ").unwrap_or((&figure.name, ""));
+        match part {
+            Part::Operations if name == "point select" => by_sql(what, figure, section),
+            Part::Operations => operation(args.value_bytes, name, what, figure, section),
+            Part::Hits => {
+                // "GET strong, 50 % exist"
+                let share = name
+                    .strip_prefix("GET strong, ")
+                    .and_then(|name| name.strip_suffix(" exist"));
+                if let Some(share) = share {
+                    section.take((share, "strong"), "qps", figure);
+                }
+            }
+            _ => update(name, what, figure, section),
+        }
+    }
+    whole
+}
+
 /// "GET, pipeline 1, 50 clients: strong, CPU"
-fn operation(name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
+fn operation(bytes: usize, name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
     let (who, metric) = match what.split_once(", ") {
         Some((who, "CPU")) => (who, "cpu"),
         None => (what, "qps"),
@@ -243,11 +275,11 @@ fn operation(name: &str, what: &str, figure: &cache::Figure, section: &mut Secti
         "string"
     };
     let pipeline = if name.contains("pipeline 16") {
-        ", 16 at a time"
+        " (16 at a time)"
     } else {
         ""
     };
-    section.take((&format!("{kind} 119{pipeline}"), who), metric, figure);
+    section.take((&format!("{kind} {bytes}{pipeline}"), who), metric, figure);
 }
 
 /// "point select: memory", of which CPU is told for other processes than those of `operation`.
@@ -271,7 +303,7 @@ fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section)
     };
     let rate = name.split(' ').next().unwrap_or_default();
     let pipeline = if name.contains("pipeline") {
-        ", 16 at a time"
+        " (16 at a time)"
     } else {
         ""
     };
@@ -337,14 +369,14 @@ mod tests {
         let mut section = Section::default();
         for figure in &report.figures {
             let (name, what) = figure.name.rsplit_once(": ").unwrap();
-            operation(name, what, figure, &mut section);
+            operation(119, name, what, figure, &mut section);
         }
         assert_eq!(
             places(&section),
             [
                 "string 119 strong qps",
                 "string 119 strong cpu",
-                "hash 119, 16 at a time redis qps"
+                "hash 119 (16 at a time) redis qps"
             ]
         );
     }
@@ -383,7 +415,7 @@ mod tests {
                 "119 bytes 1000/s strong qps",
                 "119 bytes 1000/s strong cpu",
                 "119 bytes 1000/s strong updates done",
-                "119 bytes 1000/s, 16 at a time eventual idle"
+                "119 bytes 1000/s (16 at a time) eventual idle"
             ]
         );
         assert_eq!(section.figures[3].rounds, [0.5]);

@@ -19,7 +19,7 @@ const RATIOS: f64 = 62.0;
 const LABEL_MAX: usize = 18;
 
 /// A bar for each: the median, with a line from the lowest to the highest round.
-pub(super) fn bars(figures: &[&Figure]) -> String {
+pub(super) fn bars(section: &Section, figures: &[&Figure]) -> String {
     let spreads: Vec<(&Figure, Spread)> = figures
         .iter()
         .filter_map(|figure| Some((*figure, figure.spread()?)))
@@ -29,7 +29,7 @@ pub(super) fn bars(figures: &[&Figure]) -> String {
     let mut out = String::new();
     let mut y = 0.0;
     for parameter in distinct(spreads.iter().map(|(figure, _)| figure.parameter.as_str())) {
-        head(&mut out, &mut y, parameter);
+        head(&mut out, &mut y, &section.runs(&[parameter]));
         for (figure, spread) in spreads.iter().filter(|(figure, _)| figure.parameter == parameter) {
             let at = |value: f64| LEFT + value.max(0.0) * scale;
             let middle = y + LINE / 2.0;
@@ -91,7 +91,7 @@ pub(super) fn ratios(section: &Section, metric: &str) -> String {
     let mut y = 0.0;
     let parameters = ours.iter().map(|ratio| ratio.parameter.as_str());
     for parameter in distinct(parameters.chain(theirs.iter().map(|row| row.parameter))) {
-        head(&mut out, &mut y, parameter);
+        head(&mut out, &mut y, &section.runs(&[parameter]));
         for ratio in ours.iter().filter(|ratio| ratio.parameter == parameter) {
             let (from, to) = band(ratio);
             let faint = if ratio.is_measured { "" } else { " faint" };
@@ -198,9 +198,9 @@ fn colour(who: &str) -> &'static str {
     // Of a quotient, such as `session ÷ haproxy`, the dividend.
     match who.split(" ÷ ").next().unwrap_or_default() {
         "direct" | "off" => "c0",
-        "haproxy" | "redis" | "1 worker(s)" => "c1",
+        "haproxy" | "redis" | "1 worker" => "c1",
         "tcp" | "eventual" => "c2",
-        "session" | "strong" | "on" | "one gateway" | "2 worker(s)" => "c3",
+        "session" | "strong" | "on" | "one gateway" | "2 workers" => "c3",
         "split" => "c4",
         "moves" | "20 kept" => "c5",
         _ => "c6",

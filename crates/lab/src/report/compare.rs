@@ -5,18 +5,23 @@
 
 use std::{
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, ensure};
 
 use super::{
+    catalogue::{self, Name},
     page,
     results::{Figure, Ratio, Results, Section},
 };
 
 /// By what everything of B is divided.
 const IN_A: &str = "the same in A";
+
+/// Ratios that differ by less, in parts, are the same again.
+const ALIKE: f64 = 0.1;
 
 /// What to compare.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,21 +51,47 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<()> {
         args.b.display()
     );
     super::writable(&args.output)?;
-    let words = words(&a, &b, is_same_machine, &sections);
-    for words in &words {
-        println!("{words}");
-    }
-    for section in &sections {
-        print!("{}", in_brief(section));
-    }
+    let mut words = words(&a, &b, is_same_machine, &sections);
+    let alike = alike(&a, &b);
+    words.push(alike.clone());
+    let mut brief = words.join("\n") + "\n";
+    brief.extend(sections.iter().map(in_brief));
     let json = serde_json::to_string_pretty(&sections)? + "\n";
     let page = page::comparison([&a, &b], &words, &sections);
     for (name, text) in [("comparison.json", json), ("index.html", page)] {
         let path = args.output.join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
-    println!("\nthe page: {}", args.output.join("index.html").display());
-    Ok(())
+    let index = args.output.join("index.html");
+    brief += &format!("\nthe page: {}\n{alike}\n", index.display());
+    // Whoever reads it may have read enough (`… | head`).
+    match io::stdout().write_all(brief.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many of the ratios are the same again. Of one with a wide band in either run nothing is concluded.
+fn alike(a: &Results, b: &Results) -> String {
+    let (mut same, mut measured, mut open) = (0, 0, 0);
+    for of in &b.sections {
+        let to = a.sections.iter().filter(|to| to.number == of.number);
+        for (over, under) in to.flat_map(|to| pairs(of, to)) {
+            if !over.is_measured || !under.is_measured {
+                open += 1;
+                continue;
+            }
+            measured += 1;
+            let quotient = over.spread.median / under.spread.median;
+            same += usize::from((quotient - 1.0).abs() < ALIKE);
+        }
+    }
+    format!(
+        "{same} of {measured} ratios that both runs have measured differ by less than {:.0} %; {open} were not measured in one or both.",
+        ALIKE * 100.0
+    )
 }
 
 /// What was measured, for the terminal; the page has everything.
@@ -91,14 +122,21 @@ fn in_brief(section: &Section) -> String {
     out
 }
 
-fn read(path: &Path) -> anyhow::Result<Results> {
+/// As it was written, with what was published beside it.
+pub(super) fn read(path: &Path) -> anyhow::Result<Results> {
     let file = match path.is_dir() {
         true => path.join("results.json"),
         false => path.to_owned(),
     };
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("{} is not a `results.json` of `bench report`", file.display()))
+    let mut results: Results = serde_json::from_str(&text)
+        .with_context(|| format!("{} is not a `results.json` of `bench report`", file.display()))?;
+    let tables = catalogue::of(Name::All);
+    for section in &mut results.sections {
+        let table = tables.iter().find(|table| table.number == section.number);
+        section.published = table.map(|table| table.published()).unwrap_or_default();
+    }
+    Ok(results)
 }
 
 /// What has to be alike for figures to be compared.
@@ -120,6 +158,15 @@ fn words(a: &Results, b: &Results, is_same_machine: bool, sections: &[Section]) 
                   figures."
             .to_owned(),
     });
+    for (name, run) in [("A", a), ("B", b)] {
+        if run.machine.is_busy() {
+            words.push(format!(
+                "The machine was busy with something else when {name} began (load average {}): take its figures for an \
+                 impression.",
+                run.machine.load_average
+            ));
+        }
+    }
     for (what, a, b) in [
         ("options", &a.options, &b.options),
         ("programs", &a.programs, &b.programs),
@@ -165,13 +212,20 @@ fn sections(a: &Results, b: &Results, is_same_machine: bool) -> Vec<Section> {
     compared.collect()
 }
 
-fn quotients_of_ratios(of: &Section, to: &Section) -> Vec<Ratio> {
+/// The ratios of one and the same thing.
+fn pairs<'a>(of: &'a Section, to: &'a Section) -> impl Iterator<Item = (&'a Ratio, &'a Ratio)> {
     let same = |one: &Ratio, other: &Ratio| {
         (&one.parameter, &one.metric, &one.of, &one.to)
             == (&other.parameter, &other.metric, &other.of, &other.to)
     };
-    let quotients = of.ratios.iter().filter_map(|over| {
+    of.ratios.iter().filter_map(move |over| {
         let under = to.ratios.iter().find(|under| same(over, under))?;
+        Some((over, under))
+    })
+}
+
+fn quotients_of_ratios(of: &Section, to: &Section) -> Vec<Ratio> {
+    let quotients = pairs(of, to).filter_map(|(over, under)| {
         let who = format!("{} ÷ {}", over.of, over.to);
         let labels = [&over.parameter[..], &over.metric, &who, IN_A];
         Ratio::of_runs(labels, (&over.rounds, &under.rounds))
@@ -278,12 +332,31 @@ mod tests {
     }
 
     #[test]
+    fn ratios_that_are_the_same_again_are_counted() {
+        let count = |factor| alike(&run(1.0, "x"), &run(factor, "y"));
+        let all = "1 of 1 ratios that both runs have measured differ by less than 10 %; 0 were not measured in one or both.";
+        assert_eq!(count(1.09), all);
+        assert!(count(1.11).starts_with("0 of 1 ") && count(0.89).starts_with("0 of 1 "));
+        let mut open = run(1.0, "x");
+        open.sections[0].ratios[0].is_measured = false;
+        assert!(alike(&run(1.0, "x"), &open).ends_with("1 were not measured in one or both."));
+        assert!(alike(&open, &run(1.0, "x")).starts_with("0 of 0 "));
+    }
+
+    #[test]
     fn runs_of_two_machines_are_compared_in_ratios_only() {
         let (a, b) = (run(1.0, "x"), run(1.0, "y"));
         let is_same = machine(&a) == machine(&b);
         let sections = sections(&a, &b, is_same);
         assert!(!is_same && sections[0].ratios.len() == 1, "{sections:?}");
         assert!(words(&a, &b, is_same, &sections)[1].contains("different machines"));
+        let mut busy = run(1.0, "y");
+        busy.machine.load_average = 9.0;
+        let said = words(&a, &busy, is_same, &sections).join(" ");
+        assert!(
+            said.contains("when B began (load average 9)") && !said.contains("when A began"),
+            "{said}"
+        );
     }
 
     #[test]

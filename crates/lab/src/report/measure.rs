@@ -1,24 +1,24 @@
 //! Tables that are measured here: sysbench through everybody in turns.
 
 use std::{
-    net::SocketAddr,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
-use sandbox::{PASSWORD, USER};
 
 use super::{
     Plan, Stop,
-    catalogue::{Load, Vary},
+    beside::Watched,
+    catalogue::{Load, ONE_ZONE, Vary, ZONES},
     results::Section,
     stand::{Racer, Stand},
+    text::distinct,
 };
 use crate::{
-    client::{Account, Client},
+    client::{Client, Server, Tls},
     overhead::progress_bar,
     sysbench::{Measured, Sysbench},
 };
@@ -33,7 +33,8 @@ const BUSY_CLIENTS: usize = 50;
 const CONNECTS: [u32; 3] = [100, 200, 300];
 /// Threads that make them.
 const CONNECTORS: u32 = 8;
-const WITHOUT: &str = "none";
+const WITHOUT: &str = "0/s";
+const CPU_OF_CONNECTION: &str = "cpu of a connection";
 /// The figure of them.
 const MADE: &str = "connections made";
 
@@ -104,6 +105,13 @@ pub(super) fn sysbench(
         section.compare(of, to, "qps");
         section.compare(of, to, "cpu");
     }
+    let foreign = plan.foreign();
+    for to in distinct(load.ratios.iter().map(|(_, to)| *to)) {
+        for of in &foreign {
+            section.compare(of, to, "qps");
+        }
+    }
+    section.compare_with(&foreign, "qps");
     tell_what_was_not_full(section);
     whole
 }
@@ -116,18 +124,30 @@ fn take_turns(
 ) -> anyhow::Result<()> {
     let runs = runs(load);
     warm_up(stand, load, plan, racers)?;
+    // Whom this process cannot reach would be compared with others that have sessions beside their load.
+    let mut watched = Watched::new(plan.foreign());
     let mut rounds = Rounds::new(plan, stop, runs.len() * racers.len());
+    let all_reachable = racers.iter().all(|racer| racer.load_on.is_empty());
     while rounds.next()? {
         for run in &runs {
             for racer in racers {
                 rounds.tell(&run.parameter, &racer.name)?;
-                let measured = run
-                    .load(load, plan, racer.address)
-                    .measure(&racer.pids, &stand.server_pids())?;
+                let server = stand.at(racer.address);
+                let load = run.load(load, plan, server, &racer.load_on);
+                let measure = || load.measure(&racer.pids, &stand.server_pids());
+                let who = (&racer.name[..], server);
+                let measured = match all_reachable {
+                    true => watched.run(who, measure, || stand.mend(plan), &mut section.notes),
+                    false => measure(),
+                };
+                let measured = measured.with_context(|| format!("{}, {}", run.parameter, racer.name))?;
                 record(section, &run.parameter, &racer.name, &measured);
                 rounds.bar.inc(1);
             }
         }
+    }
+    if all_reachable {
+        section.notes.push(watched.in_words());
     }
     Ok(())
 }
@@ -167,11 +187,12 @@ fn runs(load: &Load) -> Vec<Run> {
 }
 
 impl Run {
-    fn load<'a>(&'a self, load: &Load, plan: &Plan, address: SocketAddr) -> Sysbench<'a> {
+    fn load<'a>(&'a self, load: &Load, plan: &Plan, server: Server, on: &'a [String]) -> Sysbench<'a> {
         Sysbench {
+            on,
             script: load.script,
-            address,
-            database: "sbtest",
+            address: server.address,
+            account: server.account,
             is_text: false,
             tables: plan.tables,
             rows: plan.rows,
@@ -190,7 +211,7 @@ fn warm_up(stand: &Stand, load: &Load, plan: &Plan, racers: &[&Racer]) -> anyhow
     for racer in racers {
         let load = Sysbench {
             seconds: 1.0,
-            ..run.load(load, plan, racer.address)
+            ..run.load(load, plan, stand.at(racer.address), &racer.load_on)
         };
         load.measure(&racer.pids, &stand.server_pids())?;
     }
@@ -204,7 +225,9 @@ fn record(section: &mut Section, parameter: &str, who: &str, measured: &Measured
         section.record(at, "cpu", "us", own);
     }
     section.record(at, "p99", "ms", measured.done.p99_ms);
-    section.record(at, "server cpu", "us", measured.server_us);
+    if let Some(of_servers) = measured.server_us {
+        section.record(at, "server cpu", "us", of_servers);
+    }
     let of_load = measured.done.cpu.as_secs_f64() * 1e6 / measured.done.queries.max(1.0);
     section.record(at, "load cpu", "us", of_load);
     section.record(at, "idle", "", measured.idle);
@@ -227,12 +250,42 @@ pub(super) fn tell_what_was_not_full(section: &mut Section) {
     section.notes.extend(notes);
 }
 
+/// What is lost by far servers, and how much of it comes back with zones.
+pub(super) fn tell_what_zones_won(section: &mut Section) {
+    for (delay, without, with) in ZONES {
+        let of = |who: &str, parameter: &str| {
+            let mut figures = section.figures.iter();
+            figures
+                .find(|figure| figure.who == who && figure.parameter == parameter && figure.metric == "qps")
+                .map_or(&[][..], |figure| &figure.rounds)
+        };
+        let all = section.figures.iter();
+        let parameters = all.filter(|figure| figure.who == ONE_ZONE && figure.metric == "qps");
+        let mut found = Vec::new();
+        for parameter in parameters.map(|figure| figure.parameter.clone()) {
+            let rounds = of(ONE_ZONE, &parameter).iter().zip(of(without, &parameter));
+            for ((one, off), on) in rounds.zip(of(with, &parameter)) {
+                // Of a loss within the noise nothing can be said.
+                if off / one < REACHED {
+                    found.push((parameter.clone(), on - off, one - off));
+                }
+            }
+        }
+        let (won, lost) = (format!("won back, {delay}"), format!("lost, {delay}"));
+        for (parameter, of_won, of_lost) in found {
+            section.record((&parameter, &won), "loss", "query/s", of_won);
+            section.record((&parameter, &lost), "loss", "query/s", of_lost);
+        }
+        section.compare(&won, &lost, "loss");
+    }
+}
+
 /// What was really done: there may have been time for fewer rounds than were wanted.
 fn tell_sizes(racers: &[&Racer], plan: &Plan, section: &mut Section) {
     let rounds = section.figures.iter().map(|figure| figure.rounds.len()).max();
     let who: Vec<&str> = racers.iter().map(|racer| racer.name.as_str()).collect();
     section.notes.push(format!(
-        "{} x {} rows; rounds: {} of {} s; contenders: {}",
+        "tables: {} of {} rows; rounds: {} of {} s; contenders: {}",
         plan.tables,
         plan.rows,
         rounds.unwrap_or_default(),
@@ -271,7 +324,11 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
     let racers = stand.racers(LOAD.racers);
     let whole = connect_beside(stand, &LOAD, &racers, &mut Turns { plan, stop, section });
     tell_sizes(&racers, plan, section);
-    section.compare_runs(WITHOUT, "without", "qps");
+    section.compare_runs(WITHOUT, "at 0/s", "qps");
+    for metric in ["qps", CPU_OF_CONNECTION] {
+        section.compare("split", "session", metric);
+    }
+    section.compare_with(&plan.foreign(), "qps");
     tell_what_was_not_reached(section, MADE);
     whole
 }
@@ -283,18 +340,38 @@ fn connect_beside(
     Turns { plan, stop, section }: &mut Turns<'_>,
 ) -> anyhow::Result<()> {
     warm_up(stand, load, plan, racers)?;
-    let rates: Vec<u32> = [0].into_iter().chain(CONNECTS).collect();
+    let connects = CONNECTS.into_iter();
+    let plain = [0]
+        .into_iter()
+        .chain(connects.clone())
+        .map(|rate| (rate, Tls::Off));
+    let rates: Vec<(u32, Tls)> = plain.chain(connects.map(|rate| (rate, Tls::Required))).collect();
+    let mut without_tls = Vec::new();
+    for racer in racers {
+        let server = stand.at(racer.address);
+        if let Err(error) = Client::connect_by(server.address, server.account, Tls::Required) {
+            section.notes.push(format!(
+                "{}, TLS: left out, as it is not offered: {error}",
+                racer.name
+            ));
+            without_tls.push(&racer.name);
+        }
+    }
     let mut rounds = Rounds::new(plan, stop, rates.len() * racers.len());
     while rounds.next()? {
         for racer in racers {
             let mut alone = None;
-            for &rate in &rates {
-                let parameter = match rate {
-                    0 => WITHOUT.to_owned(),
-                    rate => format!("{rate}/s"),
+            for &(rate, tls) in &rates {
+                let parameter = match (rate, tls) {
+                    (0, _) => WITHOUT.to_owned(),
+                    (rate, Tls::Off) => format!("{rate}/s"),
+                    (rate, _) => format!("{rate}/s with TLS"),
                 };
+                if tls != Tls::Off && without_tls.contains(&&racer.name) {
+                    continue;
+                }
                 rounds.tell(&parameter, &racer.name)?;
-                let (measured, made, elapsed) = beside_connects(stand, load, plan, racer, rate)?;
+                let (measured, made, elapsed) = beside_connects(stand, load, plan, racer, (rate, tls))?;
                 let at = (&parameter[..], &racer.name[..]);
                 section.record(at, "qps", "query/s", measured.done.rate);
                 section.record(at, "p99", "ms", measured.done.p99_ms);
@@ -303,7 +380,7 @@ fn connect_beside(
                     (0, Some(used)) => alone = Some(used / measured.done.queries),
                     (_, Some(used)) if made > 0 => {
                         let queries = alone.unwrap_or_default() * measured.done.queries;
-                        section.record(at, "cpu of a connection", "us", (used - queries) / made as f64);
+                        section.record(at, CPU_OF_CONNECTION, "us", (used - queries) / made as f64);
                     }
                     _ => {}
                 }
@@ -321,17 +398,17 @@ fn beside_connects(
     load: &Load,
     plan: &Plan,
     racer: &Racer,
-    rate: u32,
+    (rate, tls): (u32, Tls),
 ) -> anyhow::Result<(Measured, usize, Duration)> {
     let (ended, made) = (AtomicBool::new(false), AtomicUsize::new(0));
     let began = Instant::now();
     thread::scope(|scope| {
         let connectors: Vec<_> = (0..CONNECTORS.min(rate))
-            .map(|_| scope.spawn(|| connect(racer.address, rate, &ended, &made)))
+            .map(|_| scope.spawn(|| connect(stand.at(racer.address), (rate, tls), &ended, &made)))
             .collect();
         let run = runs(load).into_iter().next();
         let measured = run.map(|run| {
-            run.load(load, plan, racer.address)
+            run.load(load, plan, stand.at(racer.address), &racer.load_on)
                 .measure(&racer.pids, &stand.server_pids())
         });
         let (made, elapsed) = (made.load(Ordering::Relaxed), began.elapsed());
@@ -348,16 +425,16 @@ fn beside_connects(
 }
 
 /// Connects and leaves, at its share of the rate: each is due at its time, and what is late is made up for.
-fn connect(address: SocketAddr, rate: u32, ended: &AtomicBool, made: &AtomicUsize) -> anyhow::Result<()> {
-    let account = Account {
-        user: USER,
-        password: PASSWORD,
-        database: "sbtest",
-    };
+fn connect(
+    server: Server,
+    (rate, tls): (u32, Tls),
+    ended: &AtomicBool,
+    made: &AtomicUsize,
+) -> anyhow::Result<()> {
     let every = Duration::from_secs(1) * CONNECTORS / rate;
     let mut due = Instant::now();
     while !ended.load(Ordering::Relaxed) {
-        Client::connect(address, account)?.quit();
+        Client::connect_by(server.address, server.account, tls)?.quit();
         made.fetch_add(1, Ordering::Relaxed);
         due += every;
         thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -370,13 +447,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_part_of_a_loss_that_zones_win_back_is_told() {
+        let mut section = Section::default();
+        for (who, rate) in [
+            (ONE_ZONE, 1000.0),
+            (ZONES[0].1, 600.0),
+            (ZONES[0].2, 900.0),
+            (ZONES[1].1, 990.0),
+        ] {
+            section.record(("50", who), "qps", "query/s", rate);
+        }
+        tell_what_zones_won(&mut section);
+        let [ratio] = &section.ratios[..] else {
+            panic!("{:?}", section.ratios);
+        };
+        assert_eq!((&ratio.of[..], ratio.spread.median), ("won back, 0.5 ms", 0.75));
+    }
+
+    #[test]
     fn a_rate_that_was_not_reached_is_told() {
         let mut section = Section::default();
         for (parameter, done) in [
             (WITHOUT, 0.0),
             ("100/s", 95.0),
             ("200/s", 150.0),
-            ("119 bytes 8000/s, 16 at a time", 7000.0),
+            ("119 bytes 8000/s (16 at a time)", 7000.0),
             ("119 bytes 1000/s", 999.0),
         ] {
             section.record((parameter, "session"), MADE, "1/s", done);
@@ -386,7 +481,7 @@ mod tests {
             section.notes,
             [
                 "200/s, session: the rate was not reached: connections made 150/s",
-                "119 bytes 8000/s, 16 at a time, session: the rate was not reached: connections made 7000/s"
+                "119 bytes 8000/s (16 at a time), session: the rate was not reached: connections made 7000/s"
             ]
         );
     }

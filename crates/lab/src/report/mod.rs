@@ -5,25 +5,35 @@
 //! stand only ratios that a report forms of its own figures ([`published`]).
 
 mod benches;
+mod beside;
 mod catalogue;
 mod chart;
 mod compare;
+mod foreign;
+#[cfg(all(test, feature = "browser"))]
+mod look;
+mod markdown;
 mod measure;
 mod needs;
+mod network;
+mod of_benches;
+mod own;
 mod page;
 mod published;
 mod queries;
+mod relay;
 mod results;
 mod stand;
 mod text;
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -36,9 +46,13 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use self::{
     catalogue::Name,
     compare::{CompareArgs, compare},
+    foreign::Foreign,
+    of_benches::{write_figures, write_matrix},
 };
 use self::{
-    catalogue::{How, Own, Table},
+    catalogue::{How, Own as OwnLoad, Table},
+    network::Network,
+    own::{Asked, Own, Servers},
     results::{Results, Section},
     stand::Stand,
 };
@@ -46,6 +60,8 @@ use crate::{cache::Part, child, machine::Machine, overhead::Kind as Contender, s
 
 /// Of a table with `--quick`, with what it takes to start its servers.
 const QUICK: Duration = Duration::from_secs(80);
+/// What is not done then is ended.
+const QUICK_MAX: Duration = Duration::from_secs(90);
 const INTERRUPTED: &str = "broken off";
 
 /// What to repeat.
@@ -63,9 +79,27 @@ pub struct ReportArgs {
     /// The folder for the page `index.html`, and for `results.json` [default: forebay-report-NAME].
     #[arg(long)]
     pub output: Option<PathBuf>,
-    /// The servers [default: MySQL where it is installed, else MariaDB].
-    #[arg(long, value_enum)]
-    pub servers: Option<ServerKind>,
+    /// A file for the same as Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Nothing is run: the Markdown is made of an earlier run, its `results.json` or its folder.
+    #[arg(long, value_name = "RUN", requires = "markdown")]
+    pub from: Option<PathBuf>,
+    /// The servers: `mysql` or `mariadb`, which are started and removed [default: MySQL where it is
+    /// installed, else MariaDB], or your own, as `HOST:PORT`: one, or a primary and behind it its replicas,
+    /// for mode `split`. The lab's tables are in a schema `forebay_bench` there, which is removed afterwards.
+    #[arg(long, value_delimiter = ',', value_name = "mysql|mariadb|HOST:PORT")]
+    pub servers: Vec<Servers>,
+    /// The account on your own servers, with all grants on `forebay_bench`.
+    #[arg(long)]
+    pub user: Option<String>,
+    /// The environment variable that has its password [default: it has none].
+    #[arg(long, value_name = "VARIABLE")]
+    pub password_env: Option<String>,
+    /// A schema `forebay_bench` that is there already is written into. It stays, and only the lab's tables
+    /// are removed. Otherwise that is asked on a terminal, and refused without one.
+    #[arg(long)]
+    pub reuse_schema: bool,
     /// How often everybody is measured in every run [default: 5]. The sizes that a table has had are in its
     /// notes: with `--quick` some have their own.
     #[arg(long)]
@@ -79,6 +113,10 @@ pub struct ReportArgs {
     /// Who is compared [default: direct,haproxy,tcp,session,split].
     #[arg(long, value_delimiter = ',')]
     pub contenders: Vec<Contender>,
+    /// Another contender, which runs already and leads to your own servers: `proxysql=10.0.0.5:6033`. It lets
+    /// the account of `--user` in. May be repeated.
+    #[arg(long, value_name = "NAME=HOST:PORT")]
+    pub contender: Vec<Foreign>,
     /// The HAProxy to compare with.
     #[arg(long)]
     pub haproxy: Option<PathBuf>,
@@ -99,6 +137,8 @@ struct Plan {
     tables: usize,
     rows: u64,
     kind: Kind,
+    /// The user's servers, in place of those that are started.
+    own: Option<Own>,
     contenders: Vec<Contender>,
     haproxy: PathBuf,
     program: PathBuf,
@@ -111,10 +151,14 @@ struct Plan {
 /// # Errors
 /// Something is missing: then nothing was started. Or a table could not be made.
 pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
+    if let Some(run) = &args.from {
+        return write_markdown(&compare::read(run)?, args.markdown.as_deref());
+    }
     let tables = chosen(args)?;
+    let stop = Stop::on_signals()?;
+    child::keep_apart();
     let plan = Plan::new(args, &tables)?;
     net::limits::raise_nofile().context("raising the limit of open files")?;
-    let stop = Stop::on_signals()?;
     let mut results = Results {
         report: args.name.to_string(),
         title: args.name.title(),
@@ -136,14 +180,15 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
         print!("{}", section.summary());
         if let Some((_, stand)) = &stand {
             let version = stand.version();
-            if !results.programs.contains(&version) {
-                results.programs.push(version);
+            if !results.programs.iter().any(|known| known == version) {
+                results.programs.push(version.to_owned());
             }
         }
         results.sections.push(section);
         results.is_done = at + 1 == tables.len() && !stop.is_wanted();
         results.is_whole = results.is_done && results.left_out.is_empty();
         write(&results, &plan.output)?;
+        write_markdown(&results, args.markdown.as_deref())?;
         if stop.is_wanted() {
             break;
         }
@@ -162,30 +207,98 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn write_markdown(results: &Results, file: Option<&Path>) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    fs::write(file, markdown::markdown(results)).with_context(|| format!("writing {}", file.display()))
+}
+
 /// Both files.
 fn write(results: &Results, folder: &Path) -> anyhow::Result<()> {
+    write_with(page::page, results, folder)
+}
+
+fn write_with(page: fn(&Results) -> String, results: &Results, folder: &Path) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(results)? + "\n";
-    for (name, text) in [("results.json", json), ("index.html", page::page(results))] {
+    for (name, text) in [("results.json", json), ("index.html", page(results))] {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
 }
 
-/// Servers that stand from one table to the next of the same report, and whether they are a group.
-type Standing = Option<(bool, Stand)>;
+/// Servers that stand from one table to the next.
+type Standing = Option<(Kept, Stand)>;
+
+/// What stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Single,
+    Group,
+    Zones,
+}
+
+/// Something that was promised is not so, whatever else has come of the run.
+#[derive(Debug)]
+struct Violation(String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Violation {}
 
 fn make(table: &Table, plan: &Plan, stop: &Stop, standing: &mut Standing) -> Section {
     let mut section = Section::new(table);
+    if let (Some(reason), true) = (table.how.not_on_own(), plan.own.is_some()) {
+        section.leave_out(&format!("Left out on your own servers. {reason}"));
+        return section;
+    }
     let began = Instant::now();
-    if let Err(error) = fill(table, plan, stop, standing, &mut section) {
-        section.failed = Some(match stop.is_wanted() {
-            true => INTERRUPTED.to_owned(),
-            false => format!("{error:#}"),
-        });
+    let limit = plan.quick.then_some(QUICK_MAX);
+    let (filled, is_over) = within(limit, stop, child::end_all, || {
+        fill(table, plan, stop, standing, &mut section)
+    });
+    if is_over {
+        // Its gateways were ended.
+        *standing = None;
+    }
+    if let Err(error) = filled {
+        let said = format!("{error:#}");
+        match (stop.is_wanted(), is_over) {
+            _ if error.is::<Violation>() => section.broken.push(said),
+            (true, _) => section.failed = Some(INTERRUPTED.to_owned()),
+            (false, true) => {
+                let late = format!("it took longer than {} s, and was ended", QUICK_MAX.as_secs());
+                section.failed = Some(late);
+            }
+            (false, false) => section.failed = Some(said),
+        }
     }
     section.seconds = began.elapsed().as_secs_f64();
     section
+}
+
+/// Runs it, and whether it took longer than that: then it is told to end, as are its children by `end`.
+fn within<T>(limit: Option<Duration>, stop: &Stop, end: fn(), run: impl FnOnce() -> T) -> (T, bool) {
+    let Some(limit) = limit else {
+        return (run(), false);
+    };
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            let is_over = is_done.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+            if is_over {
+                stop.is_over.store(true, Ordering::Relaxed);
+                end();
+            }
+            is_over
+        });
+        let result = run();
+        drop(done);
+        (result, watch.join().unwrap_or(false))
+    })
 }
 
 fn fill(
@@ -196,16 +309,37 @@ fn fill(
     section: &mut Section,
 ) -> anyhow::Result<()> {
     match table.how {
-        How::Sysbench(load) => measure::sysbench(stand(standing, false, plan)?, &load, plan, stop, section),
-        How::Group(load) => measure::sysbench(stand(standing, true, plan)?, &load, plan, stop, section),
-        How::Connects => measure::connects(stand(standing, false, plan)?, plan, stop, section),
+        How::Sysbench(load) => {
+            measure::sysbench(stand(standing, Kept::Single, plan)?, &load, plan, stop, section)
+        }
+        How::Group(load) => {
+            measure::sysbench(stand(standing, Kept::Group, plan)?, &load, plan, stop, section)
+        }
+        How::Zones(load) => {
+            let measured = measure::sysbench(stand(standing, Kept::Zones, plan)?, &load, plan, stop, section);
+            measure::tell_what_zones_won(section);
+            measured
+        }
+        How::Bridge(load) => {
+            *standing = None;
+            match Network::new() {
+                Ok(network) => measure::sysbench(&Stand::bridge(plan, network)?, &load, plan, stop, section),
+                Err(error) => {
+                    section.leave_out(&format!(
+                        "It needs network namespaces, which cannot be made here (root can, where the kernel lets it): {error:#}"
+                    ));
+                    Ok(())
+                }
+            }
+        }
+        How::Connects => measure::connects(stand(standing, Kept::Single, plan)?, plan, stop, section),
         How::Own(load) => {
             let run = match load {
-                Own::Tpcc => queries::tpcc,
-                Own::Updates => queries::updates,
-                Own::Joins => queries::joins,
+                OwnLoad::Tpcc => queries::tpcc,
+                OwnLoad::Updates => queries::updates,
+                OwnLoad::Joins => queries::joins,
             };
-            run(stand(standing, false, plan)?, plan, stop, section)
+            run(stand(standing, Kept::Single, plan)?, plan, stop, section)
         }
         How::NotHere => Ok(()),
         how => {
@@ -213,26 +347,27 @@ fn fill(
             *standing = None;
             match how {
                 How::Idle => benches::idle(plan, stop, section),
-                How::Workers => benches::workers(plan, section),
+                How::Workers => benches::workers(plan, stop, section),
                 How::Capture => benches::capture(plan, section),
-                How::Cache(part) => benches::cache(part, plan, section),
+                How::Cache(part) => benches::cache(part, plan, stop, section),
                 _ => benches::disruption(plan, section),
             }
         }
     }
 }
 
-fn stand<'a>(standing: &'a mut Standing, is_group: bool, plan: &Plan) -> anyhow::Result<&'a Stand> {
-    if standing.as_ref().is_none_or(|(before, _)| *before != is_group) {
+fn stand<'a>(standing: &'a mut Standing, kept: Kept, plan: &Plan) -> anyhow::Result<&'a Stand> {
+    if standing.as_ref().is_none_or(|(before, _)| *before != kept) {
         // They end before others begin.
         *standing = None;
-        eprintln!("  starting servers with {} x {} rows", plan.tables, plan.rows);
-        let stand = if is_group {
-            Stand::group(plan)
-        } else {
-            Stand::single(plan)
+        let (what, tables, rows) = (plan.what_it_does_to_servers(), plan.tables, plan.rows);
+        eprintln!("  {what} servers with {tables} x {rows} rows");
+        let stand = match kept {
+            Kept::Single => Stand::single(plan),
+            Kept::Group => Stand::group(plan),
+            Kept::Zones => Stand::zones(plan),
         }?;
-        *standing = Some((is_group, stand));
+        *standing = Some((kept, stand));
     }
     let (_, stand) = standing.as_ref().context("no servers")?;
     Ok(stand)
@@ -271,6 +406,19 @@ fn left_out(report: Name, tables: &[&Table]) -> Vec<String> {
 impl Plan {
     /// Whatever is missing is told before anything starts.
     fn new(args: &ReportArgs, tables: &[&Table]) -> anyhow::Result<Self> {
+        let (kind, addresses) = servers(args)?;
+        let is_own = !addresses.is_empty();
+        foreign::fit(&args.contender, is_own)?;
+        let tables: Vec<&Table> = tables
+            .iter()
+            .copied()
+            .filter(|table| !is_own || table.how.not_on_own().is_none())
+            .collect();
+        let tables = &tables[..];
+        ensure!(
+            tables.iter().any(|table| table.how.is_here()) || !is_own,
+            "none of these tables is made on servers of your own; see `forebay bench report --help`"
+        );
         let uses = |what: fn(How) -> bool| tables.iter().any(|table| what(table.how));
         let contenders = match &args.contenders[..] {
             [] => catalogue::CONTENDERS.to_vec(),
@@ -288,6 +436,8 @@ impl Plan {
                 how,
                 How::Sysbench(_)
                     | How::Group(_)
+                    | How::Zones(_)
+                    | How::Bridge(_)
                     | How::Connects
                     | How::Capture
                     | How::Cache(Part::Operations)
@@ -314,20 +464,21 @@ impl Plan {
                 "neither valkey-server nor redis-server is on the PATH: apt-get install redis-server"
             );
         }
-        if uses(|how| matches!(how, How::Group(_))) || args.servers == Some(ServerKind::Mysql) {
+        if uses(|how| matches!(how, How::Group(_))) || kind == Some(ServerKind::Mysql) {
             sandbox::mysql_program()?;
         }
         let rounds = args.rounds.unwrap_or(5);
         let seconds = args.seconds.unwrap_or(if args.quick { 1.0 } else { 10.0 });
         ensure!(rounds > 0 && seconds > 0.0 && args.rows > 0, "nothing to measure");
         let folder = || PathBuf::from(format!("forebay-report-{}", args.name));
-        let plan = Self {
+        let mut plan = Self {
             quick: args.quick,
             rounds,
             seconds,
             tables: if args.quick { 1 } else { 8 },
             rows: args.rows,
-            kind: match args.servers {
+            own: None,
+            kind: match kind {
                 Some(kind) => kind.of_sandbox(),
                 None if sandbox::mysql_program().is_ok() => Kind::Mysql,
                 None => Kind::Mariadb,
@@ -343,7 +494,33 @@ impl Plan {
         };
         needs::options(tables, &plan)?;
         writable(&plan.output)?;
+        if let Some(file) = &args.markdown {
+            let opened = fs::OpenOptions::new().append(true).create(true).open(file);
+            opened.with_context(|| format!("--markdown {}", file.display()))?;
+        }
+        if is_own {
+            plan.own = Some(Own::new(&Asked {
+                servers: addresses,
+                user: args.user.as_deref(),
+                password_env: args.password_env.as_deref(),
+                reuses_schema: args.reuse_schema,
+                contenders: &args.contender,
+            })?);
+        }
         Ok(plan)
+    }
+
+    /// Contenders of the user's.
+    fn foreign(&self) -> Vec<&str> {
+        let own = self.own.iter().flat_map(|own| &own.contenders);
+        own.map(|(name, _)| &name[..]).collect()
+    }
+
+    fn what_it_does_to_servers(&self) -> &'static str {
+        match self.own {
+            Some(_) => "filling your",
+            None => "starting",
+        }
     }
 
     fn programs(&self) -> Vec<String> {
@@ -369,6 +546,15 @@ impl Plan {
     /// What holds for all tables; in the notes of each are its sizes.
     fn in_words(&self) -> Vec<String> {
         let mut words = Vec::new();
+        if let Some(own) = &self.own {
+            let addresses: Vec<String> = own.servers.iter().map(ToString::to_string).collect();
+            words.push(format!("own servers: {}", addresses.join(", ")));
+            words.extend(
+                own.contenders
+                    .iter()
+                    .map(|(name, address)| format!("contender {name}: at {address}")),
+            );
+        }
         if self.quick {
             words.push("--quick: as many rounds as there is time for".to_owned());
         }
@@ -389,8 +575,32 @@ impl Plan {
     }
 }
 
+/// The kind of those that are to be started, or the addresses of the user's own.
+fn servers(args: &ReportArgs) -> anyhow::Result<(Option<ServerKind>, Vec<&str>)> {
+    let kinds = args.servers.iter().filter_map(|servers| match servers {
+        Servers::Started(kind) => Some(*kind),
+        Servers::Own(_) => None,
+    });
+    let kinds: Vec<ServerKind> = kinds.collect();
+    let own = args.servers.iter().filter_map(|servers| match servers {
+        Servers::Own(address) => Some(&address[..]),
+        Servers::Started(_) => None,
+    });
+    let own: Vec<&str> = own.collect();
+    ensure!(
+        kinds.is_empty() || kinds.len() + own.len() == 1,
+        "--servers: one kind, or addresses of your own servers"
+    );
+    ensure!(
+        !own.is_empty() || (args.user.is_none() && args.password_env.is_none() && !args.reuse_schema),
+        "--user, --password-env and --reuse-schema are for servers of your own: --servers HOST:PORT"
+    );
+    Ok((kinds.first().copied(), own))
+}
+
 /// The folder is made, and can be written to.
-fn writable(folder: &Path) -> anyhow::Result<()> {
+/// Makes the folder, and a file in it that is gone at once.
+pub(crate) fn writable(folder: &Path) -> anyhow::Result<()> {
     let attempt = || {
         fs::create_dir_all(folder)?;
         tempfile::tempfile_in(folder)
@@ -403,6 +613,8 @@ fn writable(folder: &Path) -> anyhow::Result<()> {
 #[derive(Clone)]
 struct Stop {
     is_wanted: Arc<AtomicBool>,
+    /// The table has taken too long.
+    is_over: Arc<AtomicBool>,
     deadline: Option<Instant>,
 }
 
@@ -416,15 +628,20 @@ impl Stop {
             .build()?;
         let mut signals = {
             let _inside = runtime.enter();
-            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+            [
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::hangup())?,
+            ]
         };
         thread::spawn(move || {
             runtime.block_on(async {
-                let [interrupt, terminate] = &mut signals;
+                let [interrupt, terminate, hangup] = &mut signals;
                 loop {
                     tokio::select! {
                         _ = interrupt.recv() => {}
                         _ = terminate.recv() => {}
+                        _ = hangup.recv() => {}
                     }
                     if told.swap(true, Ordering::Relaxed) {
                         child::exit(130);
@@ -434,6 +651,7 @@ impl Stop {
         });
         Ok(Self {
             is_wanted,
+            is_over: Arc::default(),
             deadline: None,
         })
     }
@@ -441,6 +659,7 @@ impl Stop {
     fn for_table(&self, quick: bool) -> Self {
         Self {
             is_wanted: Arc::clone(&self.is_wanted),
+            is_over: Arc::default(),
             deadline: quick.then(|| Instant::now() + QUICK),
         }
     }
@@ -451,6 +670,7 @@ impl Stop {
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.is_wanted(), INTERRUPTED);
+        ensure!(!self.is_over.load(Ordering::Relaxed), "its time is over");
         Ok(())
     }
 
@@ -529,6 +749,28 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_of_one_kind_or_the_users_own() {
+        let refused = |words: &str| {
+            servers(&parse(words).unwrap())
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(refused("all --servers mysql"), None);
+        assert_eq!(refused("all --servers a:1,b:2 --user lab"), None);
+        assert!(
+            refused("all --servers mysql,a:1").is_some() && refused("all --servers mysql,mariadb").is_some()
+        );
+        let error = refused("all --servers mysql --user lab").unwrap();
+        assert!(error.contains("for servers of your own"), "{error}");
+        let args = parse("tiproxy-2024 --tables T7 --servers a:1 --user lab").unwrap();
+        let error = Plan::new(&args, &chosen(&args).unwrap())
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains("none of these tables"), "{error}");
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_written_to_is_told_first() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
@@ -546,6 +788,26 @@ mod tests {
         assert!(error.contains("apt-get install it"), "{error}");
         assert!(stand::find("sh", Some(Path::new("/no/such")), "").is_err());
         assert!(stand::find("sh", None, "").is_ok());
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended() {
+        let stop = Stop {
+            is_wanted: Arc::default(),
+            is_over: Arc::default(),
+            deadline: None,
+        };
+        let limit = Some(Duration::from_millis(50));
+        assert_eq!(within(Some(QUICK_MAX), &stop, || (), || 1), (1, false));
+        stop.check().unwrap();
+        let wait = || {
+            let began = Instant::now();
+            while stop.check().is_ok() && began.elapsed() < QUICK_MAX {
+                thread::sleep(Duration::from_millis(1));
+            }
+            stop.check().is_err()
+        };
+        assert_eq!(within(limit, &stop, || (), wait), (true, true));
     }
 
     #[test]

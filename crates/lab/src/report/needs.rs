@@ -11,6 +11,7 @@ use super::{
     text::distinct,
 };
 use crate::{
+    client::SANDBOX,
     overhead::{self, Kind as Contender},
     split::gateway::Setup,
 };
@@ -86,6 +87,7 @@ pub(super) fn options(tables: &[&Table], plan: &Plan) -> anyhow::Result<()> {
         let setup = Setup {
             program: &plan.program,
             mode,
+            account: SANDBOX,
             topology: "replication",
             servers: &[format!("{{ address = \"{}\" }}", place(3))],
             workers: 1,
@@ -116,6 +118,8 @@ fn modes(tables: &[&Table], contenders: &[Contender]) -> Vec<(Contender, &'stati
                     .filter(|kind| !matches!(kind, Contender::Direct | Contender::Haproxy));
                 modes.extend(own.map(|kind| (*kind, "")));
             }
+            How::Bridge(_) => modes.push((Contender::Session, "")),
+            How::Zones(_) => modes.push((Contender::Split, "")),
             How::Group(_) => modes.extend([(Contender::Split, KEPT), (Contender::Tcp, "")]),
             How::NotHere => {}
             _ => modes.push((Contender::Session, "")),
@@ -186,6 +190,7 @@ mod tests {
         };
         assert_eq!(names(&["T1", "T2", "T7"]), "tcp session split");
         assert_eq!(names(&["P2", "T6"]), "split tcp session");
-        assert_eq!(names(&["K1"]), "");
+        assert_eq!(names(&["K2"]), "");
+        assert_eq!(names(&["K1", "K8"]), "session split");
     }
 }

@@ -8,17 +8,20 @@ use super::{
     text::{distinct, escaped, number},
 };
 
-/// A load average above which other programs are likely to disturb the figures, for each core.
-const BUSY: f64 = 0.35;
 /// Of these figures there are charts.
-const CHARTS: [&str; 6] = [
+const CHARTS: [&str; 7] = [
     "qps",
     "cpu",
     "min_qps",
     "session",
     "cpu of a connection",
     "queries a CPU second",
+    "tpmC",
 ];
+
+/// How to read them.
+const RATIOS: &str = "A ratio stands with the band in which the median of another run on this machine is to be expected, in nine \
+    of ten. Where the band is wider than 30 % of the median nothing was measured, and nothing is concluded.";
 
 /// What a report has found, for people.
 pub(super) fn page(results: &Results) -> String {
@@ -49,6 +52,23 @@ fn end(out: &mut String, sections: &[Section]) -> fmt::Result {
         write_section(out, section)?;
     }
     out.write_str("</body></html>\n")
+}
+
+/// What another bench has found, for people.
+pub(super) fn of_bench(results: &Results) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_bench(&mut out, results);
+    out
+}
+
+fn write_bench(out: &mut String, results: &Results) -> fmt::Result {
+    begin(out, &results.title)?;
+    writeln!(out, "<p>{RATIOS}</p>")?;
+    write_busy(out, results)?;
+    write_run(out, results)?;
+    write_links(out, &results.sections)?;
+    end(out, &results.sections)
 }
 
 /// Two runs side by side, for people.
@@ -90,19 +110,10 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
     out.push_str(
         "with what was measured on this machine, or with the reason why it was not. \
          Contenders took turns round by round, and ratios are formed within a round. Beside them stand only ratios that the report \
-         forms of its own figures: figures of different machines do not compare.</p>\n<p>A ratio stands with the band in which the \
-         median of another run on this machine is to be expected, in nine of ten. Where the band is wider than 30 % of the median \
-         nothing was measured, and nothing is concluded.</p>\n",
+         forms of its own figures: figures of different machines do not compare.</p>\n",
     );
-    let machine = &results.machine;
-    if machine.load_average > BUSY * machine.cpus as f64 {
-        writeln!(
-            out,
-            "<p class=busy>The machine was busy with something else when this began (load average {}): take the figures for an \
-             impression.</p>",
-            machine.load_average
-        )?;
-    }
+    writeln!(out, "<p>{RATIOS}</p>")?;
+    write_busy(out, results)?;
     if !results.is_done {
         out.push_str(
             "<p class=busy>This run was broken off, or is still under way: tables are missing.</p>\n",
@@ -110,6 +121,19 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
     }
     write_run(out, results)?;
     write_links(out, &results.sections)
+}
+
+fn write_busy(out: &mut String, results: &Results) -> fmt::Result {
+    let machine = &results.machine;
+    if machine.is_busy() {
+        writeln!(
+            out,
+            "<p class=busy>The machine was busy with something else when this began (load average {}): take the figures for an \
+             impression.</p>",
+            machine.load_average
+        )?;
+    }
+    Ok(())
 }
 
 /// When, where and by what it was made.
@@ -191,9 +215,9 @@ fn write_section(out: &mut String, section: &Section) -> fmt::Result {
             write!(
                 out,
                 "<h3>{}, {}</h3>\n{}",
-                in_words(metric),
-                escaped(&first.unit),
-                chart::bars(&figures)
+                escaped(&in_words(metric)),
+                escaped(unit(&first.unit)),
+                chart::bars(section, &figures)
             )?;
         }
     }
@@ -217,7 +241,7 @@ fn write_ratios(out: &mut String, section: &Section) -> fmt::Result {
         write!(
             out,
             "<h3>{}, {to}</h3>\n{}",
-            in_words(metric),
+            escaped(&in_words(metric)),
             chart::ratios(section, metric)
         )?;
     }
@@ -250,8 +274,8 @@ fn write_ratios(out: &mut String, section: &Section) -> fmt::Result {
         write!(
             out,
             "<tr><td>{}</td><td class=text>{}</td>",
-            escaped(parameter),
-            in_words(metric)
+            escaped(&section.runs(&[parameter])),
+            escaped(&in_words(metric))
         )?;
         for (of, to) in &ours {
             let found = section.ratios.iter().find(|ratio| {
@@ -292,10 +316,19 @@ fn write_ratio(out: &mut String, ratio: Option<&Ratio>) -> fmt::Result {
     }
 }
 
-/// What the bands tell, and what they do not.
 fn write_findings(out: &mut String, section: &Section) -> fmt::Result {
     out.push_str("<h3>What may be concluded</h3>\n<ul>");
+    for finding in findings(section) {
+        write!(out, "<li>{}</li>", escaped(&finding))?;
+    }
+    out.push_str("</ul>\n");
+    Ok(())
+}
+
+/// What the bands tell, and what they do not.
+pub(super) fn findings(section: &Section) -> Vec<String> {
     let all = section.ratios.iter();
+    let mut findings = Vec::new();
     for (of, to, metric) in distinct(all.clone().map(|ratio| (&ratio.of, &ratio.to, &ratio.metric))) {
         let ratios = all
             .clone()
@@ -308,23 +341,21 @@ fn write_findings(out: &mut String, section: &Section) -> fmt::Result {
                 Some(_) if ratio.is_measured => 2,
                 _ => 3,
             };
-            groups[at].push(escaped(&ratio.parameter));
+            groups[at].push(&ratio.parameter[..]);
         }
         let words = ["less at", "more at", "no difference shown at", "not measured at"];
         let parts = words.iter().zip(&groups).filter(|(_, group)| !group.is_empty());
         let parts: Vec<String> = parts
-            .map(|(words, group)| format!("{words} {}", group.join(", ")))
+            .map(|(words, group)| format!("{words} {}", section.runs(group)))
             .collect();
-        write!(
-            out,
-            "<li>{}, {} beside {}: {}.</li>",
+        findings.push(format!(
+            "{}, {of} beside {to}: {}.",
             in_words(metric),
-            escaped(of),
-            escaped(to),
             parts.join("; ")
-        )?;
+        ));
     }
-    writeln!(out, "<li>{}</li></ul>", escaped(&section.conclusion))
+    findings.push(section.conclusion.clone());
+    findings
 }
 
 fn write_notes(out: &mut String, section: &Section) -> fmt::Result {
@@ -356,11 +387,11 @@ fn write_figures(out: &mut String, section: &Section) -> fmt::Result {
             out,
             "<tr><td>{}</td><td class=text>{}</td><td class=text>{}</td><td>{} <small>{}</small></td><td>{}</td><td>{}</td>\
              <td>{}</td></tr>",
-            escaped(&figure.parameter),
+            escaped(&section.runs(&[&figure.parameter])),
             escaped(&figure.who),
-            in_words(&figure.metric),
+            escaped(&in_words(&figure.metric)),
             number(spread.median),
-            escaped(&figure.unit),
+            escaped(unit(&figure.unit)),
             number(spread.min),
             number(spread.max),
             figure.rounds.len(),
@@ -370,31 +401,40 @@ fn write_figures(out: &mut String, section: &Section) -> fmt::Result {
     Ok(())
 }
 
-fn in_words(metric: &str) -> String {
+/// As people write it.
+pub(super) fn unit(unit: &str) -> &str {
+    match unit {
+        "us" => "µs",
+        other => other,
+    }
+}
+
+pub(super) fn in_words(metric: &str) -> String {
     match metric {
         "qps" => "Rate".to_owned(),
         "min_qps" => "Rate in the lowest second".to_owned(),
-        "cpu" => "CPU for each".to_owned(),
+        "cpu" => "CPU for each query".to_owned(),
         "p99" => "99th percentile".to_owned(),
-        "server cpu" => "CPU of the servers for each".to_owned(),
-        "load cpu" => "CPU of the load for each".to_owned(),
+        "server cpu" => "CPU of the servers for each query".to_owned(),
+        "load cpu" => "CPU of the load for each query".to_owned(),
         "idle" => "Idle part of the machine".to_owned(),
         "session" => "Memory of an idle session".to_owned(),
         "cpu of a connection" => "CPU of the gateway for a connection".to_owned(),
+        "tpmC" => "New orders a minute".to_owned(),
         "queries a CPU second" => "Queries for a second of CPU".to_owned(),
-        other => escaped(other),
+        other => other.to_owned(),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         machine::Machine,
         report::catalogue::{self, Name},
     };
 
-    fn results() -> Results {
+    pub(in crate::report) fn results() -> Results {
         let mut sections: Vec<Section> = catalogue::of(Name::All).into_iter().map(Section::new).collect();
         let first = &mut sections[0];
         for round in [1.0, 1.01, 1.02, 1.0, 1.01] {
@@ -459,7 +499,7 @@ mod tests {
             }
         }
         assert!(page.contains("<td>0.909<small>"), "session to HAProxy");
-        assert!(page.contains("less at 20") && page.contains("not measured at 20"));
+        assert!(page.contains("less at 20 clients.") && page.contains("not measured at 20 clients."));
         assert!(page.contains("<td class=open>not measured<small>"));
         assert!(page.contains("A promise was not kept: replicas (errors: 3)"));
         assert_eq!(page.matches("did not come to its end").count(), 1);

@@ -1,29 +1,19 @@
 //! Tables whose load is our own: TPC-C, updates of many rows, a join and a dependent subquery.
 
 use std::{
-    net::SocketAddr,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
 use inputs::Random;
-use sandbox::{PASSWORD, USER};
 
-use super::{Plan, Stop, measure::Rounds, results::Section, stand::Stand};
+use super::{Plan, Stop, Violation, beside::LOCKED, measure::Rounds, results::Section, stand::Stand};
 use crate::{
-    client::{Account, Client, ClientError},
+    client::{Client, ClientError, Server},
     tpcc::{self, KINDS, Size},
 };
 
-/// In which a table of its own is.
-const ACCOUNT: Account = Account {
-    user: USER,
-    password: PASSWORD,
-    database: "sbtest",
-};
-/// Codes of updates that the server gave up for a lock.
-const LOCKED: [u16; 3] = [1020, 1205, 1213];
 const UPDATED: &str = "rows_of_lab";
 /// Rows of one statement, as long as the table has them.
 const SIZES: [u64; 5] = [10, 100, 1000, 10_000, 100_000];
@@ -48,15 +38,15 @@ pub(super) fn tpcc(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Sectio
         customers: (plan.rows / 30).clamp(10, 3000),
     };
     let terminals: &[u64] = if plan.quick { &[4] } else { &[1, 8, 32] };
-    let primary = stand.primary()?;
+    let primary = stand.primary();
     tpcc::load(primary, size).context("loading TPC-C")?;
     let whole = new_orders(stand, (size, terminals), plan, stop, section);
-    let gone = Client::connect(primary, ACCOUNT).and_then(|mut client| client.query("DROP DATABASE tpcc"));
+    let gone = tpcc::unload(primary);
     section.notes.push(format!(
         "warehouses: {}, items: {}, customers of a district: {}; terminals without keying and thinking times; statements are text",
         size.warehouses, size.items, size.customers
     ));
-    compare_to_direct(stand, section, &["tpmC"]);
+    compare_racers(stand, plan, section, &["tpmC"]);
     whole?;
     section
         .notes
@@ -73,16 +63,18 @@ fn new_orders(
     section: &mut Section,
 ) -> anyhow::Result<()> {
     let racers = stand.racers(&[]);
-    let primary = stand.primary()?;
+    let primary = stand.primary();
     let holds = |delivered| {
         let broken = tpcc::check(primary, size, delivered)?;
-        ensure!(broken.is_empty(), broken.join("; "));
+        if !broken.is_empty() {
+            return Err(anyhow::Error::new(Violation(broken.join("; "))));
+        }
         Ok(())
     };
     holds(0).context("as loaded")?;
     let mut delivered = 0;
     for racer in &racers {
-        delivered += tpcc::run(racer.address, size, terminals[0], 0.5, 0)?.delivered;
+        delivered += tpcc::run(stand.at(racer.address), size, terminals[0], 0.5, 0)?.delivered;
     }
     let mut rounds = Rounds::new(plan, stop, terminals.len() * racers.len());
     let mut seed = 0;
@@ -92,7 +84,7 @@ fn new_orders(
             for racer in &racers {
                 let parameter = format!("{count} terminals");
                 rounds.tell(&parameter, &racer.name)?;
-                let done = tpcc::run(racer.address, size, *count, plan.seconds, seed)
+                let done = tpcc::run(stand.at(racer.address), size, *count, plan.seconds, seed)
                     .with_context(|| format!("{parameter}, {}", racer.name))?;
                 delivered += done.delivered;
                 let at = (&parameter[..], &racer.name[..]);
@@ -133,7 +125,7 @@ pub(super) fn updates(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Sec
                 rounds.tell(&parameter, &racer.name)?;
                 let mut best: f64 = 0.0;
                 for count in clients {
-                    let rate = update(racer.address, (rows, *size), *count, seconds, seed)
+                    let rate = update(stand.at(racer.address), (rows, *size), *count, seconds, seed)
                         .with_context(|| format!("{parameter}, {}", racer.name))?;
                     best = best.max(rate);
                 }
@@ -146,20 +138,19 @@ pub(super) fn updates(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Sec
         "a table of {rows} rows; the best of {clients:?} clients, each {seconds} s; rounds: {}",
         rounds.done
     ));
-    compare_to_direct(stand, section, &["qps"]);
+    compare_racers(stand, plan, section, &["qps"]);
     Ok(())
 }
 
 /// Statements a second, of all clients.
 fn update(
-    address: SocketAddr,
+    server: Server,
     (rows, size): (u64, u64),
     clients: u64,
     seconds: f64,
     seed: u64,
 ) -> anyhow::Result<f64> {
-    let connect = |_| Client::connect(address, ACCOUNT);
-    let connected: Vec<Client> = (0..clients).map(connect).collect::<Result<_, _>>()?;
+    let connected: Vec<Client> = (0..clients).map(|_| server.connect()).collect::<Result<_, _>>()?;
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(seconds);
     let work = |mut client: Client, mut random: Random| {
@@ -205,7 +196,7 @@ pub(super) fn joins(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Secti
         for ((parameter, statement), answer) in QUESTIONS.into_iter().zip(&mut answers) {
             for racer in &racers {
                 rounds.tell(parameter, &racer.name)?;
-                let mut client = Client::connect(racer.address, ACCOUNT)?;
+                let mut client = stand.at(racer.address).connect()?;
                 let began = Instant::now();
                 let found = client.query(statement)?.rows;
                 let elapsed = began.elapsed().as_secs_f64() * 1000.0;
@@ -223,14 +214,14 @@ pub(super) fn joins(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Secti
     section
         .notes
         .push(format!("a table of {rows} rows; rounds: {}", rounds.done));
-    compare_to_direct(stand, section, &["time"]);
+    compare_racers(stand, plan, section, &["time"]);
     Ok(())
 }
 
 /// A table of ten times as many rows as those of sysbench; with `--quick` of as many.
 fn fill(stand: &Stand, plan: &Plan) -> anyhow::Result<u64> {
     let rows = if plan.quick { plan.rows } else { plan.rows * 10 };
-    let mut client = Client::connect(stand.primary()?, ACCOUNT)?;
+    let mut client = stand.primary().connect()?;
     client.query(&format!("DROP TABLE IF EXISTS {UPDATED}"))?;
     client.query(&format!(
         "CREATE TABLE {UPDATED} (id INT PRIMARY KEY, k INT NOT NULL, other INT NOT NULL, c CHAR(60) NOT NULL)"
@@ -250,10 +241,13 @@ fn fill(stand: &Stand, plan: &Plan) -> anyhow::Result<u64> {
     Ok(rows)
 }
 
-fn compare_to_direct(stand: &Stand, section: &mut Section, metrics: &[&str]) {
+fn compare_racers(stand: &Stand, plan: &Plan, section: &mut Section, metrics: &[&str]) {
     for racer in stand.racers(&[]) {
         for metric in metrics.iter().filter(|_| racer.name != "direct") {
             section.compare(&racer.name, "direct", metric);
         }
+    }
+    for metric in metrics {
+        section.compare_with(&plan.foreign(), metric);
     }
 }

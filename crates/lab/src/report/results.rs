@@ -52,6 +52,9 @@ pub(super) struct Section {
     pub text: String,
     /// What may be concluded.
     pub conclusion: String,
+    /// What runs differ in, where their parameter is a number only: `clients`.
+    #[serde(default)]
+    pub varied: String,
     /// Whether it is made here at all.
     pub is_here: bool,
     /// Why it has not come to its end.
@@ -143,14 +146,20 @@ impl Ratio {
     }
 
     fn new(of: &Figure, to: &str, rounds: Vec<f64>) -> Option<Self> {
+        Self::formed([&of.parameter, &of.metric, &of.who, to], rounds)
+    }
+
+    /// The quotients of the rounds are there already; nothing where there were no rounds.
+    pub(super) fn formed(labels: [&str; 4], rounds: Vec<f64>) -> Option<Self> {
+        let [parameter, metric, of, to] = labels.map(str::to_owned);
         let spread = Spread::of(rounds.iter().copied())?;
         let band = band(spread, rounds.len());
         let width = band.map(|(low, high)| (high - low) / spread.median);
         Some(Self {
-            parameter: of.parameter.clone(),
-            metric: of.metric.clone(),
-            of: of.who.clone(),
-            to: to.to_owned(),
+            parameter,
+            metric,
+            of,
+            to,
             is_measured: width.is_some_and(|width| width <= BAND_MAX),
             rounds,
             spread,
@@ -180,10 +189,28 @@ impl Section {
             title: table.title.to_owned(),
             text: table.text.to_owned(),
             conclusion: table.conclusion.to_owned(),
+            varied: table.how.varied().to_owned(),
             is_here: table.how.is_here(),
             published: table.published(),
             ..Self::default()
         }
+    }
+
+    /// The runs of these parameters, for people: `20, 50 clients`.
+    pub(super) fn runs(&self, parameters: &[&str]) -> String {
+        let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let listed = parameters.join(", ");
+        match parameters.iter().all(is_number) && !self.varied.is_empty() {
+            true => format!("{listed} {}", self.varied),
+            false => listed,
+        }
+    }
+
+    /// It is not made after all.
+    pub(super) fn leave_out(&mut self, reason: &str) {
+        self.is_here = false;
+        reason.clone_into(&mut self.text);
+        self.conclusion.clear();
     }
 
     /// Adds one round's value. `at`: of which run, of whom.
