@@ -14,7 +14,7 @@ use anyhow::{Context, bail, ensure};
 use sandbox::{Kind, Node, PASSWORD, Sandbox, USER};
 
 use crate::{
-    child::ListeningChild,
+    child::{ListeningChild, Successor},
     demo::{
         gateway::{scrape, wait_for_roles},
         screen::sum_by_label,
@@ -48,7 +48,9 @@ impl fmt::Display for Mode {
 pub(super) struct Gateway {
     program: PathBuf,
     folder: PathBuf,
-    _process: ListeningChild,
+    process: ListeningChild,
+    /// The process that serves, where it is not the first any more.
+    successor: Option<Successor>,
     split: SocketAddr,
     session: SocketAddr,
     admin: SocketAddr,
@@ -79,7 +81,8 @@ impl Gateway {
         let gateway = Self {
             program: program.to_path_buf(),
             folder,
-            _process: process,
+            process,
+            successor: None,
             split,
             session,
             admin,
@@ -147,6 +150,30 @@ impl Gateway {
         })
     }
 
+    /// `forebay ctl upgrade`, and waits until the process before has ended: all sessions have gone.
+    pub(super) fn upgrade(&mut self) -> anyhow::Result<()> {
+        let (code, said) = self.ctl(&["upgrade"])?;
+        let new = said
+            .strip_prefix("process ")
+            .and_then(|rest| rest.split(' ').next()?.parse().ok());
+        let (Some(0), Some(new)) = (code, new) else {
+            bail!("forebay ctl upgrade: {said}");
+        };
+        let before = self.successor.replace(Successor::new(new));
+        let deadline = Instant::now() + WHOLE_PATIENCE;
+        while !before
+            .as_ref()
+            .map_or_else(|| self.process.has_ended(), Successor::has_ended)
+        {
+            ensure!(
+                Instant::now() < deadline,
+                "sessions stay with the process that was replaced"
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
     /// Its exit code, and what it says.
     fn ctl(&self, words: &[&str]) -> anyhow::Result<(Option<i32>, String)> {
         let mut command = Command::new(&self.program);
@@ -163,6 +190,38 @@ impl Gateway {
     pub(super) fn moves(&self) -> anyhow::Result<Moves> {
         Ok(moves(&scrape(self.admin)?))
     }
+
+    /// How long moves took, in seconds: on average, and the median.
+    pub(super) fn move_times(&self) -> anyhow::Result<[f64; 2]> {
+        move_times(&scrape(self.admin)?).context("no session has moved")
+    }
+
+    /// Sessions that hold a connection to the server.
+    pub(super) fn sessions_on(&self, node: &Node) -> anyhow::Result<f64> {
+        let sessions = sum_by_label(&scrape(self.admin)?, "forebay_server_sessions_active", "server");
+        Ok(sessions.get(&server_name(node)).copied().unwrap_or_default())
+    }
+}
+
+/// The median goes by the gateway's buckets, in each of which moves are taken to be spread evenly.
+fn move_times(metrics: &str) -> Option<[f64; 2]> {
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<f64>().ok()
+    };
+    let count = value("forebay_session_move_duration_seconds_count ").filter(|count| *count > 0.0)?;
+    let sum = value("forebay_session_move_duration_seconds_sum ")?;
+    let buckets = sum_by_label(metrics, "forebay_session_move_duration_seconds_bucket", "le");
+    let mut buckets: Vec<(f64, f64)> = buckets
+        .iter()
+        .filter_map(|(bound, moves)| Some((bound.parse().ok()?, *moves)))
+        .collect();
+    buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let above = buckets.iter().position(|(_, moves)| *moves >= count / 2.0)?;
+    let (to, until) = buckets[above];
+    let (from, before) = above.checked_sub(1).map_or((0.0, 0.0), |below| buckets[below]);
+    let median = from + (to - from) * (count / 2.0 - before) / (until - before);
+    Some([sum / count, median])
 }
 
 fn moves(metrics: &str) -> Moves {
@@ -230,6 +289,20 @@ socket = "admin.sock"
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_of_moves_is_within_its_bucket() {
+        let metrics = "forebay_session_move_duration_seconds_bucket{le=\"0.002\"} 1\n\
+             forebay_session_move_duration_seconds_bucket{le=\"0.004\"} 3\n\
+             forebay_session_move_duration_seconds_bucket{le=\"+Inf\"} 4\n\
+             forebay_session_move_duration_seconds_sum 0.02\n\
+             forebay_session_move_duration_seconds_count 4\n";
+        assert_eq!(move_times(metrics), Some([0.005, 0.003]));
+        assert_eq!(
+            move_times("forebay_session_move_duration_seconds_count 0\n"),
+            None
+        );
+    }
 
     #[test]
     fn moves_are_told_with_the_reasons_of_those_that_failed() {

@@ -60,11 +60,14 @@ pub(super) struct Ended {
     pub seen: Seen,
     /// What each client knows of its counter, by its number.
     pub counters: Vec<(u64, Counter)>,
+    /// From when all times count.
+    pub began: Instant,
 }
 
 /// Clients under way.
 pub(super) struct Load {
     traffic: Traffic,
+    began: Instant,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<(Seen, Counter)>>,
 }
@@ -90,6 +93,7 @@ impl Load {
         let began = Instant::now();
         let mut load = Self {
             traffic,
+            began,
             shared,
             threads: Vec::new(),
         };
@@ -121,6 +125,7 @@ impl Load {
         let mut ended = Ended {
             seen: Seen::default(),
             counters: Vec::new(),
+            began: self.began,
         };
         for (number, thread) in (self.traffic.first..).zip(std::mem::take(&mut self.threads)) {
             while !thread.is_finished() && Instant::now() < deadline {

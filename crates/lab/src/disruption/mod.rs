@@ -5,9 +5,11 @@
 //! clients know what they must be answered ([`script`]) and never connect again in silence ([`load`]). It
 //! touches no server that it has not started.
 //!
-//! A new part is a function in [`parts`], a [`Part`], and a line in [`Part::run`].
+//! A new part is a function in [`parts`] (or a module, as [`leave`]), a [`Part`], and a line in
+//! [`Part::run`].
 
 mod gateway;
+mod leave;
 mod load;
 mod parts;
 mod script;
@@ -63,6 +65,10 @@ pub enum Part {
     GroupReplication,
     /// Another server is made the primary, and the one before restarts; twice.
     Switchover,
+    /// The gateway is replaced by a new process, three times, under 200 clients at least.
+    Upgrade,
+    /// A server drains on which a thousand silent sessions are.
+    Leave,
     /// Replicas are killed, one at a time.
     KillReplica,
     /// The primary is killed, and a replica promoted.
@@ -70,11 +76,13 @@ pub enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::Replicas,
         Self::Galera,
         Self::GroupReplication,
         Self::Switchover,
+        Self::Upgrade,
+        Self::Leave,
         Self::KillReplica,
         Self::KillPrimary,
     ];
@@ -93,6 +101,8 @@ impl Part {
             Self::Galera => parts::galera(if args.quick { 1 } else { 3 }, plan, progress, report),
             Self::GroupReplication => parts::group_replication(plan, progress, report),
             Self::Switchover => parts::switchover(kind, plan, progress, report),
+            Self::Upgrade => parts::upgrade(kind, plan, progress, report),
+            Self::Leave => leave::leave(kind, plan, progress, report),
             Self::KillReplica => parts::kill_replica(kind, plan, progress, report),
             Self::KillPrimary => parts::kill_primary(kind, plan, progress, report),
         }

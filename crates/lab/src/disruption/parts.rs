@@ -16,6 +16,14 @@ use crate::cache::Report;
 const REPLICA_IS_DEAD: Duration = Duration::from_secs(2);
 /// How long clients are watched after another server has become the primary.
 const AFTER_PROMOTION: Duration = Duration::from_secs(8);
+/// Clients of the part `upgrade`, and their statements a second, at least.
+const UPGRADE_CLIENTS: u64 = 200;
+const UPGRADE_RATE: f64 = 800.0;
+/// The longest that one of them may wait.
+const UPGRADE_WAIT: Duration = Duration::from_millis(100);
+const UPGRADES: usize = 3;
+/// As long as the upgrades take.
+const BEFORE_UPGRADES: Duration = Duration::from_secs(8);
 /// As quick as a program that promotes may be.
 const UNTIL_PROMOTION: Duration = Duration::from_secs(2);
 
@@ -101,6 +109,30 @@ pub(super) fn switchover(
         stage.restart_while_primary_is(to - 1, to)?;
     }
     stage.conclude(2, report)
+}
+
+/// The gateway is replaced by a new process, again and again, under sessions that are all busy and plain.
+pub(super) fn upgrade(
+    kind: Kind,
+    plan: &Plan,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> anyhow::Result<Sum> {
+    let plan = Plan {
+        clients: plan.clients.max(UPGRADE_CLIENTS),
+        rate: plan.rate.max(UPGRADE_RATE),
+        ..plan.clone()
+    };
+    let acts = planned(Work::Reads).map(|act| Act {
+        promise: Promise::NoWait(UPGRADE_WAIT),
+        ..act
+    });
+    let mut stage = Stage::set(("upgrade", three(kind)), &acts, &plan, progress)?;
+    stage.watch("nothing is done, to compare", BEFORE_UPGRADES);
+    for _ in 0..UPGRADES {
+        stage.upgrade()?;
+    }
+    stage.conclude(0, report)
 }
 
 /// Replicas die, one at a time, under a load that reads outside transactions.

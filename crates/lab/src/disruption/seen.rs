@@ -51,8 +51,8 @@ pub(super) struct Seen {
     pub wrong: u64,
     /// The first errors and wrong answers, in words.
     pub words: Vec<String>,
-    /// When answers came.
-    answers: Vec<Duration>,
+    /// When statements were due, and when they were answered.
+    answers: Vec<(Duration, Duration)>,
 }
 
 impl Seen {
@@ -62,7 +62,7 @@ impl Seen {
         let waited = answered.saturating_sub(due);
         self.waited += u64::from(waited > WAITED);
         self.longest = self.longest.max((waited, due));
-        self.answers.push(answered);
+        self.answers.push((due, answered));
     }
 
     /// An answer was not what it must be.
@@ -101,10 +101,17 @@ impl Seen {
 
     /// The longest time in which no client was answered.
     pub(super) fn longest_silence(&self) -> Duration {
-        let mut answers = self.answers.clone();
+        let mut answers: Vec<_> = self.answers.iter().map(|(_, answered)| *answered).collect();
         answers.sort_unstable();
         let gaps = answers.windows(2).map(|pair| pair[1] - pair[0]);
         gaps.max().unwrap_or_default()
+    }
+
+    /// The longest time from when a statement was due to its answer, of those due at such a time.
+    pub(super) fn longest_where(&self, is_due: impl Fn(Duration) -> bool) -> Duration {
+        let some = self.answers.iter().filter(|(due, _)| is_due(*due));
+        let waits = some.map(|(due, answered)| answered.saturating_sub(*due));
+        waits.max().unwrap_or_default()
     }
 
     /// How many failed while this was being done.
@@ -142,6 +149,8 @@ mod tests {
             (seen.statements, seen.waited, seen.longest),
             (3, 2, (ms(140), ms(10)))
         );
+        assert_eq!(seen.longest_where(|due| due > ms(10)), ms(131));
+        assert_eq!(seen.longest_where(|due| due > ms(20)), ms(0));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) struct Plan {
 pub(super) enum Promise {
     /// Nothing fails.
     NoErrors,
+    /// The same, and nobody waits for longer than this.
+    NoWait(Duration),
     /// Only those fail that were under way: a write, or a transaction, one of each client. Replicas have what
     /// was acknowledged.
     WritesUnderWay,
@@ -74,6 +76,8 @@ pub(super) struct Stage<'a> {
     left: Vec<String>,
     /// Figures of the part itself, in milliseconds.
     times: Vec<(String, Duration)>,
+    /// From when to when the gateway was being replaced.
+    upgrades: Vec<(Instant, Instant)>,
 }
 
 /// What all parts together come to.
@@ -111,6 +115,7 @@ impl<'a> Stage<'a> {
             servers,
             left: Vec::new(),
             times: Vec::new(),
+            upgrades: Vec::new(),
         };
         let each = plan.clients / acts.len() as u64;
         for (act, number) in acts.iter().zip(0..) {
@@ -155,6 +160,17 @@ impl<'a> Stage<'a> {
             paused,
         );
         self.wait_until_whole()
+    }
+
+    /// Replaces the gateway as an operator does.
+    pub(super) fn upgrade(&mut self) -> anyhow::Result<()> {
+        self.say("another process becomes the gateway");
+        let began = Instant::now();
+        self.gateway.upgrade()?;
+        self.took("until the process that was replaced has ended", began.elapsed());
+        self.wait_until_whole()?;
+        self.upgrades.push((began, Instant::now()));
+        Ok(())
     }
 
     /// Restarts a server as an operator does.
@@ -232,6 +248,9 @@ impl<'a> Stage<'a> {
             look_at_counters(self.servers.node(primary), &mut ended)?;
             let part = format!("{}, {}, {mode}", self.name, self.servers.kind());
             tell(&part, promise, &ended, report);
+            if let Promise::NoWait(limit) = promise {
+                self.tell_waits(&part, limit, &ended, report);
+            }
             if mode == Mode::Session {
                 report.add(&part, "sessions moved", "", [moves.moved], None);
                 report.add(
@@ -262,6 +281,26 @@ impl<'a> Stage<'a> {
             self.keep_log()?;
         }
         Ok(sum)
+    }
+
+    /// How long statements waited that were due while the gateway was replaced, and the others: that is the
+    /// machine's own.
+    fn tell_waits(&self, part: &str, limit: Duration, ended: &Ended, report: &mut Report) {
+        let is_meanwhile = |due: Duration| {
+            let at = ended.began + due;
+            self.upgrades.iter().any(|(from, to)| (*from..*to).contains(&at))
+        };
+        let meanwhile = ended.seen.longest_where(is_meanwhile);
+        let apart = ended.seen.longest_where(|due| !is_meanwhile(due));
+        let wanted = Some(Wanted::AtMost(ms(limit)));
+        report.add(
+            part,
+            "longest of those due while it was replaced",
+            "ms",
+            [ms(meanwhile)],
+            wanted,
+        );
+        report.add(part, "longest of the others", "ms", [ms(apart)], None);
     }
 
     fn keep_log(&self) -> anyhow::Result<()> {
@@ -295,12 +334,12 @@ impl Sum {
     }
 }
 
-fn ms(time: Duration) -> f64 {
+pub(super) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 /// Says this of the last figure, if it is anything.
-fn note(report: &mut Report, words: &str) {
+pub(super) fn note(report: &mut Report, words: &str) {
     if !words.is_empty() {
         report.note(words.to_owned());
     }
@@ -333,7 +372,7 @@ fn tell(part: &str, promise: Promise, ended: &Ended, report: &mut Report) {
         None,
     );
     let none = Some(Wanted::AtMost(0.0));
-    let of_all = (promise == Promise::NoErrors).then_some(Wanted::AtMost(0.0));
+    let of_all = matches!(promise, Promise::NoErrors | Promise::NoWait(_)).then_some(Wanted::AtMost(0.0));
     report.add(part, "errors", "", [seen.failed(|_| true) as f64], of_all);
     note(report, &seen.errors_in_words());
     if promise == Promise::WritesUnderWay {
@@ -377,11 +416,11 @@ fn look_at_counters(primary: &Node, ended: &mut Ended) -> anyhow::Result<()> {
 }
 
 /// Makes the tables that the clients use, with the rows of each.
-fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
+pub(super) fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
     ensure!(clients > 0, "no clients");
     servers.let_switch_over(SWITCHER)?;
     servers.primary().sql("CREATE DATABASE sbtest")?;
-    rig::fill_table(servers, "sbtest1", ROWS, rig::VALUE)?;
+    rig::fill_table(&mut rig::on(servers), "sbtest.sbtest1", ROWS, rig::VALUE)?;
     let counters: Vec<_> = (0..clients).map(|client| format!("({client}, 0)")).collect();
     let items = (0..clients).flat_map(|client| (0..ITEMS).map(move |slot| format!("({client}, {slot}, 0)")));
     servers.primary().sql(&format!(
