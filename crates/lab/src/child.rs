@@ -3,9 +3,13 @@
 use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,17 +23,53 @@ const START_ATTEMPTS: usize = 3;
 /// The children that run, and that nobody has waited for: their ids are nobody else's.
 static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
+/// Whether children are out of reach of the terminal's Ctrl-C.
+static ARE_APART: AtomicBool = AtomicBool::new(false);
+
+/// From now on the terminal's Ctrl-C is for this process alone, which ends what it has started.
+pub(crate) fn keep_apart() {
+    ARE_APART.store(true, Ordering::Relaxed);
+}
+
+type AtExit = Box<dyn FnOnce() + Send>;
+
+/// What has to be done before this process ends, whether by itself or at once.
+static AT_EXIT: Mutex<Option<AtExit>> = Mutex::new(None);
+
+/// Has something done before the end: by [`run_at_exit`], or by [`exit`]. One thing at a time.
+pub(crate) fn at_exit(act: impl FnOnce() + Send + 'static) {
+    *AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
+}
+
+/// Does it now, and not again.
+pub(crate) fn run_at_exit() {
+    // Whoever comes meanwhile waits until it is done.
+    let mut at_exit = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(act) = at_exit.take() {
+        act();
+    }
+}
+
 fn running() -> MutexGuard<'static, Vec<u32>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder for the files of a bench; dropping it removes it.
+/// A folder for the files of a bench, which may have passwords in them: its owner's alone. Dropping it
+/// removes it.
 pub(crate) fn folder() -> io::Result<tempfile::TempDir> {
-    tempfile::Builder::new().prefix(&folder_prefix()).tempdir()
+    tempfile::Builder::new()
+        .prefix(&folder_prefix())
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir()
 }
 
 fn folder_prefix() -> String {
     format!("forebay-bench-{}-", std::process::id())
+}
+
+/// Ends all children: whoever has started them sees them fail.
+pub(crate) fn end_all() {
+    kill(&running());
 }
 
 /// Ends this process at once, and with it what dropping would have ended: children and folders. Servers end
@@ -38,6 +78,7 @@ pub(crate) fn exit(code: i32) -> ! {
     // Nothing can be started any more.
     let running = running();
     kill(&running);
+    run_at_exit();
     let prefix = folder_prefix();
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(&prefix) {
@@ -45,6 +86,29 @@ pub(crate) fn exit(code: i32) -> ! {
         }
     }
     std::process::exit(code);
+}
+
+/// Runs a program to its end, and ends it with this process. Its output is read.
+pub(crate) fn output(mut command: Command) -> anyhow::Result<Output> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let process = spawn(command)?;
+    let id = process.id();
+    let output = process.wait_with_output();
+    running().retain(|running| *running != id);
+    Ok(output?)
+}
+
+fn spawn(mut command: Command) -> anyhow::Result<Child> {
+    if ARE_APART.load(Ordering::Relaxed) {
+        command.process_group(0);
+    }
+    let mut running = running();
+    let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
+    running.push(process.id());
+    Ok(process)
 }
 
 fn kill(ids: &[u32]) {
@@ -85,10 +149,27 @@ impl ListeningChild {
         bail!("it does not accept connections; it said:\n{output}");
     }
 
-    fn spawn(mut command: Command) -> anyhow::Result<Self> {
-        let mut running = running();
-        let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
-        running.push(process.id());
+    /// The same of a child that listens on a Unix socket, once.
+    pub(crate) fn start_at(log: &Path, mut command: Command, socket: &Path) -> anyhow::Result<Self> {
+        let output = fs::File::create(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let mut child = Self::spawn(command)?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        while UnixStream::connect(socket).is_err() {
+            if child.has_ended() || Instant::now() > deadline {
+                let output = fs::read_to_string(log).unwrap_or_default();
+                bail!("it does not accept connections; it said:\n{output}");
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(child)
+    }
+
+    fn spawn(command: Command) -> anyhow::Result<Self> {
+        let process = spawn(command)?;
         Ok(Self { process })
     }
 
@@ -133,6 +214,40 @@ impl Drop for ListeningChild {
     }
 }
 
+/// A process that a child has started to take its place. Dropping it kills it.
+pub(crate) struct Successor(u32);
+
+impl Successor {
+    pub(crate) fn new(id: u32) -> Self {
+        running().push(id);
+        Self(id)
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0));
+        let has_ended = status.map_or(true, |status| status.contains("State:\tZ"));
+        if has_ended {
+            self.forget();
+        }
+        has_ended
+    }
+
+    /// Its id may be another process's from here on.
+    fn forget(&self) {
+        running().retain(|id| *id != self.0);
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            kill(&[self.0]);
+            self.forget();
+        }
+    }
+}
+
 /// All bound at the same time, so that they differ.
 fn free_addresses<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
     let mut listeners = Vec::with_capacity(N);
@@ -174,11 +289,25 @@ mod tests {
     }
 
     #[test]
+    fn a_successor_ends_with_its_owner() {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        let mut child = ListeningChild::spawn(command).unwrap();
+        let successor = Successor::new(child.pid());
+        assert!(!successor.has_ended());
+        drop(successor);
+        child.process.wait().unwrap();
+        assert!(Successor::new(child.pid()).has_ended());
+    }
+
+    #[test]
     fn folders_are_told_by_their_names() {
         let folder = folder().unwrap();
         assert_eq!(folder.path().parent(), Some(&*std::env::temp_dir()));
         let name = folder.path().file_name().unwrap().to_string_lossy();
         assert!(name.starts_with(&folder_prefix()), "{name}");
+        let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The subcommand `bench`, as the binary mounts it.
 
-use std::path::Path;
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     cache::{self, CacheArgs},
@@ -14,6 +17,10 @@ use crate::{
 /// Measures what the gateway costs on this machine.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Bench {
+    /// A folder for a page `index.html` of the figures, and for a `results.json` that `bench compare` takes.
+    /// `report` and `compare` have `--output` for theirs.
+    #[arg(long, global = true, value_name = "DIR")]
+    page: Option<PathBuf>,
     #[command(subcommand)]
     scenario: Scenario,
 }
@@ -43,26 +50,38 @@ enum Scenario {
 impl Bench {
     /// Runs the scenario, prints its table, writes its results. An error when a check is not met.
     pub fn run(self) -> anyhow::Result<()> {
+        let page = self.page.as_deref();
+        if let Some(folder) = page {
+            let has_own = matches!(self.scenario, Scenario::Report(_) | Scenario::Compare(_));
+            anyhow::ensure!(
+                !has_own,
+                "`report` and `compare` make a page without --page: --output is its folder"
+            );
+            // What cannot be written is told before anything starts.
+            report::writable(folder)?;
+        }
         match self.scenario {
-            Scenario::Overhead(args) => conclude(&args, &overhead::overhead(&args)?),
-            Scenario::Split(args) if args.servers.is_empty() => conclude(&args.load, &split::split(&args)?),
+            Scenario::Overhead(args) => conclude(&args, page, &overhead::overhead(&args)?),
+            Scenario::Split(args) if args.servers.is_empty() => {
+                conclude(&args.load, page, &split::split(&args)?)
+            }
             Scenario::Split(args) => {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = split::split_on_servers(&args, &mut report);
-                let concluded = conclude_figures(&report, &args.load.output, args.strict);
+                let concluded = conclude_figures(("split", &report), page, &args.load.output, args.strict);
                 whole.and(concluded)
             }
             Scenario::Cache(args) => {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = cache::cache(&args, &mut report);
                 // What was measured before something failed was long in the making.
-                let concluded = conclude_figures(&report, &args.output, args.strict);
+                let concluded = conclude_figures(("cache", &report), page, &args.output, args.strict);
                 whole.and(concluded)
             }
             Scenario::Capture(args) => {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = capture::capture(&args, &mut report);
-                let concluded = conclude_figures(&report, &args.output, false);
+                let concluded = conclude_figures(("capture", &report), page, &args.output, false);
                 let sum = whole.map(|sum| println!("{sum}"));
                 concluded?;
                 sum
@@ -70,7 +89,7 @@ impl Bench {
             Scenario::Disruption(args) => {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = disruption::disruption(&args, &mut report);
-                let concluded = conclude_figures(&report, &args.output, false);
+                let concluded = conclude_figures(("disruption", &report), page, &args.output, false);
                 let sum = whole.map(|sum| println!("{sum}"));
                 concluded?;
                 sum?;
@@ -84,19 +103,32 @@ impl Bench {
     }
 }
 
-fn conclude(args: &OverheadArgs, report: &Report) -> anyhow::Result<()> {
+fn conclude(args: &OverheadArgs, page: Option<&Path>, report: &Report) -> anyhow::Result<()> {
     print!("{}", report.table());
     report.write_json(&args.output)?;
     println!("\nall figures: {}", args.output.display());
+    if let Some(folder) = page {
+        report::write_matrix(folder, options(), report)?;
+        tell_page(folder);
+    }
     let failed = report.failed_checks(&args.check);
     anyhow::ensure!(failed.is_empty(), "checks not met:\n  {}", failed.join("\n  "));
     Ok(())
 }
 
-fn conclude_figures(report: &cache::Report, output: &Path, strict: bool) -> anyhow::Result<()> {
+fn conclude_figures(
+    (bench, report): (&str, &cache::Report),
+    page: Option<&Path>,
+    output: &Path,
+    strict: bool,
+) -> anyhow::Result<()> {
     print!("{}", report.table());
     report.write_json(output)?;
     println!("\nall figures: {}", output.display());
+    if let Some(folder) = page {
+        report::write_figures(folder, bench, options(), report)?;
+        tell_page(folder);
+    }
     let not_met = report.not_met();
     anyhow::ensure!(
         !strict || not_met.is_empty(),
@@ -104,4 +136,13 @@ fn conclude_figures(report: &cache::Report, output: &Path, strict: bool) -> anyh
         not_met.len()
     );
     Ok(())
+}
+
+/// As they were given, behind `bench`.
+fn options() -> Vec<String> {
+    env::args().skip(2).collect()
+}
+
+fn tell_page(folder: &Path) {
+    println!("the page: {}", folder.join("index.html").display());
 }

@@ -2,20 +2,23 @@
 //! link.
 //!
 //! It knows `mysql_native_password`, and of `caching_sha2_password` the short way, which a server goes with
-//! accounts that have logged in since its start. It never connects again by itself: what happens to its
-//! connection, its caller is told.
+//! accounts that have logged in since its start; over TLS also the long one. It trusts every certificate. It
+//! never connects again by itself: what happens to its connection, its caller is told.
 
 use std::{
     fmt,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
 
 use mysql_wire::{
     AuthMoreData, AuthSwitch, Capabilities, Command, ErrPacket, Event, Greeting, Login, Outcome,
-    PacketHeader, ResponseTracker, WireError, auth, statement::PrepareOk, text_values, write_packet,
+    PacketHeader, ResponseTracker, SslRequest, WireError, auth, statement::PrepareOk, text_values,
+    write_packet,
 };
+use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
 /// Who is silent for so long has failed: longer than a gateway has statements wait for a primary.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,6 +36,39 @@ pub(crate) struct Account {
     pub password: &'static str,
     pub database: &'static str,
 }
+
+/// Of a sandbox, in the database of sysbench's tables.
+pub(crate) const SANDBOX: Account = Account {
+    user: sandbox::USER,
+    password: sandbox::PASSWORD,
+    database: "sbtest",
+};
+
+/// Where to log in, and as whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Server {
+    pub address: SocketAddr,
+    pub account: Account,
+}
+
+impl Server {
+    pub(crate) fn connect(self) -> Result<Client, ClientError> {
+        Client::connect(self.address, self.account)
+    }
+}
+
+/// Whether a connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tls {
+    Off,
+    /// Where the server offers it.
+    Preferred,
+    Required,
+}
+
+trait Link: Read + Write + Send {}
+
+impl<L: Read + Write + Send> Link for L {}
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -92,7 +128,8 @@ pub(crate) struct Prepared {
 }
 
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Link>,
+    is_encrypted: bool,
     tracker: ResponseTracker,
     /// What was read and not handled yet.
     received: Vec<u8>,
@@ -103,12 +140,18 @@ pub(crate) struct Client {
 impl Client {
     /// Connects and logs in.
     pub(crate) fn connect(address: SocketAddr, account: Account) -> Result<Self, ClientError> {
+        Self::connect_by(address, account, Tls::Off)
+    }
+
+    /// The same, with encryption or without.
+    pub(crate) fn connect_by(address: SocketAddr, account: Account, tls: Tls) -> Result<Self, ClientError> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut client = Self {
-            stream,
+            stream: Box::new(stream.try_clone()?),
+            is_encrypted: false,
             tracker: ResponseTracker::new(wanted()),
             received: Vec::new(),
             scratch: vec![0; 16 << 10].into_boxed_slice(),
@@ -119,8 +162,12 @@ impl Client {
         let greeting = Greeting::decode(&greeting)?;
         client.negotiated = wanted() & greeting.capabilities;
         client.tracker = ResponseTracker::new(client.negotiated);
+        let offers_tls = greeting.capabilities.contains(Capabilities::SSL);
+        if tls == Tls::Required || tls == Tls::Preferred && offers_tls {
+            client.encrypt(stream)?;
+        }
         let login = Login {
-            capabilities: client.negotiated,
+            capabilities: client.login_capabilities(),
             max_packet_size: 1 << 24,
             charset: 45,
             user: account.user.into(),
@@ -132,9 +179,34 @@ impl Client {
         };
         let mut payload = Vec::new();
         login.encode(&mut payload);
-        client.send(1, &payload)?;
+        client.send(1 + u8::from(client.is_encrypted), &payload)?;
         client.finish_login(account.password)?;
         Ok(client)
+    }
+
+    fn login_capabilities(&self) -> Capabilities {
+        match self.is_encrypted {
+            true => self.negotiated | Capabilities::SSL,
+            false => self.negotiated,
+        }
+    }
+
+    fn encrypt(&mut self, stream: TcpStream) -> Result<(), ClientError> {
+        let peer: IpAddr = stream.peer_addr()?.ip();
+        self.is_encrypted = true;
+        let request = SslRequest {
+            capabilities: self.login_capabilities(),
+            max_packet_size: 1 << 24,
+            charset: 45,
+        };
+        let mut payload = Vec::new();
+        request.encode(&mut payload);
+        self.send(1, &payload)?;
+        let tls = net::trusting_client().map_err(|error| ClientError::Lost(error.to_string()))?;
+        let connection = ClientConnection::new(Arc::clone(&tls), ServerName::from(peer))
+            .map_err(|error| ClientError::Lost(error.to_string()))?;
+        self.stream = Box::new(StreamOwned::new(connection, stream));
+        Ok(())
     }
 
     /// Runs one statement and reads its whole response.
@@ -215,7 +287,9 @@ impl Client {
                 }
                 Some(&AuthMoreData::HEADER) => {
                     let more = AuthMoreData::decode(&payload)?;
-                    if more.data != AuthMoreData::FAST_AUTH_OK {
+                    if more.data == AuthMoreData::FULL_AUTH && self.is_encrypted {
+                        self.send(sequence.wrapping_add(1), &[password.as_bytes(), b"\0"].concat())?;
+                    } else if more.data != AuthMoreData::FAST_AUTH_OK {
                         let why = "the server wants the password in full: the account has not logged in since its start";
                         return Err(ClientError::Lost(why.to_owned()));
                     }

@@ -19,7 +19,15 @@ pub struct Machine {
     pub load_average: f64,
 }
 
+/// A load average above which other programs are likely to disturb the figures, for each core.
+const BUSY: f64 = 0.35;
+
 impl Machine {
+    /// Whether something else was running when the run began.
+    pub fn is_busy(&self) -> bool {
+        self.load_average > BUSY * self.cpus as f64
+    }
+
     /// Describes this machine; what cannot be read is empty or 0.
     pub fn describe() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,17 +1,23 @@
 //! sysbench, with its own scripts.
 
-use std::{net::SocketAddr, process::Command, time::Duration};
+use std::{fs, net::SocketAddr, process::Command, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
-use crate::usage::{CpuTime, MachineTime};
+use crate::{
+    child,
+    client::Account,
+    usage::{CpuTime, MachineTime},
+};
 
-/// One run of one script against one address, with the account and the tables that a sandbox has.
+/// One run of one script against one address, with the tables that sysbench makes.
 pub(crate) struct Sysbench<'a> {
+    /// The words before its command, where it is to run somewhere else.
+    pub on: &'a [String],
     /// The script's name: `oltp_point_select`.
     pub script: &'a str,
     pub address: SocketAddr,
-    pub database: &'a str,
+    pub account: Account,
     /// Statements are sent as text; otherwise they are prepared.
     pub is_text: bool,
     /// `sbtest1` and so on.
@@ -43,8 +49,8 @@ pub(crate) struct Measured {
     pub done: Done,
     /// CPU for a query, in microseconds, of what stands before the servers.
     pub own_us: Option<f64>,
-    /// The same of the servers.
-    pub server_us: f64,
+    /// The same of the servers, where they are on this machine.
+    pub server_us: Option<f64>,
     /// Part of the machine's CPU that nobody used meanwhile.
     pub idle: f64,
 }
@@ -71,7 +77,7 @@ impl Sysbench<'_> {
         Ok(Measured {
             own_us: (!own.is_empty()).then(|| each(of_own.iter().map(|cpu| cpu.total).sum())),
             // A server has a thread for each connection, which has ended meanwhile.
-            server_us: each(of_servers.iter().map(CpuTime::in_ticks).sum()),
+            server_us: (!servers.is_empty()).then(|| each(of_servers.iter().map(CpuTime::in_ticks).sum())),
             idle,
             done,
         })
@@ -81,13 +87,23 @@ impl Sysbench<'_> {
     pub(crate) fn run(&self) -> anyhow::Result<Done> {
         let seconds = self.seconds.ceil().max(1.0);
         let before = CpuTime::of_ended_children()?;
-        let output = Command::new("sysbench")
+        // Everybody may read the words of a command.
+        let folder = child::folder()?;
+        let password = folder.path().join("password");
+        fs::write(
+            &password,
+            format!("mysql-password={}\n", quoted(self.account.password)?),
+        )?;
+        let mut words = self.on.iter().map(String::as_str).chain(["sysbench"]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
             .arg(self.script)
             .arg(format!("--mysql-host={}", self.address.ip()))
             .arg(format!("--mysql-port={}", self.address.port()))
-            .arg(format!("--mysql-user={}", sandbox::USER))
-            .arg(format!("--mysql-password={}", sandbox::PASSWORD))
-            .arg(format!("--mysql-db={}", self.database))
+            .arg(format!("--mysql-user={}", self.account.user))
+            .arg(format!("--config-file={}", password.display()))
+            .arg(format!("--mysql-db={}", self.account.database))
             .args(["--percentile=99", "--report-interval=1"])
             .args(self.is_text.then_some("--db-ps-mode=disable"))
             .args(self.options)
@@ -95,9 +111,8 @@ impl Sysbench<'_> {
             .arg(format!("--table-size={}", self.rows))
             .arg(format!("--threads={}", self.threads))
             .arg(format!("--time={seconds}"))
-            .arg("run")
-            .output()
-            .context("running sysbench (apt-get install sysbench)")?;
+            .arg("run");
+        let output = child::output(command).context("running sysbench (apt-get install sysbench)")?;
         let cpu = CpuTime::of_ended_children()? - before;
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(
@@ -114,6 +129,19 @@ impl Sysbench<'_> {
             p99_ms,
             cpu,
         })
+    }
+}
+
+/// A value for its file, which it splits at blanks and commas.
+fn quoted(value: &str) -> anyhow::Result<String> {
+    const LONGEST: usize = 200;
+    let quote = ['"', '\''].into_iter().find(|quote| !value.contains(*quote));
+    match quote.filter(|_| value.len() <= LONGEST && !value.contains('\n')) {
+        Some(quote) if !value.is_empty() => Ok(format!("{quote}{value}{quote}")),
+        Some(_) => Ok(String::new()),
+        None => bail!(
+            "sysbench takes no password with both kinds of quotes, a line break, or more than {LONGEST} bytes"
+        ),
     }
 }
 
@@ -153,6 +181,16 @@ fn words_behind<'t>(text: &'t str, begin: &str) -> Option<impl Iterator<Item = &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_are_one_value() {
+        assert_eq!(quoted("a, b#").unwrap(), "\"a, b#\"");
+        assert_eq!(quoted("a\"b").unwrap(), "'a\"b'");
+        assert_eq!(quoted("").unwrap(), "");
+        for wrong in ["a\"b'c", "a\nb", &"a".repeat(300)] {
+            assert!(quoted(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn its_report_is_read() {

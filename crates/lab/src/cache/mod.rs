@@ -35,6 +35,9 @@ pub struct CacheArgs {
     /// Rows of the table.
     #[arg(long, default_value_t = 1_000_000)]
     pub rows: u64,
+    /// Bytes of a row's value, but in the part `memory`, which has its own.
+    #[arg(long, default_value_t = rig::VALUE)]
+    pub value_bytes: usize,
     /// Redis clients, each with one pipeline in flight.
     #[arg(long, default_value_t = 50)]
     pub clients: usize,
@@ -128,6 +131,7 @@ pub fn cache(args: &CacheArgs, report: &mut Report) -> anyhow::Result<()> {
         (args.rows, args.rounds, args.seconds) = (100_000, 3, 0.5);
     }
     ensure!(args.rows > 0 && args.rounds > 0, "there must be rows, and rounds");
+    ensure!(args.value_bytes > 0, "--value-bytes: at least 1");
     ensure!(args.seconds > 0.0, "a round must take some time");
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         (args.load_core, args.contender_core) = (None, None);

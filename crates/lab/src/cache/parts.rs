@@ -14,10 +14,11 @@ use super::{
     CacheArgs, Part,
     load::{Clients, Load, Request, Target, Traffic},
     report::{Report, Wanted},
-    rig::{self, Gateway, Redis, VALUE},
+    rig::{self, Gateway, Redis},
 };
 use crate::{
     child::ListeningChild,
+    client::SANDBOX,
     sysbench::Sysbench,
     usage::{CpuTime, Memory},
 };
@@ -55,7 +56,12 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<Self> {
         progress.set_message(format!("a server with {} rows", args.rows));
         let server = rig::start_server(args)?;
-        rig::fill_table(&server, TABLE, args.rows, VALUE)?;
+        rig::fill_table(
+            &mut rig::on(&server),
+            &format!("sbtest.{TABLE}"),
+            args.rows,
+            args.value_bytes,
+        )?;
         if report.programs.is_empty() {
             let redis = Command::new(args.redis()?).arg("--version").output()?;
             let redis = String::from_utf8_lossy(&redis.stdout);
@@ -105,14 +111,14 @@ impl<'a> Bench<'a> {
     fn gateway(&self, args: &CacheArgs, hashes: bool) -> anyhow::Result<Gateway> {
         self.progress.set_message("the gateway copies the rows");
         let gateway = Gateway::start(args, &self.server, TABLE, hashes, self.folder)?;
-        gateway.wait_for("row@1", &rig::value(1, VALUE))?;
+        gateway.wait_for("row@1", &rig::value(1, self.args.value_bytes))?;
         Ok(gateway)
     }
 
     fn operations(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
         self.progress.set_message("Redis gets the rows");
         let redis = Redis::start(self.args, self.folder)?;
-        redis.fill(self.args.rows, VALUE, true)?;
+        redis.fill(self.args.rows, self.args.value_bytes, true)?;
         let contenders = [
             ("redis", &redis.target, redis.pid()),
             ("strong", &gateway.strong, gateway.pid()),
@@ -247,10 +253,11 @@ impl<'a> Bench<'a> {
             [rate],
             Some(Wanted::AtLeast(50_000.0)),
         );
+        let length = self.args.value_bytes;
         let statement =
-            format!("UPDATE sbtest.{TABLE} SET c = REPEAT('1', {VALUE}) WHERE id BETWEEN 2 AND {changed}");
+            format!("UPDATE sbtest.{TABLE} SET c = REPEAT('1', {length}) WHERE id BETWEEN 2 AND {changed}");
         self.server.primary().sql(&statement)?;
-        let first = rig::value(1, VALUE);
+        let first = rig::value(1, length);
         self.server
             .primary()
             .sql(&format!("UPDATE sbtest.{TABLE} SET c = '{first}' WHERE id = 1"))?;
@@ -265,8 +272,12 @@ impl<'a> Bench<'a> {
             ..self.args.clone()
         };
         let gateway = self.gateway(&args, false)?;
-        let (haproxy, through) =
-            rig::start_haproxy(&args.haproxy, args.contender_core, &self.server, self.folder)?;
+        let (haproxy, through) = rig::start_haproxy(
+            &args.haproxy,
+            args.contender_core,
+            &self.server.primary().address(),
+            self.folder,
+        )?;
         let direct = self.server.primary().address().parse()?;
         let server = self.server.primary().pid().context("the server is gone")?;
         let mut measured = PointSelects::default();
@@ -281,9 +292,10 @@ impl<'a> Bench<'a> {
                 self.progress.set_message(format!("sysbench: {name}"));
                 let (before, of_server) = (CpuTime::of(pid)?, CpuTime::of(server)?);
                 let done = Sysbench {
+                    on: &[],
                     script: "oltp_point_select",
                     address,
-                    database: "sbtest",
+                    account: SANDBOX,
                     is_text: false,
                     tables: 1,
                     rows: self.args.rows,
@@ -306,13 +318,18 @@ impl<'a> Bench<'a> {
 
     fn memory(&self, report: &mut Report) -> anyhow::Result<()> {
         let rows = self.args.rows;
-        rig::fill_table(&self.server, "empty", 1, 16)?;
+        rig::fill_table(&mut rig::on(&self.server), "sbtest.empty", 1, 16)?;
         let (gateway_empty, redis_empty) = self.memory_of("empty", 1, 16)?;
         for length in [16, 128, 256] {
             self.progress
                 .set_message(format!("memory of {rows} rows of {length} bytes"));
             let table = format!("m{length}");
-            rig::fill_table(&self.server, &table, rows, length)?;
+            rig::fill_table(
+                &mut rig::on(&self.server),
+                &format!("sbtest.{table}"),
+                rows,
+                length,
+            )?;
             let (gateway, redis) = self.memory_of(&table, rows, length)?;
             let each = |full: f64, empty: f64| (full - empty) / rows as f64;
             let (own, other) = (each(gateway, gateway_empty), each(redis, redis_empty));

@@ -38,25 +38,35 @@ pub(super) fn start_server(args: &CacheArgs) -> anyhow::Result<Sandbox> {
     Ok(server)
 }
 
+/// Runs a statement whose answer nobody needs.
+pub(crate) type Run<'a> = &'a mut dyn FnMut(&str) -> anyhow::Result<()>;
+
+/// Runs it on the primary.
+pub(crate) fn on(server: &Sandbox) -> impl FnMut(&str) -> anyhow::Result<()> {
+    move |statement: &str| {
+        server.primary().sql(statement)?;
+        Ok(())
+    }
+}
+
 /// Creates a table with rows 1 to `rows`, whose `c` has `length` bytes.
-pub(crate) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
-    let node = server.primary();
+pub(crate) fn fill_table(run: Run<'_>, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
     // Longer than 255 it cannot be:
     // https://mariadb.com/docs/server/reference/data-types/string-data-types/char
     let kind = if length > 255 { "VARCHAR" } else { "CHAR" };
-    node.sql(&format!(
-        "CREATE TABLE sbtest.{table} (id INT NOT NULL PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL DEFAULT 0, \
+    run(&format!(
+        "CREATE TABLE {table} (id INT NOT NULL PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL DEFAULT 0, \
          c {kind}({length}) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', KEY k_1 (k)) DEFAULT CHARSET latin1"
     ))?;
     let mut first = 1;
     while first <= rows {
-        let mut statement = format!("INSERT INTO sbtest.{table} (id, k, c, pad) VALUES ");
+        let mut statement = format!("INSERT INTO {table} (id, k, c, pad) VALUES ");
         let last = (first + BATCH - 1).min(rows);
         for id in first..=last {
             let comma = if id == first { "" } else { "," };
             write!(statement, "{comma}({id},{id},'{}','pad')", value(id, length))?;
         }
-        node.sql(&statement)?;
+        run(&statement)?;
         first = last + 1;
     }
     Ok(())
@@ -267,7 +277,7 @@ value = ["c"]
 pub(crate) fn start_haproxy(
     program: &Path,
     core: Option<usize>,
-    server: &Sandbox,
+    server: &str,
     folder: &Path,
 ) -> anyhow::Result<(ListeningChild, SocketAddr)> {
     let file = folder.join("haproxy.cfg");
@@ -277,7 +287,7 @@ pub(crate) fn start_haproxy(
         let mut command = pinned(core, program.into(), &words);
         command
             .env("BENCH_BIND", address.to_string())
-            .env("BENCH_SERVER", server.primary().address());
+            .env("BENCH_SERVER", server);
         Ok(command)
     });
     let (process, [address]) = started.context("starting HAProxy")?;

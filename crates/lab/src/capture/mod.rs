@@ -22,6 +22,7 @@ use sandbox::{PASSWORD, Sandbox, Spec, USER};
 use crate::{
     cache::{Report, Wanted, rig},
     child::{self, ListeningChild},
+    client::{Account, SANDBOX},
     split::ServerKind,
     sysbench::{Done, Sysbench},
     usage::CpuTime,
@@ -49,6 +50,9 @@ pub struct CaptureArgs {
     /// Seconds of a round [default: 8; with `--quick` 4].
     #[arg(long)]
     pub seconds: Option<f64>,
+    /// Also with encrypted files, with a key that is made for this run. What is replayed is encrypted then.
+    #[arg(long)]
+    pub encrypt: bool,
     /// Within a minute.
     #[arg(long)]
     pub quick: bool,
@@ -108,6 +112,26 @@ struct Bench<'a> {
     gateway: ListeningChild,
     address: SocketAddr,
     folder: tempfile::TempDir,
+    /// A file with the key of encrypted captures.
+    key: Option<PathBuf>,
+}
+
+/// What is measured beside each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Capturing {
+    Off,
+    On,
+    Encrypted,
+}
+
+impl Capturing {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Encrypted => "encrypted",
+        }
+    }
 }
 
 /// The rounds with the capture off, or on.
@@ -147,10 +171,10 @@ impl<'a> Bench<'a> {
         let server = Sandbox::start(spec(8101)).context("starting the server")?;
         let copy = Sandbox::start(spec(8102)).context("starting the copy")?;
         server.primary().sql("CREATE DATABASE sbtest")?;
-        rig::fill_table(&server, "sbtest1", ROWS, rig::VALUE)?;
+        rig::fill_table(&mut rig::on(&server), "sbtest.sbtest1", ROWS, rig::VALUE)?;
         fill(&server)?;
         copy.primary().sql("CREATE DATABASE sbtest")?;
-        rig::fill_table(&copy, "sbtest1", ROWS, rig::VALUE)?;
+        rig::fill_table(&mut rig::on(&copy), "sbtest.sbtest1", ROWS, rig::VALUE)?;
         fill(&copy)?;
         let program = match &args.forebay {
             Some(path) => path.clone(),
@@ -168,6 +192,12 @@ impl<'a> Bench<'a> {
             },
         );
         let (gateway, [address, _]) = started.context("starting the gateway")?;
+        let key = args.encrypt.then(|| folder.path().join("key"));
+        if let Some(key) = &key {
+            let mut command = Command::new(&program);
+            let output = command.args(["traffic", "key"]).arg(key).output()?;
+            ensure!(output.status.success(), "forebay traffic key: {}", said(&output));
+        }
         Ok(Self {
             args,
             progress,
@@ -177,6 +207,7 @@ impl<'a> Bench<'a> {
             gateway,
             address,
             folder,
+            key,
         })
     }
 
@@ -197,103 +228,58 @@ impl<'a> Bench<'a> {
         let quick = self.args.quick;
         let rounds = self.args.rounds.unwrap_or(if quick { 2 } else { 3 });
         let seconds = self.args.seconds.unwrap_or(if quick { 4.0 } else { 8.0 });
-        let [mut off, mut on] = <[Rounds; 2]>::default();
+        let mut off = Rounds::default();
+        let mut others = vec![(Capturing::On, Rounds::default())];
+        if self.args.encrypt {
+            others.push((Capturing::Encrypted, Rounds::default()));
+        }
         // What comes first finds cold caches.
         self.load(threads, 1.0)?;
         for round in 1..=rounds {
-            let tell = |what| {
+            let tell = |what: Capturing| {
+                let what = what.name();
                 self.progress
                     .set_message(format!("{threads} clients, round {round}: capture {what}"))
             };
-            tell("off");
-            let before = CpuTime::of(self.gateway.pid())?;
-            let done = self.load(threads, seconds)?;
-            off.add(&done, CpuTime::of(self.gateway.pid())? - before);
-            tell("on");
-            let folder = self.folder.path().join(format!("cost-{threads}-{round}"));
-            self.begin(&folder)?;
-            let before = CpuTime::of(self.gateway.pid())?;
-            let done = self.load(threads, seconds)?;
-            on.add(&done, CpuTime::of(self.gateway.pid())? - before);
-            let ended = self.end()?;
-            on.bytes.push(ended["bytes"] / ended["commands"].max(1.0));
-            on.thinned += ended["thinned_sessions"] as u64;
-            fs::remove_dir_all(&folder)?;
+            tell(Capturing::Off);
+            self.round(threads, seconds, &mut off)?;
+            for (capturing, of) in &mut others {
+                tell(*capturing);
+                let name = format!("cost-{threads}-{round}-{}", capturing.name());
+                let folder = self.folder.path().join(name);
+                let key = self.key.as_deref().filter(|_| *capturing == Capturing::Encrypted);
+                self.begin(&folder, key)?;
+                self.round(threads, seconds, of)?;
+                let ended = self.end()?;
+                of.bytes.push(ended["bytes"] / ended["commands"].max(1.0));
+                of.thinned += ended["thinned_sessions"] as u64;
+                fs::remove_dir_all(&folder)?;
+            }
         }
         let part = format!("{}, oltp_read_write, {threads} clients", self.server.kind());
-        let (off_lowest, on_lowest) = both(&off.lowest, &on.lowest);
-        for (name, rounds, lowest) in [("off", &off, &off_lowest), ("on", &on, &on_lowest)] {
-            report.add(
-                &part,
-                format!("capture {name}"),
-                "q/s",
-                rounds.rates.clone(),
-                None,
-            );
-            report.add(
-                &part,
-                format!("capture {name}, lowest second"),
-                "q/s",
-                lowest.clone(),
-                None,
-            );
-            report.add(
-                &part,
-                format!("capture {name}, CPU of the gateway a query"),
-                "us",
-                rounds.cpu.clone(),
-                None,
-            );
+        add_figures(report, &part, Capturing::Off, &off);
+        for (capturing, of) in &others {
+            add_figures(report, &part, *capturing, of);
         }
-        let ratios = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
-        let theirs = published(threads);
-        report.add(
-            &part,
-            "on / off, query/s",
-            "",
-            ratios(&on.rates, &off.rates),
-            Some(Wanted::AtLeast(0.99)),
-        );
-        note(report, theirs.map(|(average, _)| average));
-        let lowest = ratios(&on_lowest, &off_lowest);
-        report.add(
-            &part,
-            "on / off, lowest second",
-            "",
-            lowest,
-            Some(Wanted::AtLeast(0.98)),
-        );
-        note(report, theirs.map(|(_, lowest)| lowest));
-        let cpu = ratios(&on.cpu, &off.cpu);
-        report.add(
-            &part,
-            "on / off, CPU of the gateway a query",
-            "",
-            cpu,
-            Some(Wanted::AtMost(1.10)),
-        );
-        report.add(
-            &part,
-            "a captured command on the disk",
-            "B",
-            on.bytes.clone(),
-            None,
-        );
-        report.add(
-            &part,
-            "sessions that were left out",
-            "",
-            [on.thinned as f64],
-            Some(Wanted::AtMost(0.0)),
-        );
+        for (capturing, of) in &others {
+            add_ratios(report, &part, *capturing, of, &off, published(threads));
+        }
+        Ok(())
+    }
+
+    fn round(&self, threads: usize, seconds: f64, of: &mut Rounds) -> anyhow::Result<()> {
+        let before = CpuTime::of(self.gateway.pid())?;
+        let done = self.load(threads, seconds)?;
+        of.add(&done, CpuTime::of(self.gateway.pid())? - before);
         Ok(())
     }
 
     fn load(&self, threads: usize, seconds: f64) -> anyhow::Result<Done> {
         let load = Sysbench {
+            on: &[],
             script: "oltp_read_write",
             address: self.address,
-            database: "sbtest",
+            account: SANDBOX,
             is_text: false,
             tables: 1,
             rows: ROWS,
@@ -308,7 +294,7 @@ impl<'a> Bench<'a> {
     fn tell_apart(&self, report: &mut Report) -> anyhow::Result<String> {
         self.progress.set_message("a load that is captured");
         let captured = self.folder.path().join("captured");
-        self.begin(&captured)?;
+        self.begin(&captured, self.key.as_deref())?;
         let seconds = if self.args.quick { 3.0 } else { 10.0 };
         let address = self.address;
         thread::scope(|scope| {
@@ -360,9 +346,14 @@ impl<'a> Bench<'a> {
 
     /// A row that the first client reads before anybody can have changed it.
     fn first_row_read(&self, captured: &Path) -> anyhow::Result<u64> {
-        let output = self.forebay(&["traffic", "capture", "show", "--limit", "4000"], &[captured])?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let read = said.lines().find_map(|line| {
+        let output = self.with_key(&["traffic", "capture", "show", "--limit", "4000"], &[captured])?;
+        ensure!(
+            output.status.success(),
+            "forebay traffic capture show: {}",
+            said(&output)
+        );
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = shown.lines().find_map(|line| {
             let (line, id) = line.split_once("SELECT c FROM sbtest1 WHERE id=")?;
             // What is prepared has a question mark there.
             Some((line, id.parse::<u64>().ok()?))
@@ -371,7 +362,7 @@ impl<'a> Bench<'a> {
         // Both clients with text look alike; the row is changed in the schema of the one whose session it is.
         let session = line.split_whitespace().nth(1).unwrap_or_default();
         let of_session = format!(" {session} session of ");
-        let schema = said
+        let schema = shown
             .lines()
             .find(|line| line.contains(&of_session))
             .unwrap_or_default();
@@ -407,13 +398,13 @@ impl<'a> Bench<'a> {
             "--result",
         ];
         let arguments: Vec<&str> = replay.into_iter().chain(with).collect();
-        let output = self.forebay(&arguments, &[&result, captured])?;
+        let output = self.with_key(&arguments, &[&result, captured])?;
         ensure!(
             output.status.success(),
             "forebay traffic replay: {}",
             said(&output)
         );
-        let output = self.forebay(
+        let output = self.with_key(
             &["traffic", "compare", "--fail-on", "errors,rows,missing"],
             &[captured, &result],
         )?;
@@ -424,11 +415,14 @@ impl<'a> Bench<'a> {
         Ok((code, said(&output)))
     }
 
-    fn begin(&self, folder: &Path) -> anyhow::Result<()> {
+    fn begin(&self, folder: &Path, key: Option<&Path>) -> anyhow::Result<()> {
         let socket = self.folder.path().join("admin.sock");
         let mut command = Command::new(&self.program);
         command.args(["traffic", "capture", "start", "--free-disk", "1", "--to"]);
         command.arg(folder).arg("--socket").arg(socket);
+        if let Some(key) = key {
+            command.arg("--key-file").arg(key);
+        }
         let output = command.output()?;
         ensure!(
             output.status.success(),
@@ -458,6 +452,18 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
+    /// As [`forebay`](Self::forebay), on folders that may be encrypted. The last of the arguments may want a
+    /// path behind it.
+    fn with_key(&self, arguments: &[&str], paths: &[&Path]) -> anyhow::Result<Output> {
+        match &self.key {
+            Some(key) => {
+                let key: [&Path; 2] = [Path::new("--key-file"), key];
+                self.forebay(arguments, &[paths, &key].concat())
+            }
+            None => self.forebay(arguments, paths),
+        }
+    }
+
     fn forebay(&self, arguments: &[&str], paths: &[&Path]) -> anyhow::Result<Output> {
         let mut command = Command::new(&self.program);
         command
@@ -468,13 +474,89 @@ impl<'a> Bench<'a> {
     }
 }
 
+fn add_figures(report: &mut Report, part: &str, capturing: Capturing, rounds: &Rounds) {
+    let name = format!("capture {}", capturing.name());
+    let lowest: Vec<f64> = rounds.lowest.iter().copied().flatten().collect();
+    report.add(part, name.clone(), "q/s", rounds.rates.clone(), None);
+    report.add(part, format!("{name}, lowest second"), "q/s", lowest, None);
+    report.add(
+        part,
+        format!("{name}, CPU of the gateway a query"),
+        "us",
+        rounds.cpu.clone(),
+        None,
+    );
+}
+
+/// `theirs`: what is published of TiProxy, which does not encrypt. Nor are there aims for what does.
+fn add_ratios(
+    report: &mut Report,
+    part: &str,
+    capturing: Capturing,
+    on: &Rounds,
+    off: &Rounds,
+    theirs: Option<(f64, f64)>,
+) {
+    let is_plain = capturing == Capturing::On;
+    let name = capturing.name();
+    let theirs = theirs.filter(|_| is_plain);
+    let aim = |wanted: Wanted| is_plain.then_some(wanted);
+    let ratios = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
+    let rates = ratios(&on.rates, &off.rates);
+    report.add(
+        part,
+        format!("{name} / off, query/s"),
+        "",
+        rates,
+        aim(Wanted::AtLeast(0.99)),
+    );
+    note(report, theirs.map(|(average, _)| average));
+    let (off_lowest, on_lowest) = both(&off.lowest, &on.lowest);
+    let lowest = ratios(&on_lowest, &off_lowest);
+    report.add(
+        part,
+        format!("{name} / off, lowest second"),
+        "",
+        lowest,
+        aim(Wanted::AtLeast(0.98)),
+    );
+    note(report, theirs.map(|(_, lowest)| lowest));
+    let cpu = ratios(&on.cpu, &off.cpu);
+    report.add(
+        part,
+        format!("{name} / off, CPU of the gateway a query"),
+        "",
+        cpu,
+        aim(Wanted::AtMost(1.10)),
+    );
+    let which = if is_plain { "" } else { ", encrypted" };
+    report.add(
+        part,
+        format!("a captured command on the disk{which}"),
+        "B",
+        on.bytes.clone(),
+        None,
+    );
+    report.add(
+        part,
+        format!("sessions that were left out{which}"),
+        "",
+        [on.thinned as f64],
+        Some(Wanted::AtMost(0.0)),
+    );
+}
+
 /// One client's load, in its own schema.
 fn client_load(address: SocketAddr, client: usize, seconds: f64) -> anyhow::Result<Done> {
-    let database = format!("sb{}", client + 1);
     let load = Sysbench {
+        on: &[],
         script: "oltp_read_write",
         address,
-        database: &database,
+        account: Account {
+            // There are few of them.
+            database: format!("sb{}", client + 1).leak(),
+            ..SANDBOX
+        },
         is_text: client < TEXT_CLIENTS,
         tables: 1,
         rows: ROWS,

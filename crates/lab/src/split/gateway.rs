@@ -2,21 +2,20 @@
 
 use std::{
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
-use sandbox::{PASSWORD, USER};
-
 use crate::{
     child::ListeningChild,
+    client::Account,
     demo::{gateway::scrape, screen::sum_by_label},
     overhead::Kind,
 };
+use anyhow::{Context, ensure};
 
 /// The gateway finds its primary meanwhile.
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -26,6 +25,8 @@ pub(crate) struct Setup<'a> {
     pub program: &'a Path,
     /// One of this program's.
     pub mode: Kind,
+    /// Of the servers.
+    pub account: Account,
     /// As the configuration has it; only mode `split` asks.
     pub topology: &'a str,
     /// Each as the configuration has it: `{ address = "127.0.0.1:3306" }`.
@@ -67,6 +68,42 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// Starts it on another machine, of a kind: `on` are the words before its command there. It listens at
+    /// this address and on a Unix socket, by which it is seen to be up.
+    pub(crate) fn start_on(
+        on: &[String],
+        address: Ipv4Addr,
+        setup: &Setup<'_>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let (file, log, socket) = (
+            folder.join("away.toml"),
+            folder.join("away.log"),
+            folder.join("away"),
+        );
+        let [clients, admin] = [3306, 9090].map(|port| SocketAddr::from((address, port)));
+        let text = setup.configuration(clients, admin);
+        let seen = format!(
+            "\n[[listener]]\nbind = \"{}\"\nmode = \"{}\"\ncluster = \"main\"\n",
+            socket.display(),
+            setup.mode
+        );
+        fs::write(&file, text + &seen)?;
+        let (first, others) = on.split_first().context("nowhere")?;
+        let mut command = Command::new(first);
+        command
+            .args(others)
+            .arg(setup.program)
+            .args(["serve", "--config"])
+            .arg(&file);
+        let process = ListeningChild::start_at(&log, command, &socket)?;
+        Ok(Self {
+            process,
+            clients,
+            admin,
+        })
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
@@ -93,6 +130,11 @@ impl Gateway {
     }
 }
 
+/// As TOML has it, which JSON has as well.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 impl Setup<'_> {
     pub(crate) fn configuration(&self, clients: SocketAddr, admin: SocketAddr) -> String {
         let [top, listener, cluster] = &self.options;
@@ -100,17 +142,18 @@ impl Setup<'_> {
             Kind::Moves => (Kind::Session, "moves = true\n"),
             mode => (mode, ""),
         };
+        let [user, password] = [self.account.user, self.account.password].map(quoted);
         let topology = match self.mode {
+            // Its roles are written.
+            Kind::Split if self.topology == "static" => String::new(),
             Kind::Split => format!(
-                "topology = \"{}\"\nmonitor = {{ user = \"{USER}\", password = \"{PASSWORD}\" }}\n",
+                "topology = \"{}\"\nmonitor = {{ user = {user}, password = {password} }}\n",
                 self.topology
             ),
             _ => String::new(),
         };
         let users = match self.mode {
-            Kind::Split | Kind::Moves => {
-                format!("[[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\n\n")
-            }
+            Kind::Split | Kind::Moves => format!("[[user]]\nname = {user}\npassword = {password}\n\n"),
             _ => String::new(),
         };
         format!(

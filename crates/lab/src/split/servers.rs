@@ -24,6 +24,7 @@ use super::{
 use crate::{
     cache::{Report, Wanted, rig},
     child::{self, ListeningChild},
+    client::SANDBOX,
     overhead::Kind as Contender,
     sysbench::{Measured, Sysbench},
 };
@@ -177,13 +178,18 @@ impl<'a> Bench<'a> {
             .option("--max-prepared-stmt-count=1000000");
         let server = Sandbox::start(spec).context("starting the server")?;
         server.primary().sql("CREATE DATABASE sbtest")?;
-        rig::fill_table(&server, "sbtest1", args.table_size, rig::VALUE)?;
+        rig::fill_table(
+            &mut rig::on(&server),
+            "sbtest.sbtest1",
+            args.table_size,
+            rig::VALUE,
+        )?;
         let folder = child::folder()?;
         let haproxy = match plan.has_haproxy {
             true => Some(rig::start_haproxy(
                 &args.load.haproxy,
                 None,
-                &server,
+                &server.primary().address(),
                 folder.path(),
             )?),
             false => None,
@@ -300,9 +306,10 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<()> {
         let server = self.server.primary().pid().context("the server is gone")?;
         let load = Sysbench {
+            on: &[],
             script: script.file(),
             address,
-            database: "sbtest",
+            account: SANDBOX,
             is_text: false,
             tables: 1,
             rows: self.rows,
@@ -371,6 +378,7 @@ impl Gateway {
         let setup = Setup {
             program: &plan.program,
             mode: Contender::Split,
+            account: SANDBOX,
             topology: "replication",
             servers: &[format!(
                 "{{ address = \"{}\"{limit} }}",
@@ -401,7 +409,7 @@ impl Rounds {
         self.rates.push(measured.done.rate);
         self.p99_ms.push(measured.done.p99_ms);
         self.own_cpu.extend(measured.own_us);
-        self.server_cpu.push(measured.server_us);
+        self.server_cpu.extend(measured.server_us);
     }
 
     fn median(&self) -> f64 {

@@ -1,11 +1,9 @@
 //! The conditions of consistency of the standard, 3.3.2.1 to 3.3.2.12: each is a query for what breaks it.
 
-use std::net::SocketAddr;
-
 use anyhow::Context;
 
-use super::{ACCOUNT, DISTRICTS, Size};
-use crate::client::Client;
+use super::{DISTRICTS, Size};
+use crate::client::Server;
 
 /// Delivered lines of a customer's orders.
 const DELIVERED: &str = "(SELECT o_w_id, o_d_id, o_c_id, SUM(ol_amount) total FROM orders JOIN order_line \
@@ -15,8 +13,8 @@ const PAID: &str = "(SELECT h_c_w_id, h_c_d_id, h_c_id, SUM(h_amount) total FROM
      GROUP BY h_c_w_id, h_c_d_id, h_c_id)";
 
 /// What does not hold, each with its number and what differs. `delivered`: orders since the tables were made.
-pub(crate) fn check(address: SocketAddr, size: Size, delivered: u64) -> anyhow::Result<Vec<String>> {
-    let mut client = Client::connect(address, ACCOUNT)?;
+pub(crate) fn check(server: Server, size: Size, delivered: u64) -> anyhow::Result<Vec<String>> {
+    let mut client = server.connect()?;
     let mut broken = Vec::new();
     for (number, query) in (1..).zip(queries(size, delivered)) {
         let answer = client
@@ -109,6 +107,7 @@ mod tests {
     use sandbox::{Kind, Sandbox, Spec};
 
     use super::*;
+    use crate::client::SANDBOX;
     use crate::tpcc::{load, run};
 
     const SIZE: Size = Size {
@@ -168,31 +167,28 @@ mod tests {
 
     fn conditions_are_found(kind: Kind) {
         let servers = Sandbox::start(Spec::new(kind)).unwrap();
-        let address: SocketAddr = servers.primary().address().parse().unwrap();
+        servers.primary().sql("CREATE DATABASE sbtest").unwrap();
+        let server = Server {
+            address: servers.primary().address().parse().unwrap(),
+            account: SANDBOX,
+        };
         // Our client knows the short way of `caching_sha2_password` only.
         let mut login = servers.primary().client();
         login.args(["--user=forebay", "--password=forebay", "--execute=DO 1"]);
         assert!(login.status().unwrap().success());
-        load(address, SIZE).unwrap();
-        assert_eq!(
-            check(address, SIZE, 0).unwrap(),
-            Vec::<String>::new(),
-            "as loaded"
-        );
-        let done = run(address, SIZE, 4, 2.0, 1).unwrap();
+        load(server, SIZE).unwrap();
+        assert_eq!(check(server, SIZE, 0).unwrap(), Vec::<String>::new(), "as loaded");
+        let done = run(server, SIZE, 4, 2.0, 1).unwrap();
         assert!(
             done.times.iter().all(|times| !times.is_empty()),
             "each kind has run"
         );
         assert!(done.delivered > 0);
-        assert_eq!(
-            check(address, SIZE, done.delivered).unwrap(),
-            Vec::<String>::new()
-        );
-        let mut client = Client::connect(address, ACCOUNT).unwrap();
+        assert_eq!(check(server, SIZE, done.delivered).unwrap(), Vec::<String>::new());
+        let mut client = server.connect().unwrap();
         for (number, (seed, mend)) in (1..).zip(SEEDS) {
             client.query(seed).unwrap();
-            let broken = check(address, SIZE, done.delivered).unwrap();
+            let broken = check(server, SIZE, done.delivered).unwrap();
             let found = format!("condition 3.3.2.{number} does not hold");
             assert!(
                 broken.iter().any(|line| line.starts_with(&found)),
@@ -201,7 +197,7 @@ mod tests {
             if !mend.is_empty() {
                 client.query(mend).unwrap();
                 assert_eq!(
-                    check(address, SIZE, done.delivered).unwrap(),
+                    check(server, SIZE, done.delivered).unwrap(),
                     Vec::<String>::new(),
                     "{mend}"
                 );

@@ -1,12 +1,12 @@
 //! The tables and what is in them at first.
 
-use std::{fmt::Write, net::SocketAddr, thread};
+use std::{fmt::Write, thread};
 
 use anyhow::{Context, bail};
 use inputs::Random;
 
-use super::{ACCOUNT, DATABASE, DISTRICTS, Size, last_name, uneven, within};
-use crate::client::{Account, Client};
+use super::{DISTRICTS, Size, last_name, uneven, within};
+use crate::client::{Client, ClientError, Server};
 
 /// Rows of an INSERT.
 const BATCH: usize = 500;
@@ -32,16 +32,21 @@ const SCHEMA: &[&str] = &[
      s_remote_cnt INT, s_data VARCHAR(50), PRIMARY KEY (s_w_id, s_i_id))",
 ];
 
-/// Makes the database anew, several districts side by side.
-pub(crate) fn load(address: SocketAddr, size: Size) -> anyhow::Result<()> {
-    let none = Account {
-        database: "mysql",
-        ..ACCOUNT
-    };
-    let mut client = Client::connect(address, none)?;
-    client.query(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
-    client.query(&format!("CREATE DATABASE {DATABASE}"))?;
-    let mut client = Client::connect(address, ACCOUNT)?;
+pub(crate) const TABLES: &str =
+    "warehouse, district, customer, history, new_order, orders, order_line, item, stock";
+
+/// Removes the tables.
+pub(crate) fn unload(server: Server) -> Result<(), ClientError> {
+    server
+        .connect()?
+        .query(&format!("DROP TABLE IF EXISTS {TABLES}"))?;
+    Ok(())
+}
+
+/// Makes the tables anew, several districts side by side.
+pub(crate) fn load(server: Server, size: Size) -> anyhow::Result<()> {
+    unload(server)?;
+    let mut client = server.connect()?;
     for table in SCHEMA {
         client.query(table)?;
     }
@@ -65,7 +70,7 @@ pub(crate) fn load(address: SocketAddr, size: Size) -> anyhow::Result<()> {
         });
         insert(&mut client, "stock", stock)?;
         for half in [1..=DISTRICTS / 2, DISTRICTS / 2 + 1..=DISTRICTS] {
-            side_by_side(half, |district| fill_district(address, size, warehouse, district))?;
+            side_by_side(half, |district| fill_district(server, size, warehouse, district))?;
         }
     }
     Ok(())
@@ -91,8 +96,8 @@ fn side_by_side(
 }
 
 /// Everybody has paid 10.00 once, and has one order; of the orders the last three of ten are not delivered.
-fn fill_district(address: SocketAddr, size: Size, w: u64, d: u64) -> anyhow::Result<()> {
-    let mut client = Client::connect(address, ACCOUNT)?;
+fn fill_district(server: Server, size: Size, w: u64, d: u64) -> anyhow::Result<()> {
+    let mut client = server.connect()?;
     let mut random = Random::new(w << 8 | d);
     let count = size.customers;
     let year = money(1000 * count);

@@ -9,7 +9,6 @@ mod load;
 mod transactions;
 
 use std::{
-    net::SocketAddr,
     thread,
     time::{Duration, Instant},
 };
@@ -17,19 +16,16 @@ use std::{
 use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
 use inputs::Random;
-use sandbox::{PASSWORD, USER};
 
 use self::transactions::{Kind, Terminal};
-pub(crate) use self::{conditions::check, load::load, transactions::KINDS};
-use crate::client::Account;
-
-pub(crate) const DATABASE: &str = "tpcc";
-const DISTRICTS: u64 = 10;
-const ACCOUNT: Account = Account {
-    user: USER,
-    password: PASSWORD,
-    database: DATABASE,
+pub(crate) use self::{
+    conditions::check,
+    load::{TABLES, load, unload},
+    transactions::KINDS,
 };
+use crate::client::Server;
+
+const DISTRICTS: u64 = 10;
 
 /// How much there is of everything.
 #[derive(Clone, Copy, Debug)]
@@ -87,14 +83,14 @@ impl Done {
 
 /// Runs the mix on so many terminals. Terminals of one seed ask for the same.
 pub(crate) fn run(
-    address: SocketAddr,
+    server: Server,
     size: Size,
     terminals: u64,
     seconds: f64,
     seed: u64,
 ) -> anyhow::Result<Done> {
     let terminals: Vec<Terminal> = (0..terminals)
-        .map(|number| Terminal::connect(address, size, number, seed))
+        .map(|number| Terminal::connect(server, size, number, seed))
         .collect::<Result<_, _>>()
         .context("connecting a terminal")?;
     let began = Instant::now();

@@ -1,16 +1,16 @@
 //! The five transactions, as a terminal runs them.
 
-use std::net::SocketAddr;
-
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use inputs::Random;
 
-use super::{ACCOUNT, DISTRICTS, Size, last_name, load::money, uneven, within};
-use crate::client::{Answer, Client, ClientError};
+use super::{DISTRICTS, Size, last_name, load::money, uneven, within};
+use crate::client::{Answer, Client, ClientError, Server};
 
 /// Codes of transactions that the server gave up for a lock: another one was first (MariaDB), it waited too
 /// long, a deadlock.
 const LOCKED: [u16; 3] = [1020, 1205, 1213];
+/// A transaction that is in the way of others as often as that is told of, and not tried again.
+const RETRIES_MAX: u64 = 1000;
 /// In a hundred new orders one names an item that nobody has, and is rolled back.
 const ROLLED_BACK: u64 = 1;
 /// In a hundred transactions.
@@ -63,14 +63,9 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn connect(
-        address: SocketAddr,
-        size: Size,
-        number: u64,
-        seed: u64,
-    ) -> Result<Self, ClientError> {
+    pub(super) fn connect(server: Server, size: Size, number: u64, seed: u64) -> Result<Self, ClientError> {
         Ok(Self {
-            client: Client::connect(address, ACCOUNT)?,
+            client: server.connect()?,
             random: Random::new(seed << 32 | number << 16),
             size,
             warehouse: 1 + number % size.warehouses,
@@ -100,6 +95,11 @@ impl Terminal {
                 Err(Failure::Locked) => {
                     self.client.query("ROLLBACK")?;
                     retried += 1;
+                    ensure!(
+                        retried < RETRIES_MAX,
+                        "{}: locked {retried} times in a row",
+                        KINDS[kind as usize]
+                    );
                 }
                 Err(Failure::Other(error)) => return Err(error.context(KINDS[kind as usize])),
             }
@@ -258,10 +258,11 @@ impl Terminal {
                 "DELETE FROM new_order WHERE no_w_id = {w} AND no_d_id = {d} AND no_o_id = {order}"
             ))?;
             let of_order = format!("WHERE o_w_id = {w} AND o_d_id = {d} AND o_id = {order}");
+            // An order newer than what this transaction reads otherwise.
             let c = number(
                 &self
                     .client
-                    .query(&format!("SELECT o_c_id FROM orders {of_order}"))?,
+                    .query(&format!("SELECT o_c_id FROM orders {of_order} FOR UPDATE"))?,
             )?;
             self.client
                 .query(&format!("UPDATE orders SET o_carrier_id = {carrier} {of_order}"))?;
