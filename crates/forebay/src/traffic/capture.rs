@@ -9,9 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use traffic::Folder;
+use traffic::objects::Location;
 use traffic::offline::{self, Summary};
 use traffic::record::Record;
 
+use super::KeyFile;
 use crate::ctl::{self, Gateway, Place, escaped};
 
 #[derive(Subcommand)]
@@ -33,16 +35,22 @@ pub(super) enum Act {
         /// The folder in which they are.
         #[arg(default_value = ".")]
         folder: PathBuf,
+        #[command(flatten)]
+        key: KeyFile,
     },
     /// Reads all of a folder, and says what it has. Exit code 2: not all of it can be read.
     Verify {
         /// The folder.
         folder: PathBuf,
+        #[command(flatten)]
+        key: KeyFile,
     },
     /// Prints what a folder has, one line a command.
     Show {
         /// The folder.
         folder: PathBuf,
+        #[command(flatten)]
+        key: KeyFile,
         /// Only this session.
         #[arg(long)]
         session: Option<u32>,
@@ -59,9 +67,14 @@ pub(super) enum Act {
 pub(super) struct Start {
     #[command(flatten)]
     place: Place,
-    /// The new folder, as an absolute path on the gateway's machine.
-    #[arg(long)]
+    /// The new folder, as an absolute path on the gateway's machine; or `s3://BUCKET/PREFIX`,
+    /// `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, with the account in the gateway's environment.
+    #[arg(long, value_name = "DIR|URL")]
     to: PathBuf,
+    /// With a URL: the new folder, as an absolute path on the gateway's machine, in which files wait until
+    /// the store has them.
+    #[arg(long)]
+    spool: Option<PathBuf>,
     /// It ends after so long: `90`, `90s`, `30m`, `1h`.
     #[arg(long, value_parser = seconds)]
     duration: Option<f64>,
@@ -83,6 +96,10 @@ pub(super) struct Start {
     /// Where the disk does not keep up the capture ends, instead of leaving sessions out from there on.
     #[arg(long)]
     end_when_full: bool,
+    /// Encrypt the files with the key in this file on the gateway's machine, by its absolute path; see
+    /// `forebay traffic key`.
+    #[arg(long)]
+    key_file: Option<PathBuf>,
 }
 
 /// `90`, `90s`, `30m`, `1h`, in seconds.
@@ -119,9 +136,10 @@ pub(super) fn run(act: Act) -> Result<ExitCode> {
         Act::Start(start) => begin(*start)?,
         Act::Stop { place } => stop(&ctl::gateway(place)?)?,
         Act::Status { place } => println!("{}", ctl::gateway(place)?.get("/traffic/capture")?),
-        Act::List { folder } => {
+        Act::List { folder, key } => {
+            let key = key.read()?;
             for folder in offline::folders(&folder)? {
-                match Folder::open(&folder) {
+                match Folder::open_one_of_several(&folder, key.as_ref()) {
                     Ok(read) => println!(
                         "{}  {}  {}",
                         folder.display(),
@@ -132,8 +150,8 @@ pub(super) fn run(act: Act) -> Result<ExitCode> {
                 }
             }
         }
-        Act::Verify { folder } => {
-            let summary = offline::summary(&folder)?;
+        Act::Verify { folder, key } => {
+            let summary = offline::summary(&folder, key.read()?.as_ref())?;
             print!("{}", in_words(&summary));
             // One that runs still, or was killed, has no end.
             if !summary.stops.is_empty() || summary.end.is_none() {
@@ -142,21 +160,42 @@ pub(super) fn run(act: Act) -> Result<ExitCode> {
         }
         Act::Show {
             folder,
+            key,
             session,
             errors,
             limit,
-        } => show(&folder, session, errors, limit)?,
+        } => show(
+            Folder::open(&folder, key.read()?.as_ref())?,
+            session,
+            errors,
+            limit,
+        )?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn begin(start: Start) -> Result<()> {
-    ensure!(
-        start.to.is_absolute(),
-        "{}: name the folder by an absolute path: it is made on the gateway's machine",
-        start.to.display()
-    );
     let to = start.to.to_str().context("the name of the folder is no text")?;
+    let is_remote = Location::is_meant(to);
+    if is_remote {
+        to.parse::<Location>()?;
+        ensure!(
+            start.spool.is_some(),
+            "name a folder with --spool, too: files wait there, on the gateway's machine, until the store has them"
+        );
+    } else {
+        ensure!(
+            start.spool.is_none(),
+            "--spool is for a capture that goes to an object store"
+        );
+    }
+    for folder in start.spool.iter().chain(Some(&start.to).filter(|_| !is_remote)) {
+        ensure!(
+            folder.is_absolute(),
+            "{}: name the folder by an absolute path: it is made on the gateway's machine",
+            folder.display()
+        );
+    }
     let mut path = format!(
         "/traffic/capture?to={}&free_disk={}",
         escaped(to),
@@ -167,43 +206,88 @@ fn begin(start: Start) -> Result<()> {
             path += &format!("&{name}={}", escaped(&value));
         }
     };
+    if let Some(spool) = &start.spool {
+        let name = spool.to_str().context("the name of the folder is no text")?;
+        add("spool", Some(name.to_owned()));
+    }
     add("duration", start.duration.map(|seconds| seconds.to_string()));
     add("max_size", start.max_size.map(|bytes| bytes.to_string()));
     add("sample", start.sample.map(|share| share.to_string()));
     add("user", start.user);
     add("schema", start.schema);
     add("end_when_full", start.end_when_full.then(|| "true".to_owned()));
+    if let Some(file) = &start.key_file {
+        let name = file.to_str().context("the name of the key file is no text")?;
+        path += &format!("&key_file={}", escaped(name));
+    }
     ctl::gateway(start.place)?.put(&path)?;
     println!("captured to {to}, which is personal data; forebay traffic capture stop ends it");
     Ok(())
 }
 
-/// Waits until the last record is written.
+/// Waits until the last record is written, and until the store has all, where it goes to one.
 fn stop(gateway: &Gateway) -> Result<()> {
     const LOOK_EVERY: Duration = Duration::from_millis(50);
     const PATIENCE: Duration = Duration::from_secs(60);
     gateway.put("/traffic/capture/stop")?;
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    let (mut changed, mut seen) = (Instant::now(), None);
+    loop {
         let text = gateway.get("/traffic/capture")?;
         let status: Value = serde_json::from_str(&text).context("the gateway's answer makes no sense")?;
-        if status["state"] == "ended" {
+        let upload = &status["upload"];
+        if status["state"] == "ended" && upload["state"] != "running" {
+            let to = if upload.is_null() {
+                &status["folder"]
+            } else {
+                &upload["to"]
+            };
             println!(
                 "{}: {} commands of {} sessions, {} bytes",
-                status["folder"].as_str().unwrap_or_default(),
+                to.as_str().unwrap_or_default(),
                 status["commands"],
                 status["sessions"],
                 status["bytes"]
             );
+            ensure!(upload["state"] != "given-up", left(&status));
             return Ok(());
+        }
+        // As long as files get there, they may take as long as they take.
+        let now = Some((status["state"].clone(), upload["files"].clone()));
+        if seen != now {
+            (changed, seen) = (Instant::now(), now);
+        }
+        if changed.elapsed() >= PATIENCE {
+            ensure!(
+                status["state"] == "ended",
+                "it has not ended within {PATIENCE:?}: the gateway's log says why"
+            );
+            bail!(
+                "{}\nthe gateway goes on trying for ten minutes; forebay traffic capture stop gives it up now",
+                left(&status)
+            );
         }
         sleep(LOOK_EVERY);
     }
-    bail!("it has not ended within {PATIENCE:?}: the gateway's log says why")
 }
 
-fn show(folder: &std::path::Path, session: Option<u32>, errors: bool, limit: u64) -> Result<()> {
-    let mut folder = Folder::open(folder)?;
+/// What an object store does not have, and how it gets there.
+fn left(status: &Value) -> String {
+    let (folder, upload) = (&status["folder"], &status["upload"]);
+    let (folder, to) = (
+        folder.as_str().unwrap_or_default(),
+        upload["to"].as_str().unwrap_or_default(),
+    );
+    format!(
+        "{to} does not have {} files with {} bytes, which stay in {folder} on the gateway's machine\n\
+         the store says: {}\n\
+         forebay traffic push {folder} {to} sends them from there",
+        upload["waiting_files"],
+        upload["waiting_bytes"],
+        upload["error"].as_str().unwrap_or_default()
+    )
+}
+
+fn show(mut folder: Folder, session: Option<u32>, errors: bool, limit: u64) -> Result<()> {
     let mut lines = 0;
     while let Some(record) = folder.next_record()? {
         let line = match record {
@@ -265,6 +349,9 @@ fn in_words(summary: &Summary) -> String {
         if let Some(missing) = &server.missing {
             text += &format!("  not asked: {missing}\n");
         }
+    }
+    if head.is_anonymised {
+        text += "anonymised: values are pseudonyms\n";
     }
     for (user, commands) in &summary.users {
         text += &format!("user {user}: {commands} commands\n");

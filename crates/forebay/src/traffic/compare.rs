@@ -18,6 +18,8 @@ pub(super) struct Compare {
     /// The folder that says how it is: a replay, or the results of several replayers (`--index`).
     #[arg(required = true)]
     b: Vec<PathBuf>,
+    #[command(flatten)]
+    key: super::KeyFile,
     /// What makes the exit code 2: `errors`, `rows` (rows, affected rows, values), `warnings`, `missing`
     /// (commands that B lacks), `p50=N`, `p95=N`, `p99=N` (how many times as slow all commands together may
     /// be), `none`.
@@ -32,7 +34,7 @@ pub(super) struct Compare {
 }
 
 pub(super) fn run(args: &Compare) -> Result<ExitCode> {
-    let comparison = compare::compare(&args.a, &args.b)?;
+    let comparison = compare::compare(&args.a, &args.b, args.key.read()?.as_ref())?;
     let mut failures = args.fail_on.failures(&comparison);
     if args.b.len() > 1 && comparison.missing > 0 && args.fail_on.looks_at_results() {
         failures.push(format!(

@@ -15,6 +15,8 @@ use traffic::replay::Permitted;
 pub(super) struct Export {
     /// The folder: a capture, an import or a replay.
     folder: PathBuf,
+    #[command(flatten)]
+    key: super::KeyFile,
     /// As what.
     #[arg(long = "as", value_enum, default_value = "sql")]
     form: Form,
@@ -49,6 +51,7 @@ enum Order {
 
 pub(super) fn run(args: &Export) -> Result<ExitCode> {
     let Form::Sql = args.form;
+    let key = args.key.read()?;
     let wanted = Wanted {
         by: match args.by {
             Order::Session => By::Session,
@@ -71,7 +74,7 @@ pub(super) fn run(args: &Export) -> Result<ExitCode> {
             Box::new(file.with_context(|| path.display().to_string())?)
         }
     };
-    let exported = export::export(&args.folder, wanted, &mut BufWriter::new(&mut out))?;
+    let exported = export::export(&args.folder, key.as_ref(), wanted, &mut BufWriter::new(&mut out))?;
     eprintln!(
         "{} statements, {} left out, which comments name; it is personal data",
         exported.statements, exported.left_out

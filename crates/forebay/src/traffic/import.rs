@@ -20,6 +20,8 @@ pub(super) struct Import {
     /// The new folder.
     #[arg(long)]
     to: PathBuf,
+    #[command(flatten)]
+    key: super::KeyFile,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,7 +61,12 @@ pub(super) fn run(args: &Import) -> Result<ExitCode> {
     let bar = ProgressBar::new(bytes);
     let style = "{bar:40} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
     bar.set_style(ProgressStyle::with_template(style)?);
-    let mut importer = Importer::new(args.from.into(), &args.to, env!("CARGO_PKG_VERSION"));
+    let mut importer = Importer::new(
+        args.from.into(),
+        &args.to,
+        args.key.read()?,
+        env!("CARGO_PKG_VERSION"),
+    );
     for (path, file) in files {
         importer.file(path, bar.wrap_read(file))?;
     }

@@ -10,13 +10,15 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use traffic::replay::{
-    self, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
+    self, Before, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
 };
 
 #[derive(Args)]
 pub(super) struct Replay {
     /// The folder with what was captured.
     folder: PathBuf,
+    #[command(flatten)]
+    key: super::KeyFile,
     /// HOST:PORT of the server.
     #[arg(long)]
     to: String,
@@ -74,6 +76,23 @@ pub(super) struct Replay {
     /// Also KILL, SET GLOBAL, statements about accounts and replication, INTO OUTFILE.
     #[arg(long, conflicts_with = "read_only")]
     all: bool,
+    /// Go on with a replay that was killed, whose result is in this folder. What was sent already is not sent
+    /// again, but for what sessions set for themselves. Give the same options as before.
+    #[arg(long, conflicts_with_all = ["result", "dry_run"])]
+    resume: Option<PathBuf>,
+    /// What orders statements of different sessions: their times alone, or also the ends of transactions.
+    #[arg(long, value_enum, default_value = "times")]
+    order: By,
+    /// Statements that write or ask for the time get the time that it was (`SET TIMESTAMP`).
+    #[arg(long)]
+    freeze_time: bool,
+    /// Ids that the server has made (AUTO_INCREMENT) and that are others now: send those of now where a
+    /// statement names the ones of then.
+    #[arg(long, value_enum, default_value = "yes")]
+    map_ids: YesOrNo,
+    /// The capture goes on meanwhile: replay what comes, until it ends.
+    #[arg(long, conflicts_with = "dry_run")]
+    follow: bool,
     /// Also to a server that is the source, a replica, or of which nobody knows.
     #[arg(long)]
     even_source: bool,
@@ -101,6 +120,20 @@ enum Close {
     Always,
     /// When their session ends
     Never,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Their times alone
+    Times,
+    /// A transaction begins once those have ended that had ended before it, or after ten seconds
+    Commits,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum YesOrNo {
+    Yes,
+    No,
 }
 
 /// `shop=shop_copy`.
@@ -149,8 +182,18 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         from_us: args.after.map_or(0, micros),
         until_us: args.until.map(micros),
     };
-    let survey = replay::survey(&args.folder, permitted, &selection)?;
-    for stop in &survey.stops {
+    let key = args.key.read()?;
+    let before = args
+        .resume
+        .as_deref()
+        .map(|result| Before::read(result, key.as_ref()))
+        .transpose()?;
+    if args.follow {
+        replay::wait_for_capture(&args.folder, key.as_ref())?;
+    }
+    let survey = replay::survey(&args.folder, key.as_ref(), permitted, &selection, before.as_ref())?;
+    // Where it is written still it ends somewhere.
+    for stop in survey.stops.iter().filter(|_| !args.follow) {
         eprintln!("forebay: {stop}");
     }
     if args.dry_run {
@@ -159,12 +202,13 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     }
     let order = Order {
         target: address(&args.to)?,
-        result: match &args.result {
+        result: match args.resume.as_ref().or(args.result.as_ref()) {
             Some(result) => result.clone(),
             None => free_name(&args.folder)?,
         },
         logins: logins(&args)?,
         from: args.folder,
+        key,
         speed: args.speed,
         permitted,
         selection,
@@ -175,6 +219,10 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
             Close::Never => Closing::Never,
         },
         even_source: args.even_source,
+        orders_commits: args.order == By::Commits,
+        freezes_time: args.freeze_time,
+        follow: args.follow,
+        maps_ids: args.map_ids == YesOrNo::Yes,
     };
     let result = order.result.clone();
     let bar = ProgressBar::new(survey.commands);
@@ -182,6 +230,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     bar.set_style(ProgressStyle::with_template(style)?);
     let shown = bar.clone();
     let tell = move |progress: &replay::Progress| {
+        shown.set_length(progress.total);
         shown.set_position(progress.done);
         shown.set_message(format!(
             "{} other errors, {:.0} ms late",
@@ -192,10 +241,19 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let replayed = runtime.block_on(replay::replay(order, &survey, env!("CARGO_PKG_VERSION"), tell));
+    let replayed = runtime.block_on(replay::replay(
+        order,
+        &survey,
+        before,
+        env!("CARGO_PKG_VERSION"),
+        tell,
+    ));
     bar.finish_and_clear();
     let outcome = replayed?;
     print!("{}", in_words(&outcome));
+    if survey.done_before > 0 {
+        println!("{} commands were done before", survey.done_before);
+    }
     println!("result: {}", result.display());
     println!("compare: forebay traffic compare CAPTURE {}", result.display());
     Ok(match outcome.no_login {
@@ -293,6 +351,30 @@ fn in_words(outcome: &Outcome) -> String {
     }
     if let Some((count, why)) = &outcome.no_login {
         text += &format!("{count} times there was no connection: {why}\n");
+    }
+    for (count, what) in [
+        (
+            outcome.out_of_order,
+            "transactions had to begin before all had ended that should have",
+        ),
+        (outcome.not_frozen, "times the target has refused another time"),
+        (
+            outcome.ids.others,
+            "ids that the target has made are others than they were",
+        ),
+        (outcome.ids.mapped, "values were sent as ids of now"),
+        (
+            outcome.ids.left,
+            "values that may be ids of then were sent as they were: nobody can tell, or their type has no room",
+        ),
+        (
+            outcome.ids.not_kept,
+            "ids could not be kept: of tables that were not there at the beginning, or too many",
+        ),
+    ] {
+        if count > 0 {
+            text += &format!("{count} {what}\n");
+        }
     }
     for stop in &outcome.stops {
         text += &format!("{stop}\n");

@@ -1,0 +1,82 @@
+//! `forebay traffic fetch` and `push`: folders from and to object stores.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use traffic::objects::{self, Location, ObjectsError};
+
+#[derive(Args)]
+pub(super) struct Fetch {
+    /// `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`; the account is in the
+    /// environment, as for the vendor's own tools.
+    #[arg(value_parser = location)]
+    url: Location,
+    /// A new folder, or an empty one; it is for this user alone.
+    folder: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct Push {
+    /// The folder, which stays as it is.
+    folder: PathBuf,
+    /// `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`; the account is in the
+    /// environment, as for the vendor's own tools.
+    #[arg(value_parser = location)]
+    url: Location,
+}
+
+fn location(text: &str) -> Result<Location, ObjectsError> {
+    text.parse()
+}
+
+pub(super) fn fetch(args: &Fetch) -> Result<ExitCode> {
+    let bar = ProgressBar::new(0);
+    let style = "{bar:40} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(style)?);
+    let fetched = objects::fetch(&args.url, &args.folder, &mut |bytes, all| {
+        bar.set_length(all);
+        bar.set_position(bytes);
+    })?;
+    bar.finish_and_clear();
+    println!(
+        "{}: {} bytes in {} files; it is personal data",
+        args.folder.display(),
+        fetched.bytes,
+        fetched.files
+    );
+    Ok(whole(&fetched.missing))
+}
+
+pub(super) fn push(args: &Push) -> Result<ExitCode> {
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:40} {pos}/{len} files, {eta} left",
+    )?);
+    let pushed = objects::push(&args.folder, &args.url, &mut |files, all| {
+        bar.set_length(all as u64);
+        bar.set_position(files as u64);
+    })?;
+    bar.finish_and_clear();
+    println!(
+        "{}: {} bytes in {} files; {} is still here",
+        args.url,
+        pushed.bytes,
+        pushed.files,
+        args.folder.display()
+    );
+    Ok(whole(&pushed.missing))
+}
+
+/// Says what is missing.
+fn whole(missing: &[String]) -> ExitCode {
+    for what in missing {
+        println!("{what}");
+    }
+    match missing.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(2),
+    }
+}
