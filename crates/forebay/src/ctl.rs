@@ -4,6 +4,7 @@ mod balance;
 mod drain;
 mod fleet;
 mod gateway;
+mod mirrors;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -112,6 +113,9 @@ enum Act {
         /// Only of this one.
         cluster: Option<String>,
     },
+    /// Shows how answers to copies of statements compare with the clients' own (`mirror_compare` of rules),
+    /// and which statements are answered differently.
+    Mirrors,
     /// Lists sessions.
     Sessions {
         /// Only those that something holds on their server.
@@ -263,6 +267,14 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
             match json {
                 true => print!("{text}"),
                 false => print!("{}", balance::table(&text)?),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Act::Mirrors => {
+            let text = gateway.get("/mirrors")?;
+            match json {
+                true => println!("{text}"),
+                false => print!("{}", mirrors::table(&text)?),
             }
             Ok(ExitCode::SUCCESS)
         }

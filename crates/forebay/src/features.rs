@@ -9,17 +9,28 @@ use dataplane::extension::{
     Extension, Lookups, ProtocolConnection, ProtocolEnd, WorkerExtension, WorkerHandle,
 };
 use dataplane::finished::Observer;
+use dataplane::mirrored::Comparer;
 use traffic::capture::Capture;
+use traffic::mirrors::Mirrors;
 
 /// All of them.
 pub(crate) struct Features {
     cache: Option<Arc<dyn Extension>>,
     capture: Arc<Capture>,
+    mirrors: Arc<Mirrors>,
 }
 
 impl Features {
-    pub(crate) fn new(cache: Option<Arc<dyn Extension>>, capture: Arc<Capture>) -> Self {
-        Self { cache, capture }
+    pub(crate) fn new(
+        cache: Option<Arc<dyn Extension>>,
+        capture: Arc<Capture>,
+        mirrors: Arc<Mirrors>,
+    ) -> Self {
+        Self {
+            cache,
+            capture,
+            mirrors,
+        }
     }
 }
 
@@ -28,6 +39,7 @@ impl Extension for Features {
         Rc::new(OnWorker {
             cache: self.cache.as_ref().map(|cache| cache.on_worker(worker)),
             capture: self.capture.observer(),
+            mirrors: Arc::clone(&self.mirrors),
         })
     }
 
@@ -42,12 +54,13 @@ impl Extension for Features {
 struct OnWorker {
     cache: Option<Rc<dyn WorkerExtension>>,
     capture: Rc<dyn Observer>,
+    mirrors: Arc<Mirrors>,
 }
 
 impl WorkerExtension for OnWorker {
-    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
+    fn serve(&self, connection: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         match &self.cache {
-            Some(cache) => cache.serve(visit),
+            Some(cache) => cache.serve(connection),
             // The configuration has no such listener without a cache.
             None => Box::pin(async { ProtocolEnd::Protocol("nobody serves this protocol".to_owned()) }),
         }
@@ -62,6 +75,10 @@ impl WorkerExtension for OnWorker {
         // It takes the copies, so it is the last.
         observers.push(Rc::clone(&self.capture));
         observers
+    }
+
+    fn comparer(&self) -> Option<Arc<dyn Comparer>> {
+        Some(Arc::clone(&self.mirrors) as _)
     }
 
     fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {

@@ -10,24 +10,31 @@ use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
     BalanceStatus, CacheStatus, CaptureOrder, CaptureStatus, ClusterStatus, DrainStatus, LastMovedStatus,
-    ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerBalanceStatus, ServerStatus,
-    SessionStatus, Status, SwitchoverOrder, SwitchoverStatus, WorkerStatus,
+    ListenerStatus, MappingStatus, MirrorStatus, MirrorTimes, MirroredStatement, PinStatus, RefusedReload,
+    ServerBalanceStatus, ServerStatus, SessionStatus, Status, SwitchoverOrder, SwitchoverStatus,
+    UploadStatus, WorkerStatus,
 };
 use cache::Cache;
 use config::{Config, Reload, Secret};
 use dataplane::Gateway;
+use dataplane::elsewhere::{Elsewhere, KillRequest, NotKilled};
 use fleet::{Deed, Fleet, Host};
 use net::handover::Channel;
 use telemetry::Telemetry;
 use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
 use traffic::capture::{self, Capture, WhenFull};
+use traffic::compare::Latency;
+use traffic::mirrors::{self, Mirrors};
+use traffic::objects::{Location, ObjectsError};
 use traffic::record::Filters;
 use upstream::{Cluster, Member, Server};
 
 use crate::certificates::Certificates;
 use crate::fleet_host::{self, Common};
+use crate::memory::{self, Memory};
 use crate::notify;
+use crate::others::{self, Others};
 use crate::serve::settle_max_connections;
 use crate::switchover::{Switchovers, not_paused};
 use crate::token;
@@ -51,6 +58,7 @@ pub(crate) struct Operator {
     pub(crate) gateway: Arc<Gateway>,
     cache: Option<Arc<Cache>>,
     pub(crate) capture: Arc<Capture>,
+    mirrors: Arc<Mirrors>,
     pub(crate) telemetry: Arc<Telemetry>,
     log: LogHandle,
     /// What it has in common with other gateways, where there is a store.
@@ -61,6 +69,7 @@ pub(crate) struct Operator {
     started: Instant,
     is_leaving: AtomicBool,
     unready: Mutex<Option<Unready>>,
+    memory: Mutex<Memory>,
     /// When the configuration that is in force was taken up.
     taken: Mutex<Instant>,
     /// The last reload, where it was refused.
@@ -98,7 +107,7 @@ impl Operator {
         (config, token): (Config, Option<Secret>),
         common: Option<Common>,
         gateway: Arc<Gateway>,
-        (cache, capture): (Option<Arc<Cache>>, Arc<Capture>),
+        (cache, capture, mirrors): (Option<Arc<Cache>>, Arc<Capture>, Arc<Mirrors>),
         telemetry: Arc<Telemetry>,
         log: LogHandle,
     ) -> Arc<Self> {
@@ -110,6 +119,7 @@ impl Operator {
             gateway,
             cache,
             capture,
+            mirrors,
             telemetry,
             log,
             common,
@@ -119,6 +129,7 @@ impl Operator {
             started: Instant::now(),
             is_leaving: AtomicBool::new(false),
             unready: Mutex::default(),
+            memory: Mutex::default(),
             taken: Mutex::new(Instant::now()),
             refused: Mutex::default(),
         };
@@ -238,6 +249,52 @@ impl Operator {
         self.unready();
     }
 
+    /// Looks how much memory there is: whether clients are taken depends on it.
+    pub(crate) fn look_at_memory(&self) {
+        let Some(used) = telemetry::resident_memory() else {
+            return;
+        };
+        let wanted = self.config().memory_max.map(|max| max.0);
+        let max = wanted.or_else(memory::of_cgroup);
+        let before = self.memory();
+        let now = before.looked(used, max);
+        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let published = max.and_then(|max| i64::try_from(max).ok()).unwrap_or_default();
+        self.telemetry.control.memory_max.set(published);
+        if let Some(cache) = &self.cache {
+            cache.store().set_short_of_memory(now.is_tight);
+            if now.is_tight != before.is_tight {
+                info!(
+                    used_bytes = used,
+                    max_bytes = max,
+                    gives_back = now.is_tight,
+                    "the cache gives back bounded rows while memory is nearly short, and takes none"
+                );
+            }
+        }
+        if now.is_short == before.is_short {
+            return;
+        }
+        self.telemetry.control.memory_short.set(i64::from(now.is_short));
+        self.gateway.set_short_of_memory(now.is_short);
+        match now.is_short {
+            true => warn!(
+                used_bytes = used,
+                max_bytes = max,
+                "short of memory: new clients are refused"
+            ),
+            false => info!(
+                used_bytes = used,
+                max_bytes = max,
+                "memory is short no longer: new clients are served"
+            ),
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        *self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn unready(&self) -> Option<Unready> {
         let mut unready = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
         let until = unready.as_ref().and_then(|unready| unready.until);
@@ -271,7 +328,6 @@ impl Operator {
             return Err(format!("the configuration is not read again: {SHUTTING_DOWN}"));
         }
         let result = self.reload_now(common);
-        self.telemetry.control.config_reloaded(result.is_ok());
         let refused = result.as_ref().err().map(|cause| Refused {
             at: Instant::now(),
             why: why.to_owned(),
@@ -289,6 +345,8 @@ impl Operator {
                 cause, "configuration not reloaded; the old one stays in force"
             ),
         }
+        // Last: whoever has seen the count finds all of it.
+        self.telemetry.control.config_reloaded(result.is_ok());
         result
     }
 
@@ -428,6 +486,13 @@ impl Operator {
         }
     }
 
+    /// What all are to end goes on here, where somebody has asked for it since.
+    fn note_done_here(&self, deed: &Deed) {
+        if let Some(fleet) = self.fleet() {
+            fleet.note_done_here(deed);
+        }
+    }
+
     fn config(&self) -> MutexGuard<'_, Config> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -481,6 +546,14 @@ impl Host for Operator {
             .all(|cluster| cluster.servers().iter().all(is_within))
     }
 
+    fn number(&self, number: u32) {
+        self.gateway.take_number(number);
+    }
+
+    fn kill(&self, kill: fleet::Kill, told: fleet::OnKilled) {
+        others::kill_here(Arc::clone(&self.gateway), kill, told);
+    }
+
     fn act(&self, deed: &Deed) -> Result<(), String> {
         match deed {
             Deed::Drain {
@@ -492,14 +565,23 @@ impl Host for Operator {
                 let end_after = end_after.map_err(|error| error.to_string())?;
                 admin::Gateway::drain(self, Some(cluster), server, end_after)
             }
-            Deed::Pause { cluster } => admin::Gateway::pause(self, Some(cluster)),
+            Deed::Pause { cluster } => admin::Gateway::pause(self, Some(cluster)).map(drop),
         }
     }
 
     fn undo(&self, deed: &Deed) -> Result<(), String> {
+        let (Deed::Drain { cluster, .. } | Deed::Pause { cluster }) = deed;
+        // What is gone has nothing to be taken back.
+        let Ok(found) = self.cluster_by(Some(cluster)) else {
+            return Ok(());
+        };
         match deed {
-            Deed::Drain { cluster, server, .. } => admin::Gateway::undrain(self, Some(cluster), server),
-            Deed::Pause { cluster } => admin::Gateway::resume(self, Some(cluster)),
+            // What else has it drain is no business of all.
+            Deed::Drain { server, .. } => {
+                found.forget_drain(server);
+                Ok(())
+            }
+            Deed::Pause { .. } => admin::Gateway::resume(self, Some(cluster)),
         }
     }
 }
@@ -573,6 +655,7 @@ impl admin::Gateway for Operator {
                 reason => reasons.push(format!("{UNREADY}{left}: {reason}")),
             }
         }
+        reasons.extend(self.memory().reason());
         if self.common.is_some() && self.common_text().is_none() {
             reasons.push(
                 "the store has no configuration yet, or was not reached yet: forebay ctl apply FILE"
@@ -719,14 +802,21 @@ impl admin::Gateway for Operator {
         let too_long = || "end_after: so many seconds are more than there is time".to_owned();
         let end = |after| Instant::now().checked_add(after).ok_or_else(too_long);
         let ends = end_after.map(end).transpose()?;
-        self.cluster_of(cluster, server)?.drain(server, ends)
+        let found = self.cluster_of(cluster, server)?;
+        found.drain(server, ends)?;
+        self.note_done_here(&Deed::Drain {
+            cluster: found.name().to_owned(),
+            server: server.to_owned(),
+            end_after: None,
+        });
+        Ok(())
     }
 
     fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String> {
         self.cluster_of(cluster, server)?.undrain(server)
     }
 
-    fn pause(&self, cluster: Option<&str>) -> Result<(), String> {
+    fn pause(&self, cluster: Option<&str>) -> Result<bool, String> {
         let cluster = self.cluster_by(cluster)?;
         for words in not_paused(&cluster, &self.config().listeners) {
             warn!(cluster = cluster.name(), "{words}");
@@ -734,8 +824,11 @@ impl admin::Gateway for Operator {
         if self.switchovers.is_under_way(&cluster) {
             return Err("a switchover is under way, which has statements wait by itself".to_owned());
         }
-        cluster.pause();
-        Ok(())
+        let was_off = cluster.pause();
+        self.note_done_here(&Deed::Pause {
+            cluster: cluster.name().to_owned(),
+        });
+        Ok(was_off)
     }
 
     fn resume(&self, cluster: Option<&str>) -> Result<(), String> {
@@ -789,7 +882,24 @@ impl admin::Gateway for Operator {
         id: u32,
         query_only: bool,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        Box::pin(self.gateway.kill(id, query_only))
+        let request = KillRequest {
+            id,
+            query_only,
+            by: None,
+        };
+        Box::pin(async move {
+            let killed = match self.fleet().filter(|_| self.gateway.is_of_another(id)) {
+                Some(fleet) => Others(fleet).kill(request).await,
+                None => self.gateway.kill(&request).await,
+            };
+            killed.map_err(|why| match why {
+                NotKilled::Unknown(why) if why.is_empty() => {
+                    format!("there is no session {id} that has logged in; `forebay ctl sessions` lists them")
+                }
+                NotKilled::Unknown(why) | NotKilled::Failed(why) => why,
+                NotKilled::NotOwner => "it is another's".to_owned(),
+            })
+        })
     }
 
     fn start_capture(
@@ -797,9 +907,11 @@ impl admin::Gateway for Operator {
         order: CaptureOrder,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         Box::pin(async move {
+            let (to, upload) = destination(order.to, order.spool)?;
             let servers = capture::servers(&self.gateway.clusters()).await;
             let order = capture::Order {
-                to: order.to.into(),
+                to,
+                upload,
                 duration: order.duration,
                 max_size: order.max_size,
                 free_disk: order.free_disk,
@@ -812,8 +924,13 @@ impl admin::Gateway for Operator {
                     true => WhenFull::End,
                     false => WhenFull::Thin,
                 },
+                key_file: order.key_file.map(Into::into),
             };
-            let started = self.capture.start(order, servers, env!("CARGO_PKG_VERSION"));
+            let capture = Arc::clone(&self.capture);
+            // An object store is waited for.
+            let start = move || capture.start(order, servers, env!("CARGO_PKG_VERSION"));
+            let started = tokio::task::spawn_blocking(start).await;
+            let started = started.map_err(|error| error.to_string())?;
             started.map_err(|error| error.to_string())
         })
     }
@@ -827,6 +944,10 @@ impl admin::Gateway for Operator {
 
     fn capture(&self) -> Option<CaptureStatus> {
         self.capture.status().map(capture_status)
+    }
+
+    fn mirrors(&self) -> Vec<MirrorStatus> {
+        self.mirrors.status().into_iter().map(mirror_status).collect()
     }
 
     fn balance(&self) -> Vec<BalanceStatus> {
@@ -910,6 +1031,21 @@ fn balance_status(cluster: &Cluster) -> BalanceStatus {
     }
 }
 
+/// Where a capture is written, and where its files go from there.
+fn destination(to: String, spool: Option<String>) -> Result<(PathBuf, Option<Location>), String> {
+    match (Location::is_meant(&to), spool) {
+        (true, Some(spool)) => {
+            let location: Location = to.parse().map_err(|error: ObjectsError| error.to_string())?;
+            Ok((spool.into(), Some(location)))
+        }
+        (true, None) => Err(format!(
+            "{to}: name a folder on the gateway's machine as well (spool), in which files wait until they are there"
+        )),
+        (false, Some(_)) => Err("a spool is for captures that go to an object store".to_owned()),
+        (false, None) => Ok((to.into(), None)),
+    }
+}
+
 fn capture_status(status: capture::Status) -> CaptureStatus {
     let reason = status.end.map(|(reason, words)| match words.is_empty() {
         true => reason,
@@ -926,6 +1062,50 @@ fn capture_status(status: capture::Status) -> CaptureStatus {
         bytes: status.bytes,
         queued_bytes: status.queued_bytes,
         reason: reason.unwrap_or_default(),
+        upload: status.upload.map(|upload| UploadStatus {
+            state: match (upload.is_running, upload.is_complete) {
+                (true, _) => "running",
+                (false, true) => "complete",
+                (false, false) => "given-up",
+            }
+            .to_owned(),
+            to: upload.to,
+            files: upload.files,
+            bytes: upload.bytes,
+            waiting_files: upload.waiting_files,
+            waiting_bytes: upload.waiting_bytes,
+            failures: upload.failures,
+            error: upload.error,
+        }),
+    }
+}
+
+fn mirror_status(status: mirrors::ClusterStatus) -> MirrorStatus {
+    let counts = |counts: Vec<(&'static str, u64)>| {
+        let counts = counts.into_iter();
+        counts.map(|(word, count)| (word.to_owned(), count)).collect()
+    };
+    let times = |times: Latency| MirrorTimes {
+        p50_ms: times.p50,
+        p95_ms: times.p95,
+        p99_ms: times.p99,
+    };
+    let statements = status.statements.into_iter();
+    let statements = statements.map(|statement| MirroredStatement {
+        digest: statement.digest,
+        text: statement.text,
+        compared: counts(statement.results),
+        example: statement.example,
+        seconds_ago: statement.seconds_ago,
+    });
+    MirrorStatus {
+        cluster: status.cluster,
+        compared: counts(status.results),
+        unchecked: counts(status.unchecked),
+        original: times(status.original),
+        copy: times(status.copy),
+        statements: statements.collect(),
+        of_others: status.of_others,
     }
 }
 

@@ -10,19 +10,21 @@ use cache::Cache;
 use config::Config;
 use dataplane::Gateway;
 use dataplane::extension::{BuildExtension, Extension};
-use net::handover::Channel;
+use net::handover::{Channel, Predecessor};
 use telemetry::Telemetry;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_local;
 use tracing::{info, warn};
 use traffic::capture::Capture;
+use traffic::mirrors::Mirrors;
 
 use crate::admin_sockets::{AdminSockets, ServedAdmin};
 use crate::features::Features;
 use crate::fleet_host::Common;
 use crate::notify;
 use crate::operate::Operator;
+use crate::others::Others;
 use crate::token;
 use crate::upgrade::{self, Program};
 
@@ -75,20 +77,21 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             telemetry.register(Arc::clone(&common.fleet) as _);
         }
         let admin = config.admin.as_ref().map(AdminSockets::open).transpose()?;
-        let (cache, capture) = (OnceCell::new(), Capture::new());
-        let extension = extension(config.cache.as_ref(), &telemetry, &cache, &capture);
+        let (cache, capture, mirrors) = (OnceCell::new(), Capture::new(), Mirrors::new());
+        let extension = extension(config.cache.as_ref(), &telemetry, &cache, (&capture, &mirrors));
         let gateway =
             Gateway::start(&config, Arc::clone(&telemetry), Some(extension)).context("cannot start")?;
         telemetry.control.config_reloaded(true);
         telemetry.register(Arc::clone(&gateway) as _);
         telemetry.register(Arc::new(log.clone()));
         telemetry.register(Arc::clone(&capture) as _);
+        telemetry.register(Arc::clone(&mirrors) as _);
         let operator = Operator::new(
             path.to_owned(),
             (config, token),
             common,
             Arc::clone(&gateway),
-            (cache.into_inner(), Arc::clone(&capture)),
+            (cache.into_inner(), Arc::clone(&capture), mirrors),
             Arc::clone(&telemetry),
             log.clone(),
         );
@@ -96,8 +99,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         spawn_local(async move { following.run().await });
         spawn_local(watch(Arc::clone(&operator)));
         let takes_over = predecessor.is_some();
-        if takes_over {
-            until_ready(&operator).await;
+        if let Some(predecessor) = &predecessor {
+            until_ready(&operator, predecessor).await;
         }
         let admin = admin
             .map(|sockets| sockets.serve(&telemetry, &operator))
@@ -111,6 +114,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         }
         // The process before this one leaves the fleet when it sees this one there.
         if let Some(fleet) = operator.fleet() {
+            gateway.reach_others(Arc::new(Others(Arc::clone(&fleet))));
             let (host, running) = (Arc::clone(&operator), operator.common_text());
             spawn_local(Arc::clone(&fleet).run_vip(Arc::clone(&host) as _, takes_over));
             spawn_local(fleet.run(host as _, running));
@@ -124,15 +128,15 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     ended
 }
 
-/// How the data plane makes what features add to it: the capture of traffic, and where there is one the cache
-/// of one of its clusters, which is then in `made`.
+/// How the data plane makes what features add to it: the capture of traffic, the comparison of copies, and
+/// where there is one the cache of one of its clusters, which is then in `made`.
 fn extension<'a>(
     config: Option<&'a config::Cache>,
     telemetry: &'a Telemetry,
     made: &'a OnceCell<Arc<Cache>>,
-    capture: &Arc<Capture>,
+    (capture, mirrors): (&Arc<Capture>, &Arc<Mirrors>),
 ) -> BuildExtension<'a> {
-    let capture = Arc::clone(capture);
+    let (capture, mirrors) = (Arc::clone(capture), Arc::clone(mirrors));
     Box::new(move |clusters| {
         if let Some(config) = config {
             let cluster = clusters.iter().find(|cluster| cluster.name() == config.cluster);
@@ -143,7 +147,7 @@ fn extension<'a>(
             made.get_or_init(|| cache);
         }
         let cache = made.get().map(|cache| Arc::clone(cache) as Arc<dyn Extension>);
-        Ok(Arc::new(Features::new(cache, capture)) as _)
+        Ok(Arc::new(Features::new(cache, capture, mirrors)) as _)
     })
 }
 
@@ -243,17 +247,21 @@ impl Signals {
 }
 
 /// Waits until sessions can be served, so that clients come to the process before this one until then. Where
-/// that one could serve none, either, it does not last for ever.
-async fn until_ready(operator: &Operator) {
+/// that one could serve none, either, or has ended, it does not last for ever.
+async fn until_ready(operator: &Operator, predecessor: &Predecessor) {
     const PATIENCE: Duration = Duration::from_secs(10);
     const LOOK_EVERY: Duration = Duration::from_millis(20);
-    let is_ready = async {
-        while admin::Gateway::ready(operator).is_err() {
-            tokio::time::sleep(LOOK_EVERY).await;
+    let began = Instant::now();
+    while admin::Gateway::ready(operator).is_err() {
+        if predecessor.has_ended() {
+            return warn!(
+                "the process before this one has ended: takes over although it is not ready: /readyz says why"
+            );
         }
-    };
-    if tokio::time::timeout(PATIENCE, is_ready).await.is_err() {
-        warn!("takes over although it is not ready: /readyz says why");
+        if began.elapsed() >= PATIENCE {
+            return warn!("takes over although it is not ready: /readyz says why");
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
@@ -367,6 +375,7 @@ async fn watch(operator: Arc<Operator>) {
     loop {
         ticks.tick().await;
         operator.look_at_unready();
+        operator.look_at_memory();
         let now = stamps(&operator);
         // A file that is gone for a moment is being replaced.
         let is_new = |file: &(PathBuf, Option<Stamp>)| file.1.is_some() && !seen.contains(file);
