@@ -25,3 +25,8 @@ shutdown_timeout = "{{ int .Values.shutdown.timeout }}s"
 
 {{ .Values.config }}
 {{- end }}
+
+{{- /* In namespaces that are not the release's own, where releases of the same name meet. No namespace has a dot. */}}
+{{- define "forebay.endpoint-slices" -}}
+{{ include "forebay.name" . }}-endpoint-slices.{{ .Release.Namespace }}
+{{- end }}
