@@ -1,0 +1,6 @@
+//! Packets of a network.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| traffic::fuzzing::import_pcap(data));
