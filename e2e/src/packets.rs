@@ -56,6 +56,7 @@ impl Client {
             stream,
             buffer: Vec::new(),
             start: 0,
+            read: vec![0; READ_MAX].into_boxed_slice(),
         };
         let first = wire.packet()?;
         let greeting = Greeting::decode(&first.payload).map_err(io::Error::other)?;
@@ -185,6 +186,9 @@ struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
     start: usize,
+    /// Bytes of the last read. A program that is not optimised takes longer to make room for a read in the
+    /// buffer than the read does.
+    read: Box<[u8]>,
 }
 
 impl Wire {
@@ -207,13 +211,9 @@ impl Wire {
                 self.buffer.drain(..self.start);
                 self.start = 0;
             }
-            let have = self.buffer.len();
-            self.buffer.resize(have + READ_MAX, 0);
-            let read = self.stream.read(&mut self.buffer[have..]);
-            self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
-            match read {
+            match self.stream.read(&mut self.read) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
+                Ok(len) => self.buffer.extend_from_slice(&self.read[..len]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::ErrorKind::TimedOut.into());
