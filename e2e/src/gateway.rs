@@ -19,6 +19,9 @@ use crate::{PATIENCE, eventually};
 /// How often ports are chosen anew when another program took one in between.
 const PORT_ATTEMPTS: usize = 5;
 const POLL: Duration = Duration::from_millis(10);
+/// How long a log is waited for, far above what it takes to write.
+const LOG_LIMIT: Duration = Duration::from_secs(2);
+const LOG_POLL: Duration = Duration::from_millis(1);
 
 /// A running gateway. Dropping it kills it.
 #[derive(Debug)]
@@ -95,7 +98,7 @@ impl Gateway {
         };
         fs::write(config_in(folder.path()), setup.to_toml(port, admin_port)).unwrap();
         Self {
-            process: launch(folder.path()),
+            process: launch(folder.path(), &setup),
             setup,
             port,
             admin_port,
@@ -124,8 +127,13 @@ impl Gateway {
     /// Everything that it has logged.
     #[must_use]
     pub fn log(&self) -> String {
-        // Its thread lets lines gather for two milliseconds.
-        std::thread::sleep(Duration::from_millis(10));
+        // It may say what it has done a moment after that is seen.
+        sleep(POLL);
+        let (begin, threads) = (Instant::now(), log_threads(&config_in(self.folder.path())));
+        // One that stands still writes nothing.
+        while !threads.iter().all(|thread| has_written(thread)) && begin.elapsed() < LOG_LIMIT {
+            sleep(LOG_POLL);
+        }
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
@@ -219,14 +227,7 @@ impl Gateway {
     pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let (status, body) = self.get("/metrics");
         assert_eq!(status, 200, "{body}");
-        let value = |line: &str| {
-            let rest = line.strip_prefix(name)?;
-            let matches = rest.starts_with([' ', '{']) && labels.iter().all(|label| rest.contains(label));
-            matches
-                .then(|| rest.rsplit(' ').next()?.parse::<f64>().ok())
-                .flatten()
-        };
-        body.lines().filter_map(value).sum()
+        testkit::metrics::sum(&body, name, labels)
     }
 
     /// How many servers are up, as the gateway sees it.
@@ -287,7 +288,7 @@ impl Gateway {
     /// Starts it again after its end, with the same configuration and ports, and waits until it is ready.
     pub async fn restart(&mut self) {
         assert!(!self.is_running());
-        self.process = launch(self.folder.path());
+        self.process = launch(self.folder.path(), &self.setup);
         eventually("the gateway is ready again", async || {
             self.try_get("/readyz").is_some_and(|(status, _)| status == 200)
         })
@@ -321,7 +322,7 @@ fn config_in(folder: &Path) -> PathBuf {
 }
 
 /// Starts the program with the configuration in `folder`, and its log there.
-fn launch(folder: &Path) -> Child {
+fn launch(folder: &Path, setup: &Setup) -> Child {
     let log = File::options()
         .create(true)
         .append(true)
@@ -330,6 +331,7 @@ fn launch(folder: &Path) -> Child {
     Command::new(program())
         .args(["serve", "--config"])
         .arg(config_in(folder))
+        .envs(setup.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)
@@ -345,4 +347,24 @@ impl Drop for Gateway {
             eprintln!("The gateway's log:\n{}", self.log());
         }
     }
+}
+
+/// The threads that write the log of the processes with this configuration, of which there may be several.
+fn log_threads(config: &Path) -> Vec<PathBuf> {
+    let inside = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let has = |folder: &Path, file, text: &str| {
+        fs::read_to_string(folder.join(file)).is_ok_and(|words| words.contains(text))
+    };
+    let processes = inside("/proc".into()).map(|process| process.path());
+    let serving = processes.filter(|process| has(process, "cmdline", &config.to_string_lossy()));
+    let threads = serving.flat_map(|process| inside(process.join("task")));
+    let threads = threads.map(|thread| thread.path());
+    threads.filter(|thread| has(thread, "comm", "log\n")).collect()
+}
+
+/// Whether all is written that was logged so far. The thread lets lines gather for two milliseconds, and may
+/// be late. With nothing to write it sleeps until somebody wakes it, and that alone is a futex.
+fn has_written(log_thread: &Path) -> bool {
+    let sleeps_in = fs::read_to_string(log_thread.join("wchan"));
+    sleeps_in.is_ok_and(|function| function.starts_with("futex")) || !log_thread.exists()
 }

@@ -23,7 +23,11 @@ impl Link {
     }
 
     pub fn to_node(server: &Node) -> Self {
-        let target: SocketAddr = server.address().parse().unwrap();
+        Self::to_address(&server.address())
+    }
+
+    pub fn to_address(address: &str) -> Self {
+        let target: SocketAddr = address.parse().unwrap();
         let (started, link) = mpsc::channel();
         let (end, ended) = oneshot::channel();
         thread::spawn(move || {

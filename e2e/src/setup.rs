@@ -22,6 +22,7 @@ pub struct Setup {
     tables: String,
     check: String,
     admin: String,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ impl Setup {
             cluster_tables: String::new(),
             tables: String::new(),
             admin: String::new(),
+            environment: Vec::new(),
             check: "interval = \"200ms\"\ntimeout = \"2s\"\nrise = 1\nfall = 2\n".to_owned(),
         }
     }
@@ -69,6 +71,13 @@ impl Setup {
     #[must_use]
     pub fn servers(mut self, servers: impl IntoIterator<Item = String>) -> Self {
         self.servers = servers.into_iter().collect();
+        self
+    }
+
+    /// What the gateway finds in its environment, beside what the test has.
+    #[must_use]
+    pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
+        self.environment = variables;
         self
     }
 

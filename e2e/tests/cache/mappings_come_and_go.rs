@@ -47,7 +47,7 @@ async fn they_do() {
     let setup = |tables: bool, mappings: &[String]| {
         let tables = format!(
             "[[listener]]\nname = \"redis\"\nbind = \"127.0.0.1:{redis}\"\nprotocol = \"redis\"\n\
-             [cache]\ncluster = \"main\"\nmapping_tables = {tables}\n{}",
+             [cache]\ncluster = \"main\"\nstrong_wait = \"60s\"\nmapping_tables = {tables}\n{}",
             mappings.concat()
         );
         Setup::of_addresses([server.primary().address()])

@@ -24,6 +24,9 @@ mod schema;
 mod script;
 mod session;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use e2e::Setup;
@@ -45,6 +48,9 @@ const FOUND: [u64; 2] = [33_568_300_012, 4_800_013];
 /// nobody knows what the replica's connection has of it. The two of MariaDB get error 1290 for their next
 /// write.
 const KNOWN_OF_TWO_SERVERS: [u64; 3] = [4_200_047, 4_200_056, 4_200_083];
+/// Known to differ on MariaDB 11: the server tells the gateway the collation of `SET NAMES binary` in the
+/// place of the charset, for which there is no room in that answer.
+const KNOWN_OF_MARIADB_11: [u64; 1] = [4_200_042];
 /// How many of the others are mixtures.
 const MIXTURES: u64 = 48;
 /// Lines of the server's log that are shown.
@@ -120,7 +126,12 @@ fn answers_of_sessions_that_move_are_the_servers() {
         .admin("socket = \"admin.sock\"")
         .top("shutdown_timeout = \"1s\"")
         .tables(&users.concat());
-    compare_with(&servers, [setup], Connections::Moved);
+    let version = servers[0].primary().sql("SELECT VERSION()").unwrap();
+    let known = match version.starts_with("11.") {
+        true => &KNOWN_OF_MARIADB_11[..],
+        false => &[],
+    };
+    compare_but(&servers, [setup], Connections::Moved, known);
 }
 
 /// What a session has written is known by its GTIDs.
@@ -135,16 +146,49 @@ fn names_of(server: &sandbox::Sandbox) -> [String; 2] {
     ["127.0.0.1", "localhost"].map(|host| format!("{host}:{}", server.primary().port()))
 }
 
+/// How many steps a session has made on a server that it was to leave, by what had held it there before.
+type Held = Rc<RefCell<BTreeMap<String, u64>>>;
+
 /// Has the session leave the server that it is on, each time that it is called.
-fn chase(gateway: &e2e::Gateway, server: &sandbox::Sandbox) -> Box<dyn FnMut()> {
+fn chase(gateway: &e2e::Gateway, server: &sandbox::Sandbox, held: Held) -> Box<dyn FnMut()> {
     let [mut free, mut left] = names_of(server);
-    let acts = gateway.acts();
+    let (acts, admin_port) = (gateway.acts(), gateway.admin_port());
+    let mut before = BTreeMap::new();
     Box::new(move || {
+        let now = whereabouts(admin_port);
+        let stayed = before.iter().filter(|(session, (on, _))| {
+            *on == left && now.get(session).is_some_and(|(still_on, _)| still_on == on)
+        });
+        for reason in stayed.flat_map(|(_, (_, reasons))| reasons) {
+            *held.borrow_mut().entry(String::clone(reason)).or_default() += 1;
+        }
+        before = now;
         let undrained = acts(&format!("/undrain?server={left}"));
         let drained = acts(&format!("/drain?server={free}"));
         assert_eq!((undrained.0, drained.0), (200, 200), "{undrained:?} {drained:?}");
         std::mem::swap(&mut free, &mut left);
     })
+}
+
+/// On which server the sessions are, by their numbers, and what holds them there.
+fn whereabouts(admin_port: u16) -> BTreeMap<u64, (String, Vec<String>)> {
+    // These are carried, as far as nothing else holds the session.
+    const CARRIED: [&str; 2] = ["user-variables", "role"];
+    let (_, body) = e2e::Gateway::page(admin_port, "/sessions").expect("the sessions");
+    let sessions: Vec<serde_json::Value> = serde_json::from_str(&body).expect("a list of sessions");
+    let known = sessions.iter().map(|session| {
+        let pins = session["pins"].as_array().expect("a list of pins");
+        let reasons = pins
+            .iter()
+            .map(|pin| pin["reason"].as_str().expect("a reason").to_owned());
+        let mut reasons: Vec<String> = reasons.collect();
+        if reasons.iter().any(|reason| !CARRIED.contains(&reason.as_str())) {
+            reasons.retain(|reason| !CARRIED.contains(&reason.as_str()));
+        }
+        let server = session["server"].as_str().unwrap_or_default().to_owned();
+        (session["id"].as_u64().expect("a number"), (server, reasons))
+    });
+    known.collect()
 }
 
 /// Every session borrows its connection anew for each statement, from a few that others use in between.
@@ -287,6 +331,7 @@ fn compare_but<const COUNT: usize>(
 ) {
     let address = servers[0].primary().address();
     let gateways = setups.map(Setup::start);
+    let held = Held::default();
     let mut rig = Rig {
         server: e2e::kind(),
         direct: address.clone(),
@@ -295,7 +340,7 @@ fn compare_but<const COUNT: usize>(
         logs_in: matches!(connections, Connections::Shared | Connections::Wanted),
         with_others: connections == Connections::Shared,
         before_steps: match connections {
-            Connections::Moved => Some(chase(&gateways[0], &servers[0])),
+            Connections::Moved => Some(chase(&gateways[0], &servers[0], Rc::clone(&held))),
             Connections::Wanted => Some(want(&gateways[0])),
             _ => None,
         },
@@ -353,17 +398,18 @@ fn compare_but<const COUNT: usize>(
             Connections::Own => {}
             Connections::Understood => statements_were_read(gateway),
             Connections::Ruled => a_rule_has_seen(gateway, rig.commands),
-            Connections::Moved => sessions_were_moved(gateway, rig.commands),
+            Connections::Moved => sessions_were_moved(gateway, rig.commands, &held),
             Connections::Shared => connections_were_shared(gateway),
             Connections::Wanted => sessions_left(gateway),
         }
         leaves_nothing_behind(gateway);
     }
-    assert!(
-        failures.is_empty(),
-        "{} of {scripts} scripts differ; see above",
-        failures.len()
-    );
+    if let Some(first) = failures.first() {
+        panic!(
+            "{} of {scripts} scripts differ, the first:\n{first}",
+            failures.len()
+        );
+    }
 }
 
 /// A script that ends the server, or that this test does not understand, is named too.
@@ -403,10 +449,20 @@ fn sessions_left(gateway: &e2e::Gateway) {
 }
 
 /// The same. Some steps leave what holds a session for all that come after.
-fn sessions_were_moved(gateway: &e2e::Gateway, commands: usize) {
+fn sessions_were_moved(gateway: &e2e::Gateway, commands: usize, held: &Held) {
     let moved = gateway.metric("forebay_sessions_moved_total", &[]);
-    let failed = gateway.metric("forebay_session_moves_failed_total", &[]);
-    println!("{moved} moves, {failed} came to nothing");
+    println!("{moved} moves, {commands} commands; so often a session stayed where it was to leave:");
+    for (reason, steps) in held.borrow().iter() {
+        println!("  {reason} {steps}");
+    }
+    println!("moves that came to nothing:");
+    for line in gateway.get("/metrics").1.lines() {
+        if let Some(failed) = line.strip_prefix("forebay_session_moves_failed_total")
+            && !failed.ends_with(" 0")
+        {
+            println!("  {failed}");
+        }
+    }
     assert!(
         moved > commands as f64 / 5.0,
         "{moved} moves of {commands} commands"

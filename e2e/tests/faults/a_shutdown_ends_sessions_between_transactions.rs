@@ -26,6 +26,8 @@ async fn under_load() {
         "{}",
         gateway.log()
     );
+    // A worker that slept meanwhile has yet to find its session ended.
+    load.has_failed(16).await;
     let failures = load.end(&servers).await;
     for failure in &failures {
         assert_ne!(
@@ -35,7 +37,6 @@ async fn under_load() {
         );
         assert!(matches!(failure.code, None | Some(1053)), "{failure:?}");
     }
-    assert!(failures.len() >= 16, "{failures:#?}");
 }
 
 /// Far above what "at once" takes, far below all the timeouts of this test.

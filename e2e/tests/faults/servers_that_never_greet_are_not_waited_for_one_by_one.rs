@@ -10,7 +10,8 @@ use testkit::lossy_link::Fault;
 
 /// One by one they would take ten times as long as they may all together.
 const SERVERS: u32 = 20;
-const LOGIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// Long enough for the first login, which is to succeed, on a busy machine.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn and_a_client_hears_within_twice_the_time() {

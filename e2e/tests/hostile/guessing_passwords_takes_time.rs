@@ -1,6 +1,8 @@
 //! Whoever tries passwords is slowed, on one connection and on many; whoever has the right one is not.
 
-use e2e::{Gateway, Setup, client, kind, servers};
+use std::time::Instant;
+
+use e2e::{Gateway, Setup, client, eventually, kind, servers};
 use mysql_async::{ChangeUserOpts, Conn, Error};
 use sandbox::{Kind, Lent, PASSWORD, USER};
 use tokio::task::JoinSet;
@@ -46,18 +48,24 @@ async fn on_many_connections_at_once() {
     let servers = servers(1);
     for mode in ["session", "split"] {
         let gateway = gateway(&servers, mode);
+        let began = Instant::now();
         let codes = guess(&gateway, MANY).await;
         let tried = codes.iter().filter(|code| **code == 1045).count();
+        // Slowed attempts come one each half second: where a busy machine lets them in late, all of them may.
+        let slowed = usize::try_from(began.elapsed().as_millis() / 500).unwrap();
         assert!(
-            tried < MANY * 3 / 4,
-            "{mode}: {tried} passwords of {MANY} were looked at"
+            tried < MANY * 2 / 3 + slowed,
+            "{mode}: {tried} passwords of {MANY} were looked at, in {slowed} half seconds"
         );
         assert!(
             codes.iter().all(|code| [1045, 1129].contains(code)),
             "{mode}: {codes:?}"
         );
         assert!(delayed(&gateway) > 0.0, "{mode}");
-        assert!(gateway.log().contains("logins fail again and again"), "{mode}");
+        eventually("the log says so", async || {
+            gateway.log().contains("logins fail again and again")
+        })
+        .await;
     }
 }
 

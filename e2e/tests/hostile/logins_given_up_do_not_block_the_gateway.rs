@@ -96,8 +96,9 @@ async fn is_not_blocked_by(user: &str, ends: &[End]) {
         server.sql(create).unwrap();
     }
     let relay = relay_to(&server.address());
+    // The login behind those that are given up is to be in time, on a busy machine as well.
     let gateway = Setup::of_addresses([relay])
-        .listener("login_timeout = \"2s\"")
+        .listener("login_timeout = \"6s\"")
         .start();
     for end in ends {
         let port = gateway.port();
@@ -283,8 +284,8 @@ async fn to_a_server_that_is_not_trusted() {
         gateway.log().contains("invalid peer certificate")
     })
     .await;
-    let aborted = aborted() - before;
-    assert!(aborted >= MANY, "{aborted} have come to it");
+    // The server counts each when it has noticed its end.
+    eventually("all have come to it", async || aborted() - before >= MANY).await;
     let gateway = setup(0).start();
     Conn::new(client::options(&gateway))
         .await

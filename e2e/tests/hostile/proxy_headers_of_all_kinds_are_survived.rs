@@ -56,7 +56,7 @@ async fn from_a_trusted_sender() {
     for mode in ["session", "tcp"] {
         let mut gateway = Setup::in_front_of(&servers)
             .mode(mode)
-            .listener("accept_proxy_from = [\"127.0.0.2/32\"]\nlogin_timeout = \"2s\"")
+            .listener("accept_proxy_from = [\"127.0.0.2/32\"]\nlogin_timeout = \"6s\"")
             .start();
         let before = Footprint::of(&gateway);
         let mut witness = Witness::start(&gateway).await;

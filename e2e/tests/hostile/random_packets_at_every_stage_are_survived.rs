@@ -173,7 +173,7 @@ async fn attack(port: u16, stage: Stage, mut dice: Random) {
 async fn attacks(tls: bool) {
     let servers = servers(1);
     servers[0].primary().sql(CREATE_GUEST).unwrap();
-    let mut setup = Setup::in_front_of(&servers).listener("login_timeout = \"3s\"");
+    let mut setup = Setup::in_front_of(&servers).listener("login_timeout = \"6s\"");
     if tls {
         let Certificates {
             server_cert,

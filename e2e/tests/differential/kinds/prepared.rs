@@ -33,7 +33,7 @@ const STATEMENTS: &[(&str, usize)] = &[
     ("SELECT FROM", 0),
     ("SELECT * FROM missing WHERE id = ?", 1),
     ("SHOW TABLES", 0),
-    ("SELECT id FROM small LIMIT ?", 1),
+    ("SELECT id FROM small ORDER BY id LIMIT ?", 1),
     ("SELECT * FROM changing", 0),
     ("SELECT 1; SELECT 2", 0),
     ("", 0),
