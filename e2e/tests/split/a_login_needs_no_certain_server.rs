@@ -28,7 +28,7 @@ fn with_roles(sandbox: &Sandbox, max_connections: [u32; 3]) -> Setup {
         .mode("split")
         .top("workers = 1")
         .tables(&user(USER, PASSWORD))
-        .cluster("login_timeout = \"1s\"\nqueue_timeout = \"60s\"")
+        .cluster("login_timeout = \"5s\"\nqueue_timeout = \"60s\"")
         .check("interval = \"10m\"")
 }
 

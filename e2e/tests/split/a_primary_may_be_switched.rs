@@ -15,7 +15,14 @@ use crate::ledger::{self, Load};
 const SESSIONS: usize = 12;
 
 fn setup(sandbox: &Sandbox) -> Setup {
-    with_switchover(sandbox, split(sandbox), "")
+    patient(sandbox, split(sandbox))
+}
+
+/// With time for all of it on a busy machine, for its steps and for the statements that wait meanwhile.
+fn patient(sandbox: &Sandbox, setup: Setup) -> Setup {
+    let setup = setup.cluster("pause_timeout = \"50s\"\nfailover_wait = \"50s\"");
+    let more = ", transactions_wait = \"40s\", step_timeout = \"40s\"";
+    with_switchover(sandbox, setup, more)
 }
 
 fn split(sandbox: &Sandbox) -> Setup {
@@ -28,6 +35,7 @@ fn with_switchover(sandbox: &Sandbox, setup: Setup, more: &str) -> Setup {
     // A password in which quotes and backslashes mean themselves.
     let change = r"ALTER USER switcher@'%' IDENTIFIED BY 'it''s \\'";
     sandbox.primary().sql(change).unwrap();
+    sandbox.sync().unwrap();
     let account = r#"user = "switcher", password = "it's \\""#;
     setup.cluster(&format!("switchover = {{ {account}{more} }}"))
 }
@@ -69,7 +77,7 @@ async fn there_and_back_by_replication() {
 #[tokio::test]
 async fn there_and_back_in_mode_session() {
     let sandbox = cluster::replicated();
-    let gateway = with_switchover(&sandbox, with_backups(&sandbox), "").start();
+    let gateway = patient(&sandbox, with_backups(&sandbox)).start();
     let (first, second) = (sandbox.node(0), sandbox.node(1));
     is_primary(&gateway, first).await;
     let busy = Busy::on(&gateway, first).await;
@@ -96,7 +104,7 @@ async fn of_a_group() {
         .admin("socket = \"admin.sock\"")
         .cluster(&format!("topology = {topology:?}"))
         .cluster(&cluster::monitor());
-    let gateway = cluster::start(with_switchover(&sandbox, setup, ""), 2).await;
+    let gateway = cluster::start(patient(&sandbox, setup), 2).await;
     let load = Load::start(&gateway, SESSIONS);
     load.goes_on(200).await;
     let is_primary = |node: &&Node| {
@@ -157,8 +165,9 @@ async fn unless_something_speaks_against_it() {
 async fn and_statements_wait_while_their_cluster_is_paused() {
     let sandbox = cluster::shared();
     cluster::schema(sandbox, "paused", "CREATE TABLE t (v INT)");
-    let setup = split(sandbox).cluster("pause_timeout = \"2s\"\npause_max = 1");
-    let gateway = cluster::start(setup, 2).await;
+    let with = |timeout: &str| split(sandbox).cluster(&format!("pause_timeout = {timeout:?}\npause_max = 1"));
+    // On a busy machine it takes long until all is done that is to be done meanwhile.
+    let mut gateway = cluster::start(with("1m"), 2).await;
     let mut in_transaction = cluster::connect_to(&gateway, "paused").await;
     let mut first = cluster::connect_to(&gateway, "paused").await;
     let mut second = cluster::connect_to(&gateway, "paused").await;
@@ -192,6 +201,7 @@ async fn and_statements_wait_while_their_cluster_is_paused() {
     done.unwrap();
     second.query_drop("INSERT INTO t VALUES (4)").await.unwrap();
 
+    assert!(gateway.reload(with("2s")).await);
     assert_eq!(ctl(&gateway, &["pause"]).0, Some(0));
     let began = Instant::now();
     let error = first.query_drop("INSERT INTO t VALUES (5)").await.unwrap_err();

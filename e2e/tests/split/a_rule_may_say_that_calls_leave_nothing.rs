@@ -34,7 +34,7 @@ async fn directly(schema: &str) -> Conn {
 fn gateway() -> Gateway {
     let rule = "[[rule]]\ndigest_text = '^(CALL|EXECUTE) '\npin = \"never\"";
     cluster::narrow(cluster::single(), 1)
-        .cluster("queue_timeout = \"2s\"")
+        .cluster("queue_timeout = \"50s\"")
         .tables(rule)
         .start()
 }

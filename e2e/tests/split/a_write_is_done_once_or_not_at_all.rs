@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use e2e::Setup;
 use e2e::link::Link;
+use e2e::{Setup, eventually};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
 use sandbox::{PASSWORD, USER};
@@ -69,8 +69,19 @@ async fn wherever_its_connection_ends() {
         for way in 0..5 {
             for to_server in [false, true] {
                 id += 1;
-                // Another session's, so that there is something to be set and to be asked.
-                session.query_drop("SET sql_mode = DEFAULT").await.unwrap();
+                // Another session's, so that there is something to be set and to be asked. Checks were cut as
+                // well: the server may be taken for down for a moment.
+                eventually("a session has the server again", async || {
+                    if session.ping().await.is_err() {
+                        let options = cluster::options(&gateway).db_name(Some(SCHEMA));
+                        match Conn::new(options).await {
+                            Ok(another) => session = another,
+                            Err(_) => return false,
+                        }
+                    }
+                    session.query_drop("SET sql_mode = DEFAULT").await.is_ok()
+                })
+                .await;
                 let fault = |fault| match to_server {
                     true => link.set_to_server(fault),
                     false => link.set_to_client(fault),
@@ -89,9 +100,6 @@ async fn wherever_its_connection_ends() {
                     );
                 }
                 written.insert(id, (result.is_ok(), way, cut, to_server));
-                if session.ping().await.is_err() {
-                    session = cluster::connect_to(&gateway, SCHEMA).await;
-                }
             }
         }
     }

@@ -1,32 +1,21 @@
-//! Sessions that are bound to a connection of a primary that is replaced, in order: it takes no more writes,
-//! and runs on. What their account may do on it even so is not done.
+//! Sessions in a transaction on a primary that is replaced, in order: it takes no more writes, and runs
+//! on. Those that are bound to its connection are with the tests of the data plane, of the same name.
 
-use e2e::{Gateway, client, eventually, kind};
+use e2e::{Gateway, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
-use sandbox::{Kind, Node, PASSWORD, Sandbox};
+use sandbox::{Kind, Node, Sandbox};
 
 use crate::a_new_primary_is_followed::{follow, promote};
 use crate::cluster::{self, ask};
 
 const SCHEMA: &str = "left_behind";
 
-/// An account whose sessions keep their connections.
-const KEEPS: &str = "keeps";
-
 async fn gateway() -> (Sandbox, Gateway) {
     let sandbox = cluster::replicated();
-    let keeps = format!(
-        "CREATE USER {KEEPS}@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON *.* TO {KEEPS}@'%';
-         CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1)"
-    );
-    cluster::schema(&sandbox, SCHEMA, &keeps);
-    let setup = cluster::split(&sandbox)
-        .cluster("failover_wait = \"50s\"")
-        .tables(&format!(
-            "{}pooling = \"session\"\n",
-            cluster::user(KEEPS, PASSWORD)
-        ));
+    let table = "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1)";
+    cluster::schema(&sandbox, SCHEMA, table);
+    let setup = cluster::split(&sandbox).cluster("failover_wait = \"50s\"");
     let gateway = cluster::start(setup, 2).await;
     (sandbox, gateway)
 }
@@ -41,7 +30,7 @@ async fn session(gateway: &Gateway, statements: &[&str]) -> Conn {
 
 /// The second server becomes the primary. The first takes no writes of those who have no right to write even
 /// so.
-pub(crate) async fn switch_over(sandbox: &Sandbox, gateway: &Gateway) {
+async fn switch_over(sandbox: &Sandbox, gateway: &Gateway) {
     sandbox.node(0).sql("SET GLOBAL read_only = ON").unwrap();
     sandbox.sync().unwrap();
     promote(sandbox.node(1));
@@ -67,120 +56,6 @@ fn assert_told(said: Result<(), Error>, old: &Node, reason: &str) {
     for part in [&old.address(), reason, "no longer the primary", "not executed"] {
         assert!(error.message.contains(part), "{part}: {error}");
     }
-}
-
-#[tokio::test]
-async fn by_those_who_cannot_move() {
-    let (sandbox, gateway) = gateway().await;
-    let old = sandbox.node(0);
-    let mut writes = session(&gateway, &["SET @x = 1"]).await;
-    let mut reads = session(&gateway, &["CREATE TEMPORARY TABLE own (n INT)"]).await;
-    let mut begins = session(&gateway, &["SET @x = 1"]).await;
-    let mut executes = session(&gateway, &["SET @x = 1"]).await;
-    let prepared = executes.prep("UPDATE t SET v = 9 WHERE id = ?").await.unwrap();
-    let mut pings = session(&gateway, &["SELECT GET_LOCK('held', 0)"]).await;
-    let options = cluster::options(&gateway).user(Some(KEEPS)).db_name(Some(SCHEMA));
-    let mut keeps = Conn::new(options).await.unwrap();
-    keeps.query_drop("SELECT COUNT(*) FROM t").await.unwrap();
-    let mut resets = session(&gateway, &["SET @x = 1"]).await;
-    switch_over(&sandbox, &gateway).await;
-    sandbox
-        .node(1)
-        .sql(&format!("UPDATE {SCHEMA}.t SET v = 2"))
-        .unwrap();
-
-    assert_told(
-        writes.query_drop("INSERT INTO t VALUES (2, 2)").await,
-        old,
-        "user-variables",
-    );
-    assert_told(reads.query_drop("SELECT v FROM t").await, old, "temporary-table");
-    assert_told(begins.query_drop("BEGIN").await, old, "user-variables");
-    assert_told(executes.exec_drop(&prepared, (1,)).await, old, "user-variables");
-    assert_told(pings.ping().await, old, "user-lock");
-    assert_told(keeps.query_drop("SELECT v FROM t").await, old, "session-pooling");
-    assert!(
-        matches!(
-            writes.query_drop("DO 1").await,
-            Err(Error::Io(_) | Error::Driver(_))
-        ),
-        "it has ended"
-    );
-    // What bound it is gone.
-    resets.reset().await.unwrap();
-    resets.query_drop("USE left_behind").await.unwrap();
-    resets.query_drop("INSERT INTO t VALUES (3, 3)").await.unwrap();
-    let rows = |node: &Node| {
-        node.sql(&format!("SELECT id, v FROM {SCHEMA}.t ORDER BY id"))
-            .unwrap()
-    };
-    assert_eq!(
-        (rows(old).as_str().trim(), rows(sandbox.node(1)).as_str().trim()),
-        ("1\t1", "1\t2\n3\t3")
-    );
-}
-
-#[tokio::test]
-async fn after_the_transaction_that_is_open() {
-    let (sandbox, gateway) = gateway().await;
-    let mut free = session(&gateway, &["BEGIN", "SELECT v FROM t"]).await;
-    let mut bound = session(&gateway, &["SET @x = 1", "BEGIN", "SELECT v FROM t"]).await;
-    let mut chained = session(&gateway, &["SET @x = 1, autocommit = 0", "SELECT v FROM t"]).await;
-    switch_over(&sandbox, &gateway).await;
-    let old = sandbox.node(0);
-    sandbox
-        .node(1)
-        .sql(&format!("UPDATE {SCHEMA}.t SET v = 2"))
-        .unwrap();
-    for session in [&mut free, &mut bound, &mut chained] {
-        let seen = ask(session, "SELECT v FROM t").await;
-        assert_eq!(seen, Ok(Some("1".to_owned())), "of one snapshot");
-        session.query_drop("ROLLBACK").await.unwrap();
-    }
-    assert_told(bound.query_drop("SELECT v FROM t").await, old, "user-variables");
-    assert_told(
-        chained.query_drop("UPDATE t SET v = 3").await,
-        old,
-        "user-variables",
-    );
-    free.query_drop("INSERT INTO t VALUES (2, 2)").await.unwrap();
-    let seen = ask(&mut free, "SELECT v FROM t WHERE id = 1").await;
-    assert_eq!(seen, Ok(Some("2".to_owned())));
-}
-
-/// The other way round: whoever is bound to a replica may write there once it is the primary.
-#[tokio::test]
-async fn for_one_that_some_are_bound_to() {
-    let (sandbox, gateway) = gateway().await;
-    let lock = format!(
-        "/* forebay: server={} */ SELECT GET_LOCK('there', 0)",
-        sandbox.node(1).address()
-    );
-    let mut bound = session(&gateway, &[&lock]).await;
-    assert_eq!(ask(&mut bound, "INSERT INTO t VALUES (2, 2)").await, Err(1290));
-    switch_over(&sandbox, &gateway).await;
-    bound.query_drop("INSERT INTO t VALUES (2, 2)").await.unwrap();
-    assert_eq!(ask(&mut bound, "DO RELEASE_ALL_LOCKS()").await, Ok(None));
-}
-
-/// Two that take writes: sessions that are bound to one of them write no more than others.
-#[tokio::test]
-async fn by_nobody_for_one_of_two() {
-    let (sandbox, gateway) = gateway().await;
-    let mut bound = session(&gateway, &["SET @x = 1"]).await;
-    promote(sandbox.node(1));
-    follow(sandbox.node(2), sandbox.node(1), false);
-    eventually("writes are refused", async || {
-        gateway.metric("forebay_writes_refused", &[]) == 1.0
-    })
-    .await;
-    let error = bound.query_drop("INSERT INTO t VALUES (2, 2)").await.unwrap_err();
-    assert_eq!(client::code(&error), 1290, "{error}");
-    assert!(error.to_string().contains("writes are refused"), "{error}");
-    sandbox.node(1).sql("SET GLOBAL read_only = ON").unwrap();
-    is_primary(&gateway, sandbox.node(0)).await;
-    bound.query_drop("INSERT INTO t VALUES (2, 2)").await.unwrap();
-    assert_eq!(ask(&mut bound, "SELECT @x").await, Ok(Some("1".to_owned())));
 }
 
 /// The same, and the first takes no writes of anybody.

@@ -185,24 +185,6 @@ fn and_so_does_the_last_id_where_they_are_dropped() {
     assert_eq!(own.ask("SELECT LAST_INSERT_ID()"), [b"\x010"]);
 }
 
-/// Parameters of another statement, which begin right after the execution, end no cursor.
-#[test]
-fn also_one_beside_the_other() {
-    let gateway = gateway(2);
-    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
-    let id = prepare(&mut own, "SELECT n FROM t ORDER BY n");
-    let pieces = prepare(&mut own, "UPDATE texts SET text = ? WHERE id = 0");
-    for _ in 0..2 {
-        open(&mut own, id);
-        in_pieces(&mut own, pieces, 0, &mut other);
-        other.ask("SELECT n FROM t");
-        assert_eq!(fetch(&mut own, id, 2), (vec![1, 2], false));
-        in_pieces(&mut own, pieces, 0, &mut other);
-        other.ask("SELECT n FROM t");
-        assert_eq!(fetch(&mut own, id, 9), (vec![3, 4, 5], true));
-    }
-}
-
 /// Data for a parameter that there is not are an error of whoever sent them.
 #[test]
 fn and_so_do_errors_of_such_parameters() {
@@ -224,24 +206,6 @@ fn and_so_do_errors_of_such_parameters() {
     assert_eq!(execute(&mut own, id).0, 0);
     let id = prepare(&mut other, text);
     assert_eq!(execute(&mut other, id).0, 0);
-}
-
-/// Whoever reads by a cursor may write before everything is read.
-#[tokio::test]
-async fn where_the_session_can_write() {
-    const SCHEMA: &str = "cursors_of_many_servers";
-    let sandbox = cluster::shared();
-    let tables = "CREATE TABLE t (n INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)";
-    cluster::schema(sandbox, SCHEMA, tables);
-    let gateway = cluster::start(cluster::split(sandbox), 2).await;
-    let mut own = cluster::connect_raw(&gateway.address(), SCHEMA, Capabilities::default());
-    let id = prepare(&mut own, "SELECT n FROM t ORDER BY n");
-    open(&mut own, id);
-    assert_eq!(fetch(&mut own, id, 2), (vec![1, 2], false));
-    own.ask("INSERT INTO t VALUES (9)");
-    assert_eq!(fetch(&mut own, id, 2), (vec![3], true));
-    open(&mut own, id);
-    assert_eq!(fetch(&mut own, id, 9), (vec![1, 2, 3, 9], true));
 }
 
 /// COM_INIT_DB is carried as `USE` is, by sessions that share one connection.

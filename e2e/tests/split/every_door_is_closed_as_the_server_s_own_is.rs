@@ -360,7 +360,9 @@ async fn for_all_states_of_an_account() {
         } = *case;
         if !case.change.is_empty() {
             for door in DOORS {
-                assert!(reads(*door, user, password).await, "{state}: {door:?}, before");
+                // A read by Redis may come too late on a busy machine.
+                let what = format!("{state}: {door:?} is open before");
+                eventually(&what, async || reads(*door, user, password).await).await;
             }
             sandbox.primary().sql(case.change).unwrap();
         }
@@ -372,8 +374,8 @@ async fn for_all_states_of_an_account() {
                 "{state}: {door:?} is {}",
                 if expected { "open" } else { "closed" }
             );
-            if case.change.is_empty() {
-                assert_eq!(reads(*door, user, password).await, expected, "{what}");
+            if case.change.is_empty() && !expected {
+                assert!(!reads(*door, user, password).await, "{what}");
             } else {
                 // As soon as `accounts.interval` says.
                 eventually(&what, async || reads(*door, user, password).await == expected).await;

@@ -555,6 +555,8 @@ async fn who_looks_for_a_write_whose_answer_was_lost_looks_at_the_primary() {
         .servers([server(&address, "primary"), server(&replica, "replica")])
         .mode("split")
         .tables(&cluster::user(USER, PASSWORD))
+        // Checks that are cut as well say nothing of the server.
+        .check("interval = \"200ms\"\ntimeout = \"2s\"\nrise = 1\nfall = 1000")
         .start();
     let mut session = cluster::connect(&gateway).await;
     let chosen = async |session: &mut Conn| {

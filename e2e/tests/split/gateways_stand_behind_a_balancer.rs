@@ -205,7 +205,12 @@ async fn and_the_balancer_may_be_haproxy_which_asks_whether_they_are_ready() {
                 ("0.0.0.0:3306", format!("127.0.0.1:{port}")),
                 ("10.0.0.21:6033", to(&first)),
                 ("10.0.0.22:6033", to(&second)),
-                ("inter 1s", "inter 100ms".to_owned()),
+                ("inter 1s", "inter 500ms".to_owned()),
+                // Two late checks in a row would take a gateway out, and on a busy machine both gateways.
+                (
+                    "timeout connect 3s",
+                    "timeout connect 3s\n    timeout check 30s".to_owned(),
+                ),
             ],
         )
     };
@@ -245,8 +250,11 @@ async fn and_the_balancer_may_be_haproxy_which_asks_whether_they_are_ready() {
     for session in &mut kept {
         assert!(answers(session).await);
     }
-    first.ctl(&["unready", "--for", "200ms"]);
-    assert_eq!(first.readyz(), Some(503));
+    eventually("it is out for a time, and is asked in time", async || {
+        first.ctl(&["unready", "--for", "200ms"]);
+        first.readyz() == Some(503)
+    })
+    .await;
     eventually("it is back by itself", async || {
         kept.push(balancer.connect().await.unwrap());
         first.readyz() == Some(200) && sessions(&first) > before

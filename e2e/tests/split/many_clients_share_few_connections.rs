@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use e2e::{client, eventually};
+use e2e::eventually;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use tokio::task::JoinSet;
@@ -73,49 +73,6 @@ async fn and_each_finds_its_own_state() {
     );
     let held = gateway.metric("forebay_pool_idle", &[]) + gateway.metric("forebay_pool_busy", &[]);
     assert!(held <= f64::from(CONNECTIONS), "{held} connections");
-}
-
-#[tokio::test]
-async fn and_wait_for_one_another_no_longer_than_they_should() {
-    let gateway = narrow(cluster::single(), 2)
-        .cluster("queue_timeout = \"3s\"\nqueue_max = 2")
-        .start();
-    let mut holders = [cluster::connect(&gateway).await, cluster::connect(&gateway).await];
-    let mut others = Vec::new();
-    for _ in 0..3 {
-        others.push(cluster::connect(&gateway).await);
-    }
-    for holder in &mut holders {
-        holder.query_drop("BEGIN").await.unwrap();
-    }
-    let mut late = others.pop().unwrap();
-    let error = late.query_drop("SELECT 1").await.unwrap_err();
-    assert_eq!(client::code(&error), 1040, "{error}");
-    assert!(error.to_string().contains("queue_timeout"), "{error}");
-    assert_eq!(gateway.metric("forebay_pool_wait_timeouts_total", &[]), 1.0);
-
-    // As soon as there is room, those who wait go on, in their order.
-    let waiting: Vec<_> = others
-        .into_iter()
-        .map(|mut session| {
-            tokio::spawn(async move {
-                let done = session.query_drop("SELECT 1").await;
-                (session, done)
-            })
-        })
-        .collect();
-    eventually("two wait", async || {
-        gateway.metric("forebay_pool_waiting", &[]) == 2.0
-    })
-    .await;
-    let error = late.query_drop("SELECT 1").await.unwrap_err();
-    assert_eq!(client::code(&error), 1040, "one too many: {error}");
-    holders[0].query_drop("COMMIT").await.unwrap();
-    for waiting in waiting {
-        waiting.await.unwrap().1.unwrap();
-    }
-    // The session was told, and goes on.
-    late.query_drop("SELECT 1").await.unwrap();
 }
 
 /// A connection that the server has closed while nobody used it is nobody's trouble.

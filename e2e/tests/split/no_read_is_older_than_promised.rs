@@ -239,13 +239,13 @@ async fn a_writer_of_galera_has_applied_what_others_have_committed() {
         .primary()
         .sql(
             "CREATE TABLE test.slow (v INT, w INT);
-             INSERT INTO test.slow SELECT 0, seq FROM test.seq_1_to_3000",
+             INSERT INTO test.slow SELECT 0, seq FROM test.seq_1_to_2000",
         )
         .unwrap();
     sandbox.sync().unwrap();
     let setup = strong(&sandbox)
         .servers([format!("{:?}", sandbox.primary().address())])
-        .cluster("topology = \"galera\"")
+        .cluster("topology = \"galera\"\nfailover_wait = \"50s\"")
         .cluster(&cluster::monitor());
     let gateway = cluster::start(setup, 0).await;
     let mut session = cluster::connect(&gateway).await;

@@ -173,7 +173,7 @@ async fn an_account_that_may_have_few_connections_is_shared_by_many_sessions() {
 
     // What the server says is what the client is told, where nothing comes free.
     let impatient = cluster::narrow_over(sandbox, 100, 1)
-        .cluster("queue_timeout = \"100ms\"")
+        .cluster("queue_timeout = \"3s\"")
         .tables(&cluster::user("narrowed", "hunter2"));
     drop(gateway);
     let left = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'narrowed'";

@@ -1,5 +1,6 @@
-//! What drivers say at the beginning of a session is executed by whoever can: while the primary is gone, is
-//! full or stands still, a replica answers, and at once.
+//! What drivers say at the beginning of a session is executed by whoever can: while the primary is gone or
+//! stands still, a replica answers, and at once. One that is full is with the tests of the data plane, of
+//! the same name.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, USER};
 
 use crate::cluster::{self, ask, user};
 
-/// Far below `failover_wait`, `queue_timeout`, and the time after which a server counts as down.
-const AT_ONCE: Duration = Duration::from_secs(4);
+/// Far below `failover_wait`, `queue_timeout`, and the time after which a server counts as down that stands
+/// still.
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Of Connector/J, the `mysql` client, PyMySQL, Rails.
 const OPENINGS: [&str; 9] = [
@@ -45,7 +47,7 @@ fn narrow(sandbox: &Sandbox) -> Setup {
         .tables(&user(USER, PASSWORD))
         .cluster("topology = \"replication\"\nqueue_timeout = \"20s\"")
         .cluster(&format!(
-            "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\", timeout = \"500ms\" }}"
+            "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\", timeout = \"1s\" }}"
         ))
 }
 
@@ -98,74 +100,15 @@ async fn while_it_is_gone() {
     assert_eq!(ask(&mut session, has).await, Ok(Some("1 +03:00 2147".to_owned())));
 }
 
-/// What a server alone can say is asked of the primary; and that there is none holds up what comes next no
-/// more than what came before.
-#[tokio::test]
-async fn but_not_with_what_only_a_server_knows() {
-    let sandbox = cluster::replicated();
-    let gateway = cluster::start(narrow(&sandbox).cluster("failover_wait = \"300ms\""), 2).await;
-    sandbox.primary().kill9().unwrap();
-    eventually("the primary is lost", async || {
-        gateway.metric("forebay_server_role", &["role=\"primary\""]) == 0.0
-    })
-    .await;
-    let mut session = begins(&gateway).await;
-    for (set, code) in [
-        ("SET there_is_no_such_variable = 1", 1290),
-        ("SET SESSION wait_timeout = @@global.wait_timeout", 1290),
-        (
-            "SET time_zone = '+02:00', wait_timeout = IF(@@hostname = '', 1, 2)",
-            1290,
-        ),
-    ] {
-        let refused = session.query_drop(set).await.expect_err(set);
-        assert_eq!(client::code(&refused), code, "{set}: {refused}");
-        session.query_drop("SET time_zone = '+03:00'").await.expect(set);
-    }
-    let has = "SELECT CONCAT_WS(' ', @@time_zone, @@wait_timeout)";
-    assert_eq!(ask(&mut session, has).await, Ok(Some("+03:00 2147".to_owned())));
-}
-
-#[tokio::test]
-async fn while_it_is_full() {
-    let sandbox = cluster::replicated();
-    let gateway = cluster::start(patient(&sandbox), 2).await;
-    let mut holders = Vec::new();
-    for _ in 0..2 {
-        let mut holder = cluster::connect(&gateway).await;
-        holder
-            .query_drop("DO GET_LOCK(CONCAT('own', CONNECTION_ID()), 0)")
-            .await
-            .unwrap();
-        holders.push(holder);
-    }
-    let mut session = begins(&gateway).await;
-    // A schema that the replicas have yet to learn of: what they refuse is asked of the primary.
-    for node in sandbox.nodes().iter().skip(1) {
-        node.sql(stop_applying()).unwrap();
-    }
-    sandbox.primary().sql("CREATE DATABASE only_there").unwrap();
-    let waits = tokio::spawn(async move {
-        let used = session.query_drop("USE only_there").await;
-        (session, used)
-    });
-    eventually("it waits for the primary", async || {
-        gateway.metric("forebay_pool_waiting", &[]) >= 1.0
-    })
-    .await;
-    drop(holders);
-    let (mut session, used) = waits.await.unwrap();
-    used.unwrap();
-    let schema = ask(&mut session, "SELECT DATABASE()").await;
-    assert_eq!(schema, Ok(Some("only_there".to_owned())));
-}
-
 /// The replicas have yet to learn of a schema, and the monitor has not seen yet that they are behind: what
 /// they refuse the primary does.
 #[tokio::test]
 async fn in_a_schema_that_replicas_do_not_have_yet() {
     let sandbox = cluster::replicated();
-    let seldom = format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"1m\" }}");
+    // On a busy machine the first look must not fail: the next one comes late.
+    let seldom = format!(
+        "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"1m\", timeout = \"30s\" }}"
+    );
     let setup = Setup::of_addresses([])
         .servers(sandbox.nodes().iter().map(|node| format!("{:?}", node.address())))
         .mode("split")
@@ -196,7 +139,8 @@ fn stop_applying() -> &'static str {
 #[tokio::test]
 async fn while_it_stands_still() {
     let sandbox = cluster::replicated();
-    let gateway = cluster::start(patient(&sandbox), 2).await;
+    let setup = patient(&sandbox).check("interval = \"10s\"");
+    let gateway = cluster::start(setup, 2).await;
     let mut writer = cluster::connect(&gateway).await;
     writer
         .query_drop("UPDATE where_am_i SET port = port")

@@ -20,7 +20,9 @@ async fn one_shows(gateway: &Gateway, parts: &[&str]) {
 #[tokio::test]
 async fn while_they_work_and_while_they_wait() {
     let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
-    let gateway = narrow(&sandbox, 1).start();
+    // Sessions that wait in line are looked at meanwhile.
+    let setup = narrow(&sandbox, 1).cluster("queue_timeout = \"60s\"");
+    let gateway = setup.start();
     let mut worker = cluster::connect(&gateway).await;
     let mut waiter = cluster::connect(&gateway).await;
     let schema = format!("\"schema\":{DATABASE:?}");

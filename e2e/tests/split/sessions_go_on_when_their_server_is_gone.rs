@@ -288,8 +288,9 @@ async fn on_the_new_primary() {
 async fn unless_what_it_has_written_is_lost() {
     let sandbox = cluster::replicated();
     cluster::schema(&sandbox, "gone", "CREATE TABLE t (v INT)");
+    // Long enough for a busy machine to have a new primary, which lacks it.
     let split = setup(&sandbox)
-        .cluster("topology = \"replication\"\nfailover_wait = \"2s\"")
+        .cluster("topology = \"replication\"\nfailover_wait = \"15s\"")
         .cluster(&cluster::monitor());
     let gateway = cluster::start(split, 2).await;
     let old = sandbox.primary();
@@ -302,7 +303,7 @@ async fn unless_what_it_has_written_is_lost() {
     let error = session.query_drop("SELECT v FROM gone.t").await.unwrap_err();
     assert_eq!(client::code(&error), 1158, "{error}");
     assert!(error.to_string().contains("failover_wait"), "{error}");
-    assert_eq!(ended(&gateway, "behind"), 1.0);
+    eventually("it is counted", async || ended(&gateway, "behind") == 1.0).await;
 }
 
 /// Nor what it may have seen on a primary whose looks have failed before the loss was noticed.
@@ -311,8 +312,8 @@ async fn or_what_it_may_have_seen_on_one_that_stands_still() {
     let sandbox = cluster::replicated();
     cluster::schema(&sandbox, "gone", "CREATE TABLE t (v INT)");
     let split = setup(&sandbox)
-        .cluster("topology = \"replication\"\nfailover_wait = \"2s\"")
-        .cluster(&cluster::monitor());
+        .cluster("topology = \"replication\"\nfailover_wait = \"5s\"")
+        .cluster(&cluster::monitor().replace("10s", "2s"));
     let gateway = cluster::start(split, 2).await;
     let old = sandbox.primary();
     let mut session = session_on(&gateway, old).await;
@@ -328,6 +329,6 @@ async fn or_what_it_may_have_seen_on_one_that_stands_still() {
     replicas[0].promote().unwrap();
     let error = session.query_drop("SELECT v FROM gone.t").await.unwrap_err();
     assert_eq!(client::code(&error), 1158, "{error}");
-    assert_eq!(ended(&gateway, "behind"), 1.0, "{}", gateway.log());
+    eventually("it is counted", async || ended(&gateway, "behind") == 1.0).await;
     old.thaw().unwrap();
 }

@@ -6,7 +6,6 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{ChangeUserOpts, Conn};
 use sandbox::Sandbox;
 
-use crate::an_old_primary_is_left::switch_over;
 use crate::cluster::{self, ask};
 
 const NEVER: &str = "sharing = \"never\"";
@@ -72,24 +71,6 @@ async fn at_the_primary_with_all_that_it_holds() {
         taken() == 0.0
     })
     .await;
-}
-
-/// The session ends: its connection leads to the old primary, and nobody would see what it writes there.
-#[tokio::test]
-async fn until_another_server_is_the_primary() {
-    let sandbox = cluster::replicated();
-    cluster::schema(&sandbox, "of_old", "CREATE TABLE t (id INT PRIMARY KEY)");
-    let gateway = cluster::start(own(&sandbox), 2).await;
-    let mut old = cluster::connect_to(&gateway, "of_old").await;
-    old.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
-    switch_over(&sandbox, &gateway).await;
-    let said = old.query_drop("INSERT INTO t VALUES (2)").await.unwrap_err();
-    assert!(said.to_string().contains("no longer the primary"), "{said}");
-    let mut new = cluster::connect_to(&gateway, "of_old").await;
-    assert_eq!(cluster::where_am_i(&mut new).await, sandbox.node(1).port());
-    new.query_drop("INSERT INTO t VALUES (3)").await.unwrap();
-    let seen = ask(&mut new, "SELECT GROUP_CONCAT(id ORDER BY id) FROM t").await;
-    assert_eq!(seen, Ok(Some("1,3".to_owned())));
 }
 
 #[tokio::test]

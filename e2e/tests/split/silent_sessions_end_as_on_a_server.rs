@@ -66,7 +66,9 @@ async fn in_mode_session_without_a_word_where_the_server_has_none() {
             .start();
         let address = format!("127.0.0.1:{}", gateway.port());
         let (mut silent, mut in_transaction) = (raw(&address), raw(&address));
-        // Behind the first answer nothing of a login is under way any more.
+        // Behind the second answer nothing of a login is under way any more, nor of the first statement.
+        silent.attempt("DO 1");
+        in_transaction.attempt("DO 1");
         silent.attempt("DO 1");
         in_transaction.attempt("BEGIN");
         server.primary().kill9().unwrap();

@@ -340,27 +340,6 @@ async fn and_so_are_those_from_before_the_first_schema() {
     session.disconnect().await.unwrap();
 }
 
-/// A client that prepares and never executes leaves nothing behind: statements that a connection has already
-/// are closed.
-#[tokio::test]
-async fn as_many_as_there_may_be() {
-    const ROUNDS: usize = 400;
-    let gateway = gateway();
-    let mut session = cluster::connect_to(&gateway, SCHEMA).await;
-    let count = || {
-        let status = sql("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'");
-        let count = status.split_whitespace().nth(1).unwrap();
-        count.parse::<usize>().unwrap()
-    };
-    let before = count();
-    for _ in 0..ROUNDS {
-        let statement = session.prep("INSERT INTO t VALUES (?)").await.unwrap();
-        session.close(statement).await.unwrap();
-    }
-    // Others prepare, too.
-    assert!(count() < before + ROUNDS / 2, "{} of {ROUNDS}", count() - before);
-}
-
 /// A server that refuses to prepare a statement again costs nobody a connection.
 #[tokio::test]
 async fn and_the_connection_stays_where_that_is_refused() {

@@ -2,7 +2,9 @@
 //! there; the others go on in the old one. No client notices.
 
 use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -19,6 +21,10 @@ use crate::cluster::{self, ctl};
 use crate::ledger::{self, Load};
 
 const SESSIONS: usize = 200;
+
+/// Far above what "at once" takes on a busy machine, where the log alone takes its time to be looked at, and
+/// below all that is waited for otherwise.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// No such process: it has ended while it was looked at.
 const ESRCH: i32 = 3;
@@ -55,6 +61,19 @@ impl Drop for Process {
     }
 }
 
+/// The processes that serve, or will, with the configuration of this gateway.
+fn serving(gateway: &Gateway) -> Vec<u32> {
+    let file = gateway.folder().join("forebay.toml");
+    let command_line = format!("serve\0--config\0{}\0", file.display());
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let serving = processes.filter_map(|process| {
+        let number = process.file_name().to_str()?.parse().ok()?;
+        let said = std::fs::read_to_string(process.path().join("cmdline")).ok()?;
+        said.ends_with(&command_line).then_some(number)
+    });
+    serving.collect()
+}
+
 /// Has a new process take over, and returns it.
 fn upgrade(gateway: &Gateway) -> Process {
     let (code, said) = ctl(gateway, &["upgrade"]);
@@ -70,8 +89,11 @@ fn setup(sandbox: &Sandbox, socket: &Path) -> Setup {
         "[[listener]]\nbind = \"unix:{}\"\ncluster = \"main\"\nmode = \"split\"\n",
         socket.display()
     );
+    // A busy MySQL takes its time for the logins of all sessions at once.
     cluster::split(sandbox)
         .tables(&by_socket)
+        .cluster("login_timeout = \"1m\"")
+        .listener("login_timeout = \"1m\"")
         .admin("socket = \"admin.sock\"")
 }
 
@@ -259,6 +281,119 @@ async fn unless_the_new_one_does_not_start() {
     assert!(socket.exists());
 }
 
+/// The only server is down: the new one waits for it, and meanwhile nobody is there any more to be told that
+/// it serves.
+#[tokio::test]
+async fn and_the_new_one_serves_where_the_old_one_is_killed_before() {
+    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    let mut gateway = Setup::of_addresses(sandbox.addresses())
+        .mode("session")
+        .admin("socket = \"admin.sock\"")
+        .start();
+    let old = Process::answering(&gateway).unwrap();
+    let listening = |gateway: &Gateway| gateway.log().matches("listening").count();
+    let at_start = listening(&gateway);
+    sandbox.primary().stop().unwrap();
+    let ctl = Command::new(e2e::program())
+        .args(["ctl", "--socket"])
+        .arg(gateway.folder().join("admin.sock"))
+        .arg("upgrade")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut new = None;
+    eventually("there is a new process", async || {
+        new = serving(&gateway).into_iter().find(|process| *process != old);
+        new.is_some()
+    })
+    .await;
+    let new = Process(new.unwrap());
+    eventually("it has the listeners", async || listening(&gateway) > at_start).await;
+    assert_eq!(Process::answering(&gateway), Some(old));
+    gateway.kill9();
+    let ended = Instant::now();
+    let says = "the process before this one has ended: takes over although it is not ready";
+    eventually("it says so", async || gateway.log().contains(says)).await;
+    let took = ended.elapsed();
+    assert!(took < AT_ONCE, "{took:?}");
+
+    let said = tokio::task::spawn_blocking(|| ctl.wait_with_output().unwrap())
+        .await
+        .unwrap();
+    let words = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(0), "{words}");
+    assert!(
+        words.starts_with(&format!("process {} has taken over", new.0)),
+        "{words}"
+    );
+    let log = gateway.log();
+    assert!(
+        log.contains("the process before this one has ended meanwhile"),
+        "{log}"
+    );
+    assert_eq!(serving(&gateway), [new.0]);
+    sandbox.primary().restart().unwrap();
+    eventually("it serves", async || gateway.get("/readyz").0 == 200).await;
+    let mut session = cluster::connect(&gateway).await;
+    session.query_drop("SELECT 1").await.unwrap();
+    session.disconnect().await.unwrap();
+    new.signal(Signal::TERM);
+    eventually("the new process has ended", async || !new.is_there()).await;
+    assert!(
+        TcpStream::connect(gateway.address()).is_err(),
+        "somebody else listens"
+    );
+}
+
+/// In the middle: a session in a transaction is still the old one's, and ends with it.
+#[tokio::test]
+async fn and_an_old_one_that_is_killed_takes_nothing_of_the_new_one_with_it() {
+    let sandbox = cluster::replicated();
+    ledger::prepare(&sandbox);
+    let folder = tempfile::tempdir().unwrap();
+    let setup = setup(&sandbox, &folder.path().join("forebay.sock"));
+    let mut gateway = cluster::start(setup, 2).await;
+    let mut goes = cluster::connect_to(&gateway, "ledger").await;
+    let mut stays = cluster::connect_to(&gateway, "ledger").await;
+    stays.query_drop("START TRANSACTION").await.unwrap();
+    stays
+        .query_drop("INSERT INTO events (number) VALUES (1)")
+        .await
+        .unwrap();
+    let new = upgrade(&gateway);
+    let count = |metric, labels: &[&str]| gateway.metric(metric, labels) as u64;
+    eventually("one has gone, and the other not", async || {
+        count("forebay_upgrade_sessions_taken_total", &[]) == 1
+            && count("forebay_upgrade_sessions_left", &["reason=\"transaction\""]) == 1
+    })
+    .await;
+    gateway.kill9();
+    let ended = Instant::now();
+    eventually("it says what has become of them", async || {
+        let log = gateway.log();
+        let mut lines = log.lines();
+        let said = lines.find(|line| line.contains("gives no more sessions, or has ended"));
+        said.is_some_and(|line| line.contains("taken=1") && line.contains("transaction 1"))
+    })
+    .await;
+    let took = ended.elapsed();
+    assert!(took < AT_ONCE, "{took:?}");
+    assert_eq!(
+        gateway.metric("forebay_upgrade_sessions_left", &["reason=\"transaction\""]) as u64,
+        0
+    );
+    assert!(stays.query_drop("COMMIT").await.is_err());
+    goes.query_drop("INSERT INTO events (number) VALUES (2)")
+        .await
+        .unwrap();
+    // What it has written itself it sees wherever it reads.
+    let numbers: Vec<u32> = goes.query("SELECT number FROM events").await.unwrap();
+    assert_eq!(numbers, [2]);
+    let mut another = cluster::connect(&gateway).await;
+    another.query_drop("SELECT 1").await.unwrap();
+    assert!(new.is_there());
+}
+
 /// The new process knows nothing of the drain: the first server has not come back by anybody's word.
 #[tokio::test]
 async fn and_ends_drains_one_after_the_other() {
@@ -282,8 +417,9 @@ async fn and_ends_drains_one_after_the_other() {
         said.contains("has forgotten the drain") && said.contains(&first),
         "{said}"
     );
-    assert_eq!(gateway.get("/drains").1.trim(), "[]");
+    // Both answer for a moment.
     assert!(gateway.exit().await.success());
+    assert_eq!(gateway.get("/drains").1.trim(), "[]");
     new.signal(Signal::TERM);
     eventually("the new process has ended", async || !new.is_there()).await;
 }

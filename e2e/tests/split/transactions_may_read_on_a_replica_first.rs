@@ -17,6 +17,11 @@ fn split(sandbox: &Sandbox) -> Setup {
     cluster::split(sandbox).listener(OPTION)
 }
 
+/// A busy machine is no reason to read at the primary what the session has written before.
+fn patient(sandbox: &Sandbox) -> Setup {
+    split(sandbox).cluster("read_wait = \"30s\"")
+}
+
 fn count(gateway: &Gateway, what: &str) -> u64 {
     let name = "forebay_split_transactions_on_replicas_total";
     gateway.metric(name, &[&format!("what=\"{what}\"")]) as u64
@@ -33,7 +38,7 @@ async fn begin(session: &mut Conn, sandbox: &Sandbox) -> u16 {
 #[tokio::test]
 async fn and_move_to_the_primary_to_write() {
     let sandbox = cluster::shared();
-    let gateway = cluster::start(split(sandbox), 2).await;
+    let gateway = cluster::start(patient(sandbox), 2).await;
     let (primary, replicas) = (sandbox.primary().port(), cluster::replica_ports(sandbox));
     cluster::schema(sandbox, "moving", "CREATE TABLE t (id INT PRIMARY KEY)");
     let mut session = cluster::connect_to(&gateway, "moving").await;
@@ -92,7 +97,8 @@ async fn and_move_to_the_primary_to_write() {
     );
 }
 
-/// Each of these moves the transaction, and is executed in it.
+/// Each of these moves the transaction, and is executed in it. The others are with the tests of the data
+/// plane.
 #[tokio::test]
 async fn whatever_is_not_certainly_a_plain_read_moves_them() {
     let sandbox = cluster::shared();
@@ -106,22 +112,9 @@ async fn whatever_is_not_certainly_a_plain_read_moves_them() {
     );
     for (moved, statement) in (1..).zip([
         "SELECT id FROM t FOR UPDATE",
-        "SELECT id FROM t LOCK IN SHARE MODE",
-        "UPDATE t SET id = 1 WHERE id = 2",
-        "SAVEPOINT a",
-        "SET @x = 1",
-        "SET SESSION sort_buffer_size = 65536",
-        "USE movers",
-        "SELECT LAST_INSERT_ID()",
-        "SELECT CONNECTION_ID()",
-        "SELECT @@port",
         "SELECT give_one()",
-        "SELECT 1 INTO @y",
         "SELECT 1; DELETE FROM t WHERE id = 3",
-        "/* forebay: primary */ SELECT 1",
-        "COMMIT AND CHAIN",
         "ROLLBACK AND CHAIN",
-        "BEGIN",
     ]) {
         let mut session = cluster::connect_to(&gateway, "movers").await;
         begin(&mut session, sandbox).await;
@@ -152,39 +145,6 @@ async fn whatever_is_not_certainly_a_plain_read_moves_them() {
         ask(&mut session, "SELECT COUNT(*) FROM made").await,
         Ok(Some("1".to_owned()))
     );
-}
-
-#[tokio::test]
-async fn and_may_end_where_they_have_read() {
-    let sandbox = cluster::shared();
-    let gateway = cluster::start(split(sandbox), 2).await;
-    cluster::schema(sandbox, "ending", "CREATE TABLE t (id INT PRIMARY KEY)");
-    let mut session = cluster::connect_to(&gateway, "ending").await;
-    for (id, end) in ["COMMIT", "ROLLBACK", "commit work ;"].iter().enumerate() {
-        begin(&mut session, sandbox).await;
-        session.query_drop(*end).await.unwrap();
-        // It is over: this is a transaction of its own.
-        session
-            .query_drop(format!("INSERT INTO t VALUES ({id})"))
-            .await
-            .unwrap();
-        session.query_drop("ROLLBACK").await.unwrap();
-        let rows = "/* forebay: primary */ SELECT COUNT(*) FROM t";
-        assert_eq!(ask(&mut session, rows).await, Ok(Some((id + 1).to_string())));
-    }
-    assert_eq!((count(&gateway, "begun"), count(&gateway, "moved")), (3, 0));
-    // A statement that fails does not end it.
-    let port = begin(&mut session, sandbox).await;
-    assert_eq!(ask(&mut session, "SELECT nothing FROM t").await, Err(1054));
-    assert_eq!(cluster::where_am_i(&mut session).await, port);
-    assert_eq!(ask(&mut session, "SELECT nothing FROM t").await, Err(1054));
-    session.query_drop("INSERT INTO t VALUES (9)").await.unwrap();
-    session.query_drop("ROLLBACK").await.unwrap();
-    assert_eq!(
-        ask(&mut session, "SELECT MAX(id) FROM t").await,
-        Ok(Some("2".to_owned()))
-    );
-    assert_eq!(count(&gateway, "moved"), 1);
 }
 
 #[tokio::test]
@@ -264,7 +224,7 @@ async fn rows(session: &mut Conn, statement: &str) -> Result<(Vec<String>, u64, 
 #[tokio::test]
 async fn what_statements_leave_is_as_on_one_server() {
     let sandbox = cluster::shared();
-    let gateway = cluster::start(split(sandbox), 2).await;
+    let gateway = cluster::start(patient(sandbox), 2).await;
     for schema in ["leaving_directly", "leaving"] {
         cluster::schema(
             sandbox,
@@ -360,32 +320,6 @@ async fn a_move_that_fails_leaves_them_as_they_were() {
     assert_eq!(rows.trim(), "1");
 }
 
-/// As with any transaction whose server is lost.
-#[tokio::test]
-async fn and_one_whose_replica_is_lost_is_over() {
-    let sandbox = cluster::replicated();
-    cluster::schema(&sandbox, "lost", "CREATE TABLE t (id INT PRIMARY KEY)");
-    let gateway = cluster::start(split(&sandbox), 2).await;
-    let mut sessions = Vec::new();
-    for _ in 0..4 {
-        let mut session = cluster::connect_to(&gateway, "lost").await;
-        let port = begin(&mut session, &sandbox).await;
-        sessions.push((session, port));
-    }
-    let port = sessions[0].1;
-    let replica = sandbox.nodes().iter().find(|node| node.port() == port).unwrap();
-    replica.kill9().unwrap();
-    for (mut session, on) in sessions {
-        for statement in [WHERE_AM_I, "INSERT INTO t VALUES (1)"] {
-            let done = session.query_drop(statement).await;
-            assert_eq!(done.is_err(), on == port, "{statement}: {done:?}");
-        }
-        let _ = session.query_drop("ROLLBACK").await;
-    }
-    let rows = sandbox.primary().sql("SELECT COUNT(*) FROM lost.t").unwrap();
-    assert_eq!(rows.trim(), "0");
-}
-
 /// A transaction sees what its session has written before, however far behind the replicas are.
 #[tokio::test]
 async fn and_see_what_their_session_has_written() {
@@ -395,7 +329,8 @@ async fn and_see_what_their_session_has_written() {
         "own",
         "CREATE TABLE cells (id INT PRIMARY KEY, v INT); INSERT INTO cells VALUES (1, 0), (2, 0), (3, 0), (4, 0)",
     );
-    let setup = split(&sandbox).cluster("read_wait = \"30ms\"\nmax_lag = \"60s\"");
+    // Longer than a replica stands still: on a busy machine none would be read after a shorter wait.
+    let setup = split(&sandbox).cluster("read_wait = \"200ms\"\nmax_lag = \"60s\"");
     let gateway = cluster::start(setup, 2).await;
     let _delays = Delays::begin(&sandbox);
     let primary = sandbox.primary().port();

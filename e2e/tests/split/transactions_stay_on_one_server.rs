@@ -10,7 +10,9 @@ use crate::cluster::{self, WHERE_AM_I};
 #[tokio::test]
 async fn on_the_primary_where_they_may_write() {
     let sandbox = cluster::shared();
-    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    // A busy machine is no reason to read at the primary.
+    let setup = cluster::split(sandbox).cluster("read_wait = \"30s\"");
+    let gateway = cluster::start(setup, 2).await;
     let primary = sandbox.primary().port();
     cluster::schema(sandbox, "transactions", "CREATE TABLE t (id INT PRIMARY KEY)");
     let mut session = cluster::connect_to(&gateway, "transactions").await;
@@ -33,30 +35,6 @@ async fn on_the_primary_where_they_may_write() {
         session.query_drop("COMMIT").await.unwrap();
         assert_ne!(cluster::where_am_i(&mut session).await, primary, "after {begin}");
     }
-}
-
-#[tokio::test]
-async fn and_on_the_primary_without_autocommit() {
-    let sandbox = cluster::shared();
-    let gateway = cluster::start(cluster::split(sandbox), 2).await;
-    let primary = sandbox.primary().port();
-    cluster::schema(sandbox, "autocommit", "CREATE TABLE t (id INT PRIMARY KEY)");
-    let mut session = cluster::connect_to(&gateway, "autocommit").await;
-    session.query_drop("SET autocommit = 0").await.unwrap();
-    assert_eq!(cluster::where_am_i(&mut session).await, primary);
-    session.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
-    let mut other = cluster::connect_to(&gateway, "autocommit").await;
-    let seen: Option<u8> = other
-        .query_first("/* forebay: primary */ SELECT COUNT(*) FROM t")
-        .await
-        .unwrap();
-    assert_eq!(seen, Some(0));
-    session.query_drop("ROLLBACK").await.unwrap();
-    let mine: Option<u8> = session.query_first("SELECT COUNT(*) FROM t").await.unwrap();
-    assert_eq!(mine, Some(0));
-    session.query_drop("SET autocommit = 1").await.unwrap();
-    let why = cluster::why(&mut session).await;
-    assert_ne!(cluster::where_am_i(&mut session).await, primary, "{why:?}");
 }
 
 /// The server of each of several reads of one transaction.

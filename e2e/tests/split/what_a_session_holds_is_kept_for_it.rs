@@ -225,8 +225,12 @@ async fn distributed_transactions() {
 /// Statements of one session do not run for another under the same number, and each finds its own again.
 #[tokio::test]
 async fn prepared_statements() {
-    let (gateway, mut own, mut other) = sessions().await;
-    let mut third = cluster::connect_to(&gateway, SCHEMA).await;
+    // A server of its own: statements are counted that others prepare there, too.
+    let sandbox = &e2e::servers(1)[0];
+    let gateway = cluster::narrow(sandbox, 2).start();
+    let mut own = cluster::connect(&gateway).await;
+    let mut other = cluster::connect(&gateway).await;
+    let mut third = cluster::connect(&gateway).await;
     let ours = own.prep("SELECT CONCAT('own', ?)").await.unwrap();
     let others = other.prep("SELECT CONCAT('other', ?, ?)").await.unwrap();
     let thirds = third.prep("SELECT CONCAT('own', ?)").await.unwrap();
@@ -245,17 +249,12 @@ async fn prepared_statements() {
     third.close(thirds).await.unwrap();
     let answer: Option<String> = own.exec_first(&ours, (0.5,)).await.unwrap();
     assert_eq!(answer, Some("own0.5".to_owned()));
-    let on_server: Vec<(String, u32)> = cluster_status().await;
-    assert!(on_server[0].1 < 20, "prepared once a connection: {on_server:?}");
-}
-
-async fn cluster_status() -> Vec<(String, u32)> {
-    let status = cluster::single()
+    let status = sandbox
         .primary()
         .sql("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")
         .unwrap();
-    let (name, count) = status.trim().split_once('\t').unwrap();
-    vec![(name.to_owned(), count.parse().unwrap())]
+    let count: u32 = status.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(count < 20, "prepared once a connection: {status}");
 }
 
 /// A table that changes its columns makes servers prepare anew.
@@ -341,46 +340,5 @@ async fn a_branch_that_is_not_detached() {
         }
         own.query_drop(end).await.unwrap();
         own.query_drop("DELETE FROM changed WHERE n = 77").await.unwrap();
-    }
-}
-
-/// A prepared statement that asks for what the last one has left may be executed at any time.
-#[tokio::test]
-async fn prepared_questions_for_the_last_figures_are_shown_with_their_statement() {
-    let (gateway, mut own, _other) = sessions().await;
-    for question in ["SELECT ROW_COUNT()", "SELECT FOUND_ROWS(), n FROM counted"] {
-        let explained: Vec<(String, String)> =
-            own.query(format!("FOREBAY EXPLAIN {question}")).await.unwrap();
-        let digest = explained
-            .into_iter()
-            .find(|(what, _)| what == "digest")
-            .unwrap()
-            .1;
-        own.prep(question).await.unwrap();
-        own.query_drop("BEGIN").await.unwrap();
-        own.query_drop("COMMIT").await.unwrap();
-        let pins: Vec<(String, String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
-        let pins: Vec<_> = pins
-            .into_iter()
-            .map(|(reason, digest, _)| (reason, digest))
-            .collect();
-        assert_eq!(
-            pins,
-            [("prepared-figures".to_owned(), digest.clone())],
-            "{question}"
-        );
-        let shown = gateway.get("/sessions?pinned=true").1;
-        assert!(
-            shown.contains("prepared-figures") && shown.contains(&digest),
-            "{shown}"
-        );
-        own.reset().await.unwrap();
-        assert!(cluster::pins(&mut own).await.is_empty());
-        assert!(
-            !gateway
-                .get("/sessions?pinned=true")
-                .1
-                .contains("prepared-figures")
-        );
     }
 }

@@ -22,6 +22,8 @@ fn start(schema: &str) -> (Gateway, Link) {
         .mode("split")
         .top("workers = 1")
         .tables(&cluster::user(USER, PASSWORD))
+        // A link that stalls for a while is no server that is down.
+        .check("interval = \"200ms\"\ntimeout = \"60s\"\nrise = 1")
         .start();
     (gateway, link)
 }

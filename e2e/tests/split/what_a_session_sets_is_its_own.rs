@@ -273,7 +273,8 @@ impl Turns {
     fn over(connections: u32) -> Self {
         prepare();
         let setup = cluster::narrow(cluster::single(), connections);
-        let gateway = setup.cluster("queue_timeout = \"1s\"").start();
+        // Nobody waits here for a connection but until a busy machine has made it what it was.
+        let gateway = setup.cluster("queue_timeout = \"30s\"").start();
         Self { gateway, connections }
     }
 
@@ -388,35 +389,6 @@ async fn also_for_the_next_transaction_alone() {
     own.query_drop("START TRANSACTION").await.unwrap();
     assert_eq!(ask(&mut own, "INSERT INTO written VALUES (1)").await, Ok(None));
     own.query_drop("ROLLBACK").await.unwrap();
-}
-
-/// COM_RESET_CONNECTION leaves a session with its schema and nothing else, and others with all that they
-/// have.
-#[tokio::test]
-async fn until_it_is_reset() {
-    let turns = Turns::over(2);
-    let (mut own, mut other) = (turns.session().await, turns.session().await);
-    for session in [&mut own, &mut other] {
-        session.query_drop("USE mysql").await.unwrap();
-        session.query_drop("SET sort_buffer_size = 131072").await.unwrap();
-    }
-    own.query_drop("SET @x = 1").await.unwrap();
-    own.query_drop("CREATE TEMPORARY TABLE settings.hidden SELECT 2 AS n")
-        .await
-        .unwrap();
-    assert!(own.reset().await.unwrap());
-    assert_eq!(
-        ask(&mut own, "SELECT DATABASE()").await,
-        Ok(Some("mysql".to_owned()))
-    );
-    assert_eq!(ask(&mut own, "SELECT @x").await, Ok(None));
-    assert_eq!(
-        ask(&mut own, "SELECT n FROM settings.hidden").await,
-        Ok(Some("1".to_owned()))
-    );
-    let buffer = "SELECT @@sort_buffer_size = 131072";
-    assert_eq!(ask(&mut own, buffer).await, Ok(Some("0".to_owned())));
-    assert_eq!(ask(&mut other, buffer).await, Ok(Some("1".to_owned())));
 }
 
 /// What a client wants to be told of its session is its own affair; the gateway goes on being told
