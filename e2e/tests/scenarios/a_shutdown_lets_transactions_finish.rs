@@ -21,14 +21,15 @@ async fn and_then_ends_with_status_0() {
         gateway.get("/readyz").0 == 503
     })
     .await;
-    assert!(
-        Conn::new(client::options(&gateway)).await.is_err(),
-        "new sessions are not taken"
-    );
-    assert!(
-        idle.query_drop("SELECT 1").await.is_err(),
-        "an idle session has ended"
-    );
+    // It says so a moment before its workers hear of it.
+    eventually("new sessions are not taken", async || {
+        Conn::new(client::options(&gateway)).await.is_err()
+    })
+    .await;
+    eventually("an idle session has ended", async || {
+        idle.query_drop("SELECT 1").await.is_err()
+    })
+    .await;
     assert!(gateway.is_running());
     // Nothing of a new configuration could be taken up, right or wrong: that is no failure.
     gateway.write_config(Setup::in_front_of(&servers).top("watch = true\nmax_connections = \"many\""));
@@ -58,7 +59,10 @@ async fn and_takes_sessions_until_balancers_have_noticed() {
         gateway.get("/readyz") == (503, "shutting down\n".to_owned())
     })
     .await;
-    assert_eq!(gateway.metric("forebay_shutting_down", &[]), 1.0);
+    eventually("its metrics say so, a moment later", async || {
+        gateway.metric("forebay_shutting_down", &[]) == 1.0
+    })
+    .await;
     let mut late = client::connect(&gateway).await;
     late.query_drop("START TRANSACTION").await.unwrap();
     late.query_drop("SELECT 1").await.unwrap();

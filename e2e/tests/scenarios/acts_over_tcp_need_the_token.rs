@@ -72,6 +72,7 @@ fn they_do() {
     let (status, said) = gateway.put("/drain?server=127.0.0.1:1&end_after=1e19");
     assert!(status == 409 && said.contains("end_after"), "{status} {said}");
     what_is_said_counts_before_the_environment(&gateway, path);
+    each_is_in_the_log(&gateway, &first);
 
     // Another token counts from the next reload on.
     assert!(run(&["token", path], false).contains("--replace"));
@@ -109,6 +110,38 @@ fn they_do() {
     );
 
     refuse_unsafe_files(&gateway, &file, &third);
+}
+
+/// Before it is done, with who has asked; and afterwards, with what came of it.
+fn each_is_in_the_log(gateway: &Gateway, header: &str) {
+    for (act, status) in [
+        ("/drain?server=127.0.0.1:1", 409), // it is the only one
+        ("/undrain?server=127.0.0.1:1", 200),
+        ("/pause?cluster=main", 200),
+        ("/resume?cluster=main", 200),
+        ("/switchover?to=127.0.0.1:1", 409),
+        ("/kill?id=1", 409), // there is none
+        ("/readyz?ready=true", 200),
+        ("/log?level=info", 200),
+        ("/cache/flush", 404),
+        ("/reload", 200),
+    ] {
+        let (answered, said) = gateway.put_over_tcp(act, header);
+        assert_eq!(answered, status, "{act}: {said}");
+        let log = gateway.log();
+        let lines: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("by=127.0.0.1:") && line.contains(&format!("PUT {act}")))
+            .collect();
+        let [asked, done] = lines[..] else {
+            panic!("{act}: {lines:#?}");
+        };
+        assert!(asked.contains("act by=127.0.0.1:"), "{asked}");
+        assert!(
+            done.contains("act answered by=127.0.0.1:") && done.contains(&format!("status={status}")),
+            "{done}"
+        );
+    }
 }
 
 /// Those that others may read or change are refused, and the token in force stays.

@@ -47,7 +47,8 @@ async fn where_one_is_full_and_says_so_in_place_of_its_greeting() {
 async fn where_one_takes_connections_and_does_not_greet() {
     let servers = servers(2);
     let gateway = Setup::in_front_of(&servers)
-        .cluster("login_timeout = \"500ms\"")
+        // The other server has to greet in time on a busy machine as well.
+        .cluster("login_timeout = \"3s\"")
         .check(SELDOM)
         .start();
     servers[0].primary().freeze().unwrap();
@@ -60,7 +61,7 @@ async fn where_one_is_found_down_before_it_greets() {
     let servers = servers(2);
     let gateway = Setup::in_front_of(&servers)
         .cluster("login_timeout = \"1h\"")
-        .check("interval = \"200ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2")
+        .check("interval = \"200ms\"\ntimeout = \"2s\"\nrise = 1\nfall = 2")
         .start();
     servers[0].primary().freeze().unwrap();
     // One goes to each.

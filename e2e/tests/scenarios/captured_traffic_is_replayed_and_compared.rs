@@ -21,25 +21,35 @@ pub(crate) fn forebay(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-fn start(gateway: &Gateway, name: &str) -> String {
+pub(crate) fn start(gateway: &Gateway, name: &str) -> String {
+    start_with(gateway, name, &[])
+}
+
+fn start_with(gateway: &Gateway, name: &str, more: &[&str]) -> String {
     let folder = gateway.folder().join(name).display().to_string();
     let socket = gateway.folder().join("admin.sock").display().to_string();
-    let (code, said) = forebay(&[
-        "traffic",
-        "capture",
-        "start",
-        "--socket",
-        &socket,
-        "--to",
-        &folder,
-        "--free-disk",
-        "0",
-    ]);
+    let (code, said) = forebay(
+        &[
+            &[
+                "traffic",
+                "capture",
+                "start",
+                "--socket",
+                &socket,
+                "--to",
+                &folder,
+                "--free-disk",
+                "0",
+            ][..],
+            more,
+        ]
+        .concat(),
+    );
     assert_eq!(code, Some(0), "{said}");
     folder
 }
 
-fn stop(gateway: &Gateway) {
+pub(crate) fn stop(gateway: &Gateway) {
     let socket = gateway.folder().join("admin.sock").display().to_string();
     let (code, said) = forebay(&["traffic", "capture", "stop", "--socket", &socket]);
     assert_eq!(code, Some(0), "{said}");
@@ -283,7 +293,7 @@ pub(crate) fn bytes_of(folder: &str) -> Vec<u8> {
     for entry in std::fs::read_dir(folder).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         all.extend_from_slice(&bytes);
-        let mut rest = &bytes[24..];
+        let mut rest = &bytes[56..];
         while let Some((prefix, behind)) = rest.split_first_chunk::<8>() {
             let len = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
             all.extend(zstd::bulk::decompress(&behind[..len], 16 << 20).unwrap());
@@ -435,6 +445,10 @@ async fn a_capture_is_exported_as_text() {
         .query_drop("-- x\nsystem touch /tmp/forebay-was-here")
         .await;
     assert_eq!(client::code(&refused.unwrap_err()), 1064);
+    // An é in latin1 alone.
+    session.query_drop("SET NAMES latin1").await.unwrap();
+    let insert = "INSERT INTO test.item (name) VALUES (?)";
+    session.exec_drop(insert, (vec![0xe9_u8],)).await.unwrap();
     session.query_drop("BEGIN").await.unwrap();
     session.query_drop("DELETE FROM test.item").await.unwrap();
     session.disconnect().await.unwrap();
@@ -442,7 +456,7 @@ async fn a_capture_is_exported_as_text() {
     let text = gateway.folder().join("captured.sql").display().to_string();
     let (code, said) = forebay(&["traffic", "export", &captured, "--as", "sql", "--output", &text]);
     assert!(
-        code == Some(0) && said.contains("10 statements, 1 left out"),
+        code == Some(0) && said.contains("12 statements, 1 left out"),
         "{said}"
     );
     let input = std::fs::File::open(&text).unwrap();
@@ -462,5 +476,91 @@ async fn a_capture_is_exported_as_text() {
     let rows = "SELECT id, HEX(name), price FROM test.item ORDER BY id";
     let [there, here] = [source, copy].map(|server| server.sql(rows).unwrap());
     assert_eq!(there, here, "{text}");
-    assert!(there.lines().count() >= 10, "{there}");
+    assert!(there.lines().any(|line| line.contains("\tC3A9\t")), "{there}");
+}
+
+#[tokio::test]
+async fn what_is_captured_with_a_key_is_read_with_it_alone() {
+    let servers = servers(2);
+    let copy = servers[1].primary();
+    let gateway = Setup::in_front_of(&servers[..1]).start();
+    let [key, other] = ["key", "other"].map(|name| {
+        let file = gateway.folder().join(name).display().to_string();
+        let (code, said) = forebay(&["traffic", "key", &file]);
+        assert_eq!(code, Some(0), "{said}");
+        file
+    });
+    let folder = start_with(&gateway, "captured", &["--key-file", &key]);
+    let mut session = client::connect(&gateway).await;
+    session.query_drop("SELECT 'nobody sees this'").await.unwrap();
+    session.disconnect().await.unwrap();
+    stop(&gateway);
+    let bytes = std::fs::read(Path::new(&folder).join("traffic-000001.fbt")).unwrap();
+    assert!(!has(&bytes, "nobody sees"));
+    let show = |folder: &str, more: &[&str]| {
+        let fixed = ["traffic", "capture", "show", folder];
+        forebay(&[&fixed[..], more].concat())
+    };
+    let (code, said) = show(&folder, &[]);
+    assert!(
+        code == Some(1) && said.contains("encrypted: --key-file"),
+        "{said}"
+    );
+    let (code, said) = show(&folder, &["--key-file", &other]);
+    assert!(code == Some(1) && said.contains("another key"), "{said}");
+    let (code, said) = show(&folder, &["--key-file", &key]);
+    assert!(code == Some(0) && said.contains("nobody sees this"), "{said}");
+
+    let others = gateway.folder().join("others").display().to_string();
+    let (code, said) = forebay(&[
+        "traffic",
+        "anonymise",
+        &folder,
+        "--key-file",
+        &key,
+        "--to",
+        &others,
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = show(&others, &["--key-file", &key]);
+    assert!(code == Some(0) && said.contains("SELECT '"), "{said}");
+    assert!(
+        !said.contains("nobody sees this") && !said.contains(USER),
+        "{said}"
+    );
+    let (_, said) = forebay(&["traffic", "capture", "verify", &others, "--key-file", &key]);
+    assert!(said.contains("anonymised: values are pseudonyms"), "{said}");
+
+    let result = gateway.folder().join("result").display().to_string();
+    let target = copy.address();
+    let (code, said) = forebay(&[
+        "traffic",
+        "replay",
+        &folder,
+        "--key-file",
+        &key,
+        "--to",
+        &target,
+        "--user",
+        USER,
+        "--password-env",
+        "REPLAY_PASSWORD",
+        "--even-source",
+        "--result",
+        &result,
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = show(&result, &[]);
+    assert!(
+        code == Some(1) && said.contains("encrypted: --key-file"),
+        "{said}"
+    );
+    let (code, said) = forebay(&["traffic", "compare", &folder, &result, "--key-file", &key]);
+    assert_eq!(code, Some(0), "{said}");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let (code, said) = show(&folder, &["--key-file", &key]);
+    assert!(
+        code == Some(1) && said.contains("may be read by others"),
+        "{said}"
+    );
 }

@@ -321,5 +321,6 @@ async fn a_long_statement_begins_in_time() {
     assert!(code == Some(0) && said.contains("late: "), "{said}");
     let (_, most) = said.split_once("most ").unwrap();
     let most: f64 = most.split_whitespace().next().unwrap().parse().unwrap();
-    assert!(most < 2000.0, "{said}");
+    // In the order of the log it would be 5 s late, behind one that began 10 s after it, at twice the speed.
+    assert!(most < 4000.0, "{said}");
 }

@@ -48,7 +48,10 @@ async fn sessions_commands_errors_and_servers() {
         gateway.metric("forebay_sessions_ended_total", &["reason=\"client_quit\""]) == 1.0
     })
     .await;
-    assert_eq!(gateway.metric("forebay_sessions_active", &[]), 0.0);
+    eventually("it is active no more", async || {
+        gateway.metric("forebay_sessions_active", &[]) == 0.0
+    })
+    .await;
     eventually("and logged", async || gateway.log().contains("client_quit")).await;
     assert!(!gateway.log().contains(sandbox::PASSWORD.repeat(2).as_str()));
 }

@@ -164,11 +164,10 @@ async fn who_is_about_to_end_is_left() {
     assert_eq!(draining(), 0.0);
     status.status.store(500, Ordering::SeqCst);
     eventually("it drains", async || draining() == 1.0).await;
-    assert!(
-        gateway.log().contains("is about to end, by its status port"),
-        "{}",
-        gateway.log()
-    );
+    eventually("the log says why", async || {
+        gateway.log().contains("is about to end, by its status port")
+    })
+    .await;
     for _ in 0..4 {
         assert_eq!(port_of_a_session(&gateway).await, second.port());
     }

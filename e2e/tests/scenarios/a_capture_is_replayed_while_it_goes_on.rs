@@ -1,0 +1,59 @@
+//! `replay --follow` sends what a gateway captures while it does so, and ends when the capture ends.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use e2e::{Setup, client, servers};
+use mysql_async::prelude::Queryable;
+use sandbox::{PASSWORD, USER};
+
+use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
+
+const TABLE: &str = "DROP TABLE IF EXISTS test.followed; CREATE TABLE test.followed (number INT)";
+
+#[tokio::test]
+async fn what_comes_is_replayed_until_the_capture_ends() {
+    let servers = servers(2);
+    let [source, copy] = [&servers[0], &servers[1]].map(|server| server.primary());
+    source.sql(TABLE).unwrap();
+    copy.sql(TABLE).unwrap();
+    let gateway = Setup::in_front_of(&servers[..1]).start();
+    let captured = start(&gateway, "captured");
+    let result = gateway.folder().join("result").display().to_string();
+    let mut replay = Command::new(e2e::program())
+        .args(["traffic", "replay", &captured, "--follow", "--even-source"])
+        .args(["--to", &copy.address(), "--user", USER])
+        .args(["--password-env", "REPLAY_PASSWORD", "--result", &result])
+        .env("REPLAY_PASSWORD", PASSWORD)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One session stays, others come and go.
+    let mut stays = client::connect(&gateway).await;
+    for number in 0..4 {
+        let insert = format!("INSERT INTO test.followed VALUES ({number})");
+        let mut comes = client::connect(&gateway).await;
+        let session = if number % 2 == 0 { &mut stays } else { &mut comes };
+        session.query_drop(insert).await.unwrap();
+        comes.disconnect().await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let there = format!("SELECT COUNT(*) FROM test.followed WHERE number = {number}");
+        while !copy.sql(&there).unwrap().contains('1') {
+            assert!(Instant::now() < deadline, "{number} was not replayed");
+            assert!(
+                replay.try_wait().unwrap().is_none(),
+                "it has ended before the capture"
+            );
+        }
+    }
+    stop(&gateway);
+    let ended = replay.wait_with_output().unwrap();
+    let said = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    let (code, said) = forebay(&["traffic", "compare", &captured, &result]);
+    assert!(
+        code == Some(0) && said.contains(" 0 only in a, 0 only in b"),
+        "{said}"
+    );
+}
