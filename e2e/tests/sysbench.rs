@@ -33,6 +33,8 @@ const THREADS: u32 = 16;
 const NODES: usize = 3;
 const CONNECTIONS: u32 = 6;
 const LOG_LINES: usize = 20;
+/// Runs at most until reads have spread.
+const TRIES: usize = 3;
 
 fn main() -> ExitCode {
     let only = std::env::var_os("FOREBAY_E2E_SERVER").map(|_| e2e::kind());
@@ -144,10 +146,21 @@ impl Bench<'_> {
             .count()
     }
 
-    /// Queries per second of a clean run. sysbench goes on after deadlocks, which its writing workloads bring
-    /// about, and counts them: they must be those that the primary counted. Replicas take part in what only
-    /// reads.
+    /// Queries per second of a clean run. Reads may have to spread a few times: on a busy machine a replica
+    /// that has no turn for a second gets few of two.
     fn run(&self, workload: &str, ps_mode: &str) -> Result<String, String> {
+        for _ in 1..TRIES {
+            if let Ok(figure) = self.run_once(workload, ps_mode)? {
+                return Ok(figure);
+            }
+        }
+        self.run_once(workload, ps_mode)?
+    }
+
+    /// One run of sysbench, which has to be clean. Tells whether its reads spread. sysbench goes on after
+    /// deadlocks, which its writing workloads bring about, and counts them: they must be those that the
+    /// primary counted. Replicas take part in what only reads.
+    fn run_once(&self, workload: &str, ps_mode: &str) -> Result<Result<String, String>, String> {
         let reads = || -> Vec<u64> { self.nodes.iter().map(count_reads).collect() };
         let (deadlocks_before, reads_before) = (self.deadlocks(), reads());
         let ps_mode = format!("--db-ps-mode={ps_mode}");
@@ -172,11 +185,11 @@ impl Bench<'_> {
             .collect();
         let total: u64 = reads.iter().sum();
         if spread && reads[1..].iter().any(|of_replica| of_replica * 4 < total) {
-            return Err(format!(
+            return Ok(Err(format!(
                 "{report}\nreads do not spread: the servers executed {reads:?}"
-            ));
+            )));
         }
-        Ok(queries_per_second(&report))
+        Ok(Ok(queries_per_second(&report)))
     }
 
     /// Transactions that the primary rolled back to end a deadlock.

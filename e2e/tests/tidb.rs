@@ -389,11 +389,10 @@ async fn who_is_about_to_end_is_left() {
     assert_eq!(draining(), 0.0);
     ends.terminate().unwrap();
     eventually("it drains", async || draining() == 1.0).await;
-    assert!(
-        gateway.log().contains("is about to end, by its status port"),
-        "{}",
-        gateway.log()
-    );
+    eventually("the log says why", async || {
+        gateway.log().contains("is about to end, by its status port")
+    })
+    .await;
     for _ in 0..4 {
         let port = client::server_port(&mut connect(&gateway).await).await;
         assert_eq!(port, stays.port());

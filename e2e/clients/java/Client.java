@@ -697,7 +697,7 @@ public final class Client {
                 equal(System.nanoTime() < deadline, true, "the statement runs");
             }
             kill.now(statement, id, other);
-            String how = ended.get(5, TimeUnit.SECONDS);
+            String how = ended.get(15, TimeUnit.SECONDS);
             equal(List.of("slept 1", "error 1317", "error 0").contains(how), true, "ended with " + how);
             equal(rows(connection, "SELECT 1"), List.of(List.of("1")), "after the kill");
         }

@@ -375,7 +375,7 @@ async function cancel(id) {
       const killed = Date.now();
       await other.query(`KILL QUERY ${id(connection, identity)}`);
       const result = await ended;
-      assert(Date.now() - killed < 5_000, 'the statement went on after the kill');
+      assert(Date.now() - killed < 15_000, 'the statement went on after the kill');
       assert(result === 1317 || result[0][0] === 1, `ended with ${result}`);
       assert.deepEqual(await rows(connection, 'SELECT 1'), [[1]], 'after the kill');
     }),

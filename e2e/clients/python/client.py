@@ -382,9 +382,9 @@ def cancel(kill):
                 if time.monotonic() > deadline:
                     raise AssertionError("the statement never ran")
             kill(other, connection, identity)
-        thread.join(5)
+        thread.join(15)
         if thread.is_alive():
-            raise AssertionError("the statement still runs 5 s after the kill")
+            raise AssertionError("the statement still runs 15 s after the kill")
         if ended[0] not in (1317, ((1, "forebay cancel python"),)):
             raise AssertionError(f"ended with {ended[0]!r}")
         equal(query(connection, "SELECT 1"), ((1,),), "after the kill")
