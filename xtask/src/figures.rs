@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use crate::modules::{Modules, Name, Test};
+use crate::modules::{Folders, Modules, Name, Test};
 use crate::source::{Source, part_of_name};
 
 /// The crates of what happens to a command.
@@ -68,6 +68,15 @@ pub(crate) fn cycles(root: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
     };
     let crates = read(&root.join("crates"))?;
     Ok(crates.iter().map(|of| (of.name.clone(), share(of))).collect())
+}
+
+/// Which folders import which, by crate.
+pub(crate) fn folders(root: &Path) -> anyhow::Result<BTreeMap<String, Folders>> {
+    let crates = read(&root.join("crates"))?;
+    Ok(crates
+        .iter()
+        .map(|of| (of.name.clone(), of.modules.folders()))
+        .collect())
 }
 
 fn pairs_of(crates: &[Crate]) -> BTreeMap<String, Vec<String>> {

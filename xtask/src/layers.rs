@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
+use crate::modules::Folders;
+
 /// `layers.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,9 @@ struct Layer {
     /// How much of its production lines may be in its largest cycle of modules, in percent; nothing is said
     /// of most.
     cycle: Option<usize>,
+    /// Folders of its modules, and which others each must not import.
+    #[serde(default)]
+    apart: BTreeMap<String, BTreeSet<String>>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -119,6 +124,25 @@ pub(crate) fn check_cycles(table: &Table, found: &BTreeMap<String, usize>) -> Ve
             problems.push(format!(
                 "layers.toml: {share} % of `{name}` are in one cycle of modules, and `cycle = {allowed}` here"
             ));
+        }
+    }
+    problems
+}
+
+/// A line for every folder that imports another one which it must not know. `found`: which folders import
+/// which in each crate, with a module that does.
+pub(crate) fn check_folders(table: &Table, found: &BTreeMap<String, Folders>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, imports) in found {
+        let Some(layer) = table.crates.get(name) else {
+            continue;
+        };
+        for ((from, to), module) in imports {
+            if layer.apart.get(from).is_some_and(|apart| apart.contains(to)) {
+                problems.push(format!(
+                    "layers.toml: in `{name}`, `{from}` must not know `{to}`, and `{module}` imports it"
+                ));
+            }
         }
     }
     problems
@@ -381,6 +405,19 @@ mod tests {
             [format!("layers.toml: {too_many}")]
         );
         assert_eq!(found(&[], &[]).len(), 1, "it is to go down");
+    }
+
+    #[test]
+    fn folders_that_are_apart_stay_so() {
+        let table = TABLE.replace("tests = [\"kit\"]", "apart = { a = [\"b\"] }");
+        let table: Table = toml::from_str(&table).unwrap();
+        let found = |from: &str, to: &str| {
+            let imports = [((from.to_owned(), to.to_owned()), format!("{from}::x"))];
+            check_folders(&table, &[("net".into(), imports.into())].into())
+        };
+        assert!(found("b", "a").is_empty());
+        let told = "layers.toml: in `net`, `a` must not know `b`, and `a::x` imports it";
+        assert_eq!(found("a", "b"), [told]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod architecture;
 mod docs;
+mod features;
 mod figures;
 mod layers;
 mod modules;

@@ -18,6 +18,9 @@ use crate::source::{Source, part_of_name};
 /// A path within the crate; the crate itself is the empty one.
 pub(crate) type Name = Vec<String>;
 
+/// Which folders of a crate import which, each with a module that does.
+pub(crate) type Folders = BTreeMap<(String, String), String>;
+
 /// The modules of one crate, or of some made-up files.
 pub(crate) struct Modules {
     modules: BTreeMap<Name, Module>,
@@ -123,6 +126,17 @@ impl Modules {
             .flat_map(|(from, module)| module.imports.iter().map(move |to| (from, to)));
         edges
             .filter(|(from, to)| from < to && !to.starts_with(from) && imports(to, from))
+            .collect()
+    }
+
+    pub(crate) fn folders(&self) -> Folders {
+        let folder = |name: &Name| name.first().cloned().unwrap_or_default();
+        let edges = self
+            .modules
+            .iter()
+            .flat_map(|(from, module)| module.imports.iter().map(move |to| (from, to)));
+        edges
+            .map(|(from, to)| ((folder(from), folder(to)), from.join("::")))
             .collect()
     }
 
@@ -394,6 +408,17 @@ mod tests {
         let cycle = modules.largest_cycle();
         assert_eq!(cycle, [&name(""), &name("a"), &name("b"), &name("c"), &name("d")]);
         assert_eq!((modules.lines_of(&cycle), modules.lines()), (8, 8));
+    }
+
+    #[test]
+    fn folders_import_what_is_in_others() {
+        let modules = modules(&[
+            ("", "mod a; mod c;"),
+            ("a::b", "use crate::c::d::f;"),
+            ("c::d", ""),
+        ]);
+        let found: Vec<_> = modules.folders().into_iter().collect();
+        assert_eq!(found, [(("a".into(), "c".into()), "a::b".into())]);
     }
 
     #[test]
