@@ -57,6 +57,26 @@ impl MariaDbPosition {
         })
     }
 
+    /// A server with this `gtid_binlog_state`, the last of each server in each domain, lacks some of the
+    /// position for certain, however large its own numbers are: it has logged fewer of the server that made
+    /// it. A maker of whom it has logged nothing says nothing.
+    ///
+    /// # Errors
+    /// That is no list of GTIDs.
+    pub fn is_beyond(&self, logged: &[u8]) -> Result<bool, WireError> {
+        if logged.trim_ascii().is_empty() {
+            return Ok(false);
+        }
+        let mut is_beyond = false;
+        for gtid in logged.split(|&byte| byte == b',') {
+            let known = Gtid::parse(gtid.trim_ascii()).ok_or(WireError::Invalid { field: "GTID" })?;
+            let of_same = |own: &&Gtid| (own.domain, own.server) == (known.domain, known.server);
+            let own = self.last.iter().find(of_same);
+            is_beyond |= own.is_some_and(|own| own.sequence > known.sequence);
+        }
+        Ok(is_beyond)
+    }
+
     /// The nearer of both, in the domains that both have.
     #[must_use]
     pub fn common(&self, other: &MariaDbPosition) -> MariaDbPosition {
@@ -189,6 +209,22 @@ mod tests {
         for missing in ["0-1-11", "1-1-1", "0-1-10,5-1-4", "0-1-1,6-1-1"] {
             assert!(!here.covers(&position(missing)), "{missing}");
         }
+    }
+
+    #[test]
+    fn who_has_logged_less_of_its_maker_lacks_a_transaction() {
+        let wanted = position("0-1-103,5-2-4");
+        for (logged, lacks) in [
+            ("", false),
+            ("0-1-103,0-2-150,5-2-4", false),
+            ("0-1-104", false),
+            ("0-2-150,5-1-1", false),
+            ("0-1-100,0-2-150", true),
+            ("0-2-150, 0-1-103,\n5-2-3", true),
+        ] {
+            assert_eq!(wanted.is_beyond(logged.as_bytes()), Ok(lacks), "{logged}");
+        }
+        assert!(wanted.is_beyond(b"0-1").is_err());
     }
 
     #[test]
