@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{PinRule, ReadConsistency};
+use config::{Fraction, PinRule, ReadConsistency};
 
 use super::{Compiled, Limit};
 
@@ -54,6 +54,8 @@ pub struct Verdict {
     pub retries: Option<u32>,
     /// The name of a cluster.
     pub mirror: Option<Arc<str>>,
+    /// The share of the copies whose answers are compared.
+    pub mirror_compare: Option<Fraction>,
     pub log: bool,
     pub read_consistency: Option<ReadConsistency>,
 }
@@ -104,6 +106,8 @@ impl Verdict {
             time("timeout", self.timeout),
             time("delay", self.delay),
             text("mirror", &self.mirror),
+            self.mirror_compare
+                .map(|share| ("mirror_compare", share.to_string())),
         ]
         .into_iter()
         .flatten()
@@ -119,7 +123,10 @@ impl Verdict {
         later(&mut self.timeout, &rule.timeout);
         later(&mut self.delay, &rule.delay);
         later(&mut self.retries, &rule.retries);
-        later(&mut self.mirror, &compiled.mirror);
+        if compiled.mirror.is_some() {
+            self.mirror.clone_from(&compiled.mirror);
+            self.mirror_compare = rule.mirror_compare;
+        }
         later(&mut self.read_consistency, &rule.read_consistency);
         // Of two answers the later counts, of whichever kind it is.
         if compiled.refuse.is_some() || compiled.answer_ok.is_some() {
