@@ -25,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Connect,
+    /// The session is logged in and asks which server it is on.
+    AskPort,
     Insert,
     Read,
     Begin,
@@ -191,7 +193,7 @@ async fn session(
     let own_port: Option<u16> = conn
         .query_first("SELECT @@port")
         .await
-        .map_err(at(Step::Connect))?;
+        .map_err(at(Step::AskPort))?;
     let own_port = own_port.expect("a row");
     *port = Some(own_port);
     for turn in worker..worker + STEPS_A_SESSION {
