@@ -50,6 +50,9 @@ fn start_with(gateway: &Gateway, name: &str, more: &[&str]) -> String {
 }
 
 pub(crate) fn stop(gateway: &Gateway) {
+    // A client has its answer a moment before the worker notes the command. A worker that tells of its
+    // sessions has noted all that was answered.
+    drop(gateway.get("/sessions"));
     let socket = gateway.folder().join("admin.sock").display().to_string();
     let (code, said) = forebay(&["traffic", "capture", "stop", "--socket", &socket]);
     assert_eq!(code, Some(0), "{said}");
