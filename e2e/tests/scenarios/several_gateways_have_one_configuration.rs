@@ -427,6 +427,19 @@ fn code_and_words(result: Result<(), mysql_async::Error>) -> (u16, String) {
     }
 }
 
+/// What comes of a `KILL` on another gateway, once that one has answered within the two seconds that it has.
+/// A store on a busy machine may need longer for the question and the answer.
+async fn killed(killer: &mut Conn, kill: &str) -> (u16, String) {
+    const LATE: [&str; 4] = ["not answered", "in time", "it is not known", "does not answer"];
+    let mut told = (0, String::new());
+    eventually("the other gateway answers in time", async || {
+        told = code_and_words(killer.query_drop(kill).await);
+        !LATE.iter().any(|words| told.1.contains(words))
+    })
+    .await;
+    told
+}
+
 #[tokio::test]
 async fn and_end_sessions_of_each_other() {
     let servers = servers(1);
@@ -437,7 +450,8 @@ async fn and_end_sessions_of_each_other() {
         ))
         .unwrap();
     let etcd = Etcd::start().unwrap();
-    let store = format!("endpoints = [{:?}]\nlease = \"2s\"", etcd.address());
+    // One that stands still lives for longer than others wait for its answer.
+    let store = format!("endpoints = [{:?}]\nlease = \"6s\"", etcd.address());
     let [mut one, two] = ["g1", "g2"].map(|name| Member::start(name, &store));
     let numbers = || [&one, &two].map(|member| member.status()["store"]["number"].as_u64());
     eventually("each has a number", async || {
@@ -489,7 +503,8 @@ async fn and_end_sessions_of_each_other() {
         assert_eq!(code, 1095, "{words}");
         assert!(is_under_way());
         let mut killer = session_as(&two, far_mode, USER).await;
-        killer.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+        let (code, words) = killed(&mut killer, &format!("KILL QUERY {id}")).await;
+        assert_eq!(code, 0, "{words}");
         let (_, mut sleeper) = sleeping.await.unwrap();
         sleeper.query_drop("DO 1").await.unwrap();
         assert!(!is_under_way());
@@ -497,16 +512,19 @@ async fn and_end_sessions_of_each_other() {
         let mut of_stranger = session_as(&one, mode, "stranger").await;
         // Others find it once its gateway waits for its commands.
         of_stranger.query_drop("DO 1").await.unwrap();
-        killer
-            .query_drop(format!("KILL {}", of_stranger.id()))
-            .await
-            .unwrap();
+        let (code, words) = killed(&mut killer, &format!("KILL {}", of_stranger.id())).await;
+        // A session may have been ended by a question whose answer came late.
+        assert!(code == 0 || code == 1094, "{code} {words}");
         eventually("it has ended", async || {
             of_stranger.query_drop("DO 1").await.is_err()
         })
         .await;
         // By an operator, from either gateway.
-        is(two.ctl(&["kill", &id.to_string()]), 0, "");
+        eventually("the other gateway has answered in time", async || {
+            let (code, words) = two.ctl(&["kill", &id.to_string()]);
+            code == 0 || words.contains("there is no session")
+        })
+        .await;
         eventually("it has ended", async || sleeper.query_drop("DO 1").await.is_err()).await;
         // Its client hears of the end a moment before nobody has the number any more.
         eventually("nobody has its number", async || {
@@ -514,8 +532,8 @@ async fn and_end_sessions_of_each_other() {
             code == 1 && words.contains("there is no session")
         })
         .await;
-        let unknown = killer.query_drop(format!("KILL QUERY {id}")).await;
-        assert_eq!(code_and_words(unknown).0, 1094);
+        let (code, words) = killed(&mut killer, &format!("KILL QUERY {id}")).await;
+        assert_eq!(code, 1094, "{words}");
         left.push((killer, session_as(&one, mode, USER).await.id()));
     }
     // One that does not answer, and one that is gone.
@@ -523,8 +541,10 @@ async fn and_end_sessions_of_each_other() {
     let (killer, id) = &mut left[0];
     let silent = killer.query_drop(format!("KILL QUERY {id}")).await;
     let (code, words) = code_and_words(silent);
+    // The store may be as late when the question is taken back.
+    let who = ["g1 has not answered", "the store has not answered in time"];
     assert!(
-        code == 1095 && words.contains("g1 has not answered"),
+        code == 1095 && who.iter().any(|who| words.contains(who)),
         "{code} {words}"
     );
     one.kill();
