@@ -224,7 +224,8 @@ async fn whatever_happens_to_the_store() {
 async fn and_drain_and_pause_together() {
     let servers = servers(2);
     let shared = Shared::new();
-    let store = format!("folder = {:?}\nlease = \"1m\"", shared.folder());
+    // No lease is renewed within this test: one that is stopped meanwhile would keep the lock of the folder.
+    let store = format!("folder = {:?}\nlease = \"5m\"", shared.folder());
     let all = ["g1", "g2"].map(|name| Member::start(name, &store));
     for member in &all {
         eventually("both are there", async || {
