@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use e2e::link::Link;
-use e2e::{eventually, servers};
+use e2e::{PATIENCE, eventually, servers};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use rustix::process::Signal;
@@ -179,13 +179,17 @@ async fn where_two_change_the_configuration_of_five_at_once() {
     let apply_all = |who: usize| {
         let mut told = Vec::new();
         let mut conflicts = 0;
+        let is_away = |words: &str| words.contains("the store does not answer");
         for number in 0..changes {
             let text = text_for(&address, &format!("{number} of {who}"));
+            let began = Instant::now();
             let words = loop {
                 match all[who].apply(&text, &[]) {
                     (0, words) => break words,
                     // Another one came first; on a machine that has no time, several did.
                     (1 | 2, words) if words.contains("nothing has changed") => conflicts += 1,
+                    // One question to the etcd has taken more than three seconds. Nothing was proposed.
+                    (1, words) if is_away(&words) && began.elapsed() < PATIENCE => conflicts += 1,
                     other => panic!("{other:?}"),
                 }
             };
@@ -305,7 +309,9 @@ async fn where_its_disk_is_full() {
     are_together(&[one, &two]).await;
     let (code, words) = applied.await.unwrap();
     let was_committed = one.ctl(&["history"]).1.contains("large");
-    assert_eq!(code, if was_committed { 0 } else { 1 }, "{words}");
+    // Where its time has passed meanwhile it is refused: the other one has not looked at it.
+    let told: &[i32] = if was_committed { &[0] } else { &[1, 3] };
+    assert!(told.contains(&code), "{code} {words}");
     let committed = 1 + u64::from(was_committed);
     all_run(&[one, &two], committed).await;
     let next = format!("revision {}", committed + 1);
