@@ -53,8 +53,9 @@ async fn by_the_id_that_the_server_told() {
 #[tokio::test]
 async fn by_the_id_in_the_greeting_whichever_server_it_is_on() {
     let servers = servers(2);
+    // A KILL by this account takes no longer than a check.
     let account = format!(
-        "user = \"{}\"\npassword = \"{}\"\ninterval = \"200ms\"",
+        "user = \"{}\"\npassword = \"{}\"\ninterval = \"200ms\"\ntimeout = \"20s\"",
         sandbox::USER,
         sandbox::PASSWORD
     );
@@ -133,7 +134,11 @@ async fn on_another_server_by_those_who_may_end_sessions_of_others() {
     for server in &servers {
         server.primary().sql(&create).unwrap();
     }
-    let account = format!("user = {:?}\npassword = {:?}", sandbox::USER, sandbox::PASSWORD);
+    let account = format!(
+        "user = {:?}\npassword = {:?}\ntimeout = \"20s\"",
+        sandbox::USER,
+        sandbox::PASSWORD
+    );
     let gateway = Setup::in_front_of(&servers).check(&account).start();
     let mut victim = client::connect(&gateway).await;
     let at = client::server_port(&mut victim).await;
