@@ -3,8 +3,10 @@ use e2e::{Setup, client, servers};
 #[tokio::test]
 async fn and_the_client_does_not_notice() {
     let servers = servers(2);
-    // One check at the start, none afterwards while this test runs.
-    let gateway = Setup::in_front_of(&servers).check("interval = \"5m\"").start();
+    // One check at the start, none afterwards while this test runs: it has the time that it takes.
+    let gateway = Setup::in_front_of(&servers)
+        .check("interval = \"5m\"\ntimeout = \"20s\"")
+        .start();
     servers[0].primary().kill9().unwrap();
     // All stay: the server with the fewest sessions is tried first.
     let mut sessions = Vec::new();

@@ -147,8 +147,9 @@ async fn and_asks_once_an_account() {
     let sandbox = server(&system_user());
     let gateway = setup(&sandbox)
         .cluster("accounts = { interval = \"1h\" }")
-        // Checks of health may leave traces of the same kind: there is one at the start.
-        .check("interval = \"5m\"")
+        // Checks of health may leave traces of the same kind: there is one at the start, which has the time
+        // that it takes.
+        .check("interval = \"5m\"\ntimeout = \"20s\"")
         .start();
     let failures = || {
         let name = match kind() {
