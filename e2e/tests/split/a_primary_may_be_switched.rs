@@ -48,6 +48,19 @@ fn switch(gateway: &Gateway, to: &Node) {
     assert!(!said.contains("by hand"), "{said}");
 }
 
+/// Servers free the lock of a switchover that was not done only when they turn to its connection, and until
+/// then they refuse the next one.
+async fn lock_is_free(sandbox: &Sandbox) {
+    let is_free = |node: &Node| {
+        let lock = node.sql("SELECT IS_FREE_LOCK('forebay.switchover')").unwrap();
+        lock.trim() == "1"
+    };
+    eventually("another switchover may begin", async || {
+        sandbox.nodes().iter().all(is_free)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn there_and_back_by_replication() {
     let sandbox = cluster::replicated();
@@ -58,6 +71,7 @@ async fn there_and_back_by_replication() {
     let name = sandbox.node(1).address();
     let (code, said) = ctl(&gateway, &["switchover", "main", "--to", &name, "--check"]);
     assert!(code == Some(0) && said.contains("can take over"), "{said}");
+    lock_is_free(&sandbox).await;
     for to in [1, 2, 0] {
         switch(&gateway, sandbox.node(to));
         load.goes_on(300).await;
@@ -146,11 +160,13 @@ async fn unless_something_speaks_against_it() {
     session.query_drop("BEGIN").await.unwrap();
     session.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
     refused(replica, "1 sessions are still in a transaction");
+    lock_is_free(&sandbox).await;
     session.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
     session.query_drop("COMMIT").await.unwrap();
     // What only the replica has.
     cluster::write_at(replica, "USE switched; INSERT INTO t VALUES (10);");
     refused(replica, "has transactions that");
+    lock_is_free(&sandbox).await;
     let stop = match kind() {
         Kind::Mysql => "STOP REPLICA",
         _ => "STOP SLAVE",
