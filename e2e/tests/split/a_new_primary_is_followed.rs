@@ -123,7 +123,8 @@ async fn of_a_group_that_finds_it_itself() {
         .mode("split")
         .tables(&cluster::user(USER, PASSWORD))
         .cluster(&format!("topology = {topology:?}\n{}", settings()))
-        .cluster(&cluster::monitor());
+        .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS);
     let gateway = cluster::start(setup, 2).await;
     let load = Load::start(&gateway, SESSIONS);
     load.goes_on(300).await;

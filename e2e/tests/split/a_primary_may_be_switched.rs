@@ -117,7 +117,8 @@ async fn of_a_group() {
         .tables(&cluster::user(USER, PASSWORD))
         .admin("socket = \"admin.sock\"")
         .cluster(&format!("topology = {topology:?}"))
-        .cluster(&cluster::monitor());
+        .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS);
     let gateway = cluster::start(patient(&sandbox, setup), 2).await;
     let load = Load::start(&gateway, SESSIONS);
     load.goes_on(200).await;

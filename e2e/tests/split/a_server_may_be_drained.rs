@@ -108,6 +108,7 @@ async fn and_by_its_writes_where_another_node_takes_them() {
         .tables(&cluster::user(USER, PASSWORD))
         .cluster("topology = \"galera\"")
         .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS)
         .admin("socket = \"admin.sock\"");
     let gateway = cluster::start(setup, 2).await;
     let is_primary = |node: &Node| {
@@ -144,7 +145,9 @@ async fn by_new_sessions_in_mode_session() {
     let leaves = sandbox.node(1);
     let of_session = |drained: &[&Node]| {
         let names: Vec<_> = drained.iter().map(|node| node.address()).collect();
-        Setup::of_addresses(sandbox.addresses()).cluster(&format!("drain = {names:?}"))
+        Setup::of_addresses(sandbox.addresses())
+            .cluster(&format!("drain = {names:?}"))
+            .check(cluster::PATIENT_CHECKS)
     };
     let mut gateway = of_session(&[]).start();
     let mut others = Vec::new();
@@ -171,6 +174,7 @@ async fn by_an_operators_word() {
     let name = leaves.address();
     let gateway = Setup::of_addresses(sandbox.addresses())
         .listener("moves = true")
+        .check(cluster::PATIENT_CHECKS)
         .tables(&cluster::user(USER, PASSWORD))
         .admin("socket = \"admin.sock\"")
         .start();

@@ -23,6 +23,7 @@ pub(crate) fn setup(sandbox: &Sandbox, topology: &str) -> Setup {
         .listener("moves = true")
         .cluster(&format!("topology = {topology:?}"))
         .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS)
         .tables(&users.concat())
         .admin("socket = \"admin.sock\"")
 }

@@ -24,6 +24,7 @@ fn setup(sandbox: &Sandbox, options: &str) -> Setup {
         .mode("split")
         .top("workers = 1")
         .cluster(&format!("accounts = {{ from = \"pass-through\"{options} }}"))
+        .check(cluster::PATIENT_CHECKS)
 }
 
 /// Whether the fast answer is enough to a client that has not sent its password: whether the gateway knows

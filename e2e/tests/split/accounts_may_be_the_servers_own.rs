@@ -26,6 +26,7 @@ fn setup_with(sandbox: &Sandbox, option: &str) -> Setup {
         .cluster(&format!(
             "accounts = {{ from = \"servers\", interval = \"1s\"{option} }}"
         ))
+        .check(cluster::PATIENT_CHECKS)
 }
 
 #[tokio::test]

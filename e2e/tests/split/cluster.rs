@@ -17,6 +17,9 @@ use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
 /// The table with the port of the server it is on.
 pub(crate) const WHERE_AM_I: &str = "SELECT port FROM test.where_am_i";
 
+/// Checks of servers that nobody freezes. A server of a busy machine that is late is not down.
+pub(crate) const PATIENT_CHECKS: &str = "interval = \"200ms\"\ntimeout = \"20s\"\nrise = 1\nfall = 2";
+
 /// A primary and two replicas for all tests that do them no harm. Each test makes a schema of its own.
 pub(crate) fn shared() -> &'static Sandbox {
     static SHARED: OnceLock<Sandbox> = OnceLock::new();
@@ -71,6 +74,7 @@ pub(crate) fn split(sandbox: &Sandbox) -> Setup {
         .tables(&user(USER, PASSWORD))
         .cluster("topology = \"replication\"")
         .cluster(&monitor())
+        .check(PATIENT_CHECKS)
 }
 
 /// The account that watches, and how often it looks. A server of a busy machine that is late is not silent.
@@ -95,6 +99,7 @@ pub(crate) fn narrow_over(sandbox: &Sandbox, connections: u32, workers: u32) -> 
         .mode("split")
         .top(&format!("workers = {workers}"))
         .tables(&user(USER, PASSWORD))
+        .check(PATIENT_CHECKS)
 }
 
 /// Starts the gateway and waits until it knows the primary and so many replicas.
