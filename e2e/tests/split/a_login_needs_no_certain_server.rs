@@ -14,7 +14,8 @@ use crate::cluster::{self, user, where_am_i};
 /// Nobody has to wait for longer.
 const SOON: Duration = Duration::from_secs(30);
 
-/// With roles that the configuration says, so that nobody finds out that the primary is away.
+/// With roles that the configuration says, so that nobody finds out that the primary is away. The first check
+/// of a server decides for the whole test, and may take its time.
 fn with_roles(sandbox: &Sandbox, max_connections: [u32; 3]) -> Setup {
     let servers = sandbox.nodes().iter().zip(max_connections).map(|(node, max)| {
         let role = if node.index() == 0 { "primary" } else { "replica" };
@@ -29,7 +30,7 @@ fn with_roles(sandbox: &Sandbox, max_connections: [u32; 3]) -> Setup {
         .top("workers = 1")
         .tables(&user(USER, PASSWORD))
         .cluster("login_timeout = \"5s\"\nqueue_timeout = \"60s\"")
-        .check("interval = \"10m\"")
+        .check("interval = \"10m\"\ntimeout = \"30s\"")
 }
 
 async fn reads_on_a_replica(gateway: &Gateway, sandbox: &Sandbox) {

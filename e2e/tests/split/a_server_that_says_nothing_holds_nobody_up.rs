@@ -13,7 +13,8 @@ use crate::cluster::{self, WHERE_AM_I, user, where_am_i};
 /// Nobody has to wait for longer.
 const SOON: Duration = Duration::from_secs(30);
 
-/// With roles that the configuration says, and checks that come too late to tell anybody anything.
+/// With roles that the configuration says, and checks that come too late to tell anybody anything. The first
+/// one of a server decides for the whole test, and may take its time.
 fn with_roles(sandbox: &Sandbox) -> Setup {
     let servers = sandbox.nodes().iter().map(|node| {
         let role = if node.index() == 0 { "primary" } else { "replica" };
@@ -25,7 +26,7 @@ fn with_roles(sandbox: &Sandbox) -> Setup {
         .top("workers = 1")
         .tables(&user(USER, PASSWORD))
         .cluster("login_timeout = \"3s\"\nfailover_wait = \"1s\"")
-        .check("interval = \"10m\"")
+        .check("interval = \"10m\"\ntimeout = \"30s\"")
 }
 
 #[tokio::test]
