@@ -159,6 +159,8 @@ async fn and_the_balancer_may_be_another_in_mode_tcp() {
                 ("10.0.0.21:6033", first.address()),
                 ("10.0.0.22:6033", second.address()),
                 ("\"app\"", format!("{USER:?}")),
+                // A gateway that is late twice on a busy machine is not down.
+                ("fall = 2", "fall = 2\ntimeout = \"30s\"".to_owned()),
             ],
         )
     })
