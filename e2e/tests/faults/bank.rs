@@ -4,12 +4,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use e2e::{Gateway, PATIENCE, client, eventually};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts};
 use sandbox::{Lent, Node};
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -20,6 +22,8 @@ const NUMBERS: usize = 500;
 const STEPS_A_SESSION: usize = 30;
 /// Between two steps: the load is to be there all the time, not to be high.
 const PAUSE: Duration = Duration::from_millis(3);
+/// The pause after an error is longer: as long as no server is there, each login fails at once.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 
 /// What a worker was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +58,12 @@ struct Ledger {
     failures: Mutex<Vec<Failure>>,
 }
 
-/// Workers at work. Dropping it ends them.
+/// Workers at work. Dropping it ends them. The workers have a thread of their own: a test blocks while a
+/// server stops or starts, and clients that answer nothing for so long are given up in their login.
 pub(crate) struct Load {
     ledger: Arc<Ledger>,
-    workers: JoinSet<()>,
+    /// None once the workers were waited for.
+    workers: Option<JoinHandle<()>>,
 }
 
 /// Makes the tables, on each of servers that know nothing of one another.
@@ -79,16 +85,17 @@ pub(crate) fn prepare(servers: &[Lent]) {
 impl Load {
     pub(crate) fn start(gateway: &Gateway, workers: usize) -> Self {
         let ledger = Arc::<Ledger>::default();
-        let mut tasks = JoinSet::new();
-        for number in 0..workers {
-            let options = client::options(gateway)
-                .max_allowed_packet(Some(1 << 24)) // else each session begins with a question for it
-                .wait_timeout(Some(600));
-            tasks.spawn(work(options.into(), Arc::clone(&ledger), number));
-        }
+        let options: Opts = client::options(gateway)
+            .max_allowed_packet(Some(1 << 24)) // else each session begins with a question for it
+            .wait_timeout(Some(600))
+            .into();
+        let thread = {
+            let ledger = Arc::clone(&ledger);
+            thread::spawn(move || work_all(&options, &ledger, workers))
+        };
         Self {
             ledger,
-            workers: tasks,
+            workers: Some(thread),
         }
     }
 
@@ -99,6 +106,8 @@ impl Load {
             .map(|node| (node.port(), self.acknowledged_by(node.port()) + count))
             .collect();
         eventually("the load goes on", async || {
+            let have_ended = self.workers.as_ref().is_none_or(JoinHandle::is_finished);
+            assert!(!have_ended, "a worker has failed");
             wanted
                 .iter()
                 .all(|(port, wanted)| self.acknowledged_by(*port) >= *wanted)
@@ -129,8 +138,8 @@ impl Load {
     /// When a worker got a wrong answer, money appeared or vanished, or an insert was lost or done twice.
     pub(crate) async fn end(mut self, servers: &[Lent]) -> Vec<Failure> {
         self.ledger.stop.store(true, Ordering::Relaxed);
-        while let Some(ended) = self.workers.join_next().await {
-            ended.unwrap();
+        if let Some(workers) = self.workers.take() {
+            workers.join().unwrap();
         }
         for server in servers {
             self.audit(server.primary());
@@ -156,8 +165,28 @@ impl Load {
     }
 }
 
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.ledger.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What ends a session of a worker.
 struct Broken(Step, Error);
+
+/// Returns when all workers have ended; panics when one has.
+fn work_all(options: &Opts, ledger: &Arc<Ledger>, workers: usize) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for number in 0..workers {
+            tasks.spawn(work(options.clone(), Arc::clone(ledger), number));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+    });
+}
 
 async fn work(options: Opts, ledger: Arc<Ledger>, worker: usize) {
     while !ledger.stop.load(Ordering::Relaxed) {
@@ -177,7 +206,7 @@ async fn work(options: Opts, ledger: Arc<Ledger>, worker: usize) {
                 code,
                 text,
             });
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(PAUSE_AFTER_ERROR).await;
         }
     }
 }
