@@ -38,12 +38,20 @@ async fn and_nobody_on_the_other_server_notices() {
         victim.kill9().unwrap();
         let error = statement.await.unwrap().unwrap_err();
         assert_eq!(client::code(&error), 1158, "{error}");
-        let words = format!(
-            "Lost connection to MySQL server: lost connection to server {} during a command; it is not known whether \
-             it was executed",
-            victim.address()
-        );
-        assert!(error.to_string().contains(&words), "{error}");
+        // On a busy machine checks may find the server down before the session hears of the connection's end.
+        let address = victim.address();
+        let words = [
+            format!(
+                "Lost connection to MySQL server: lost connection to server {address} during a command; it is not \
+                 known whether it was executed"
+            ),
+            format!(
+                "Lost connection to MySQL server: server {address} was found down by its health check; it is not \
+                 known whether a command under way was executed"
+            ),
+        ];
+        let text = error.to_string();
+        assert!(words.iter().any(|words| text.contains(words)), "{text}");
         load.has_failed(seen + 1).await;
         load.goes_on(&[other], 50).await;
         victim.restart().unwrap();
