@@ -59,6 +59,8 @@ async fn they_do() {
     };
     let (item, number, other) = (mapping("item", "v"), mapping("number", "n"), mapping("item", "n"));
     let mut gateway = setup(false, std::slice::from_ref(&number)).start();
+    // The gateway may have yet to read the server's accounts.
+    eventually("clients log in", async || Redis::connect(redis).await.is_ok()).await;
     until_bulk(redis, "number@1", "10").await;
 
     // Somebody reads all the time.
