@@ -100,7 +100,10 @@ fn split(sandbox: &Sandbox) -> Gateway {
         .servers(servers)
         .mode("split")
         .tables(&format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n"))
-        .cluster(&format!("topology = \"replication\"\nmonitor = {{ {account} }}"))
+        // Statements are to wait for a connection as long as a busy machine lets them.
+        .cluster(&format!(
+            "topology = \"replication\"\nqueue_timeout = \"60s\"\nmonitor = {{ {account} }}"
+        ))
         .start();
     let replicas = || gateway.metric("forebay_server_role", &["role=\"replica\""]) as usize;
     let begin = Instant::now();
