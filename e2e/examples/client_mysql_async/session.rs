@@ -120,7 +120,7 @@ async fn cancel(choose: fn(u32, u32) -> u32) -> Result<()> {
     };
     let ((mut conn, ended), killed) = tokio::join!(sleeper, killer);
     ensure!(
-        killed?.elapsed() < Duration::from_secs(5),
+        killed?.elapsed() < Duration::from_secs(15),
         "the statement went on after the kill"
     );
     match ended {

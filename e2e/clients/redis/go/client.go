@@ -48,7 +48,8 @@ func connectTLS(certificates []tls.Certificate) (*redis.Client, error) {
 	authorities.AppendCertsFromPEM(pem)
 	return redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:" + os.Getenv("REDIS_TLS_PORT"), Username: "app", Password: "secret", MaxRetries: -1,
-		TLSConfig: &tls.Config{RootCAs: authorities, Certificates: certificates},
+		ReadTimeout: 10 * time.Second,
+		TLSConfig:   &tls.Config{RootCAs: authorities, Certificates: certificates},
 	}), nil
 }
 
@@ -150,6 +151,7 @@ func main() {
 		var id int64
 		told := redis.NewClient(&redis.Options{
 			Addr: "127.0.0.1:" + os.Getenv("REDIS_PORT"), Username: "app", Password: "secret", Protocol: 2,
+			ReadTimeout: 10 * time.Second,
 			OnConnect: func(ctx context.Context, connection *redis.Conn) error {
 				id = connection.ClientID(ctx).Val()
 				return nil

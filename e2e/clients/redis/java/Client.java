@@ -121,7 +121,7 @@ public final class Client {
         check("tracking", () -> {
             HostAndPort address = new HostAndPort("127.0.0.1", Integer.parseInt(System.getenv("REDIS_PORT")));
             try (JedisPooled keeping = new JedisPooled(address, DefaultJedisClientConfig.builder().user("app").password("secret")
-                .protocol(RedisProtocol.RESP3).build(), CacheConfig.builder().maxSize(100).build())) {
+                .protocol(RedisProtocol.RESP3).socketTimeoutMillis(10_000).build(), CacheConfig.builder().maxSize(100).build())) {
                 for (int i = 0; i < 10; i++) {
                     sql("UPDATE item SET name = 'kept-" + i + "' WHERE id = 3");
                     long deadline = System.nanoTime() + 10_000_000_000L;
