@@ -15,6 +15,11 @@ const ANOTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Servers of this test refuse a host that gave up ten logins in a row: error 1129.
 const MANY: usize = 25;
+/// So many are given up at a time. The gateway waits a second for the server's refusal: where a busy machine
+/// gives the server no turn for as long, fewer are broken off than block the host.
+const AT_A_TIME: usize = 9;
+/// More than block the host, all together.
+const TIMES: usize = 2;
 
 /// Relays to a server from another host, on a thread that ends with the process. Returns its address.
 fn relay_to(server: &str) -> String {
@@ -102,21 +107,22 @@ async fn is_not_blocked_by(user: &str, ends: &[End]) {
         .start();
     for end in ends {
         let port = gateway.port();
-        let giving_up = (0..MANY).map(|_| {
-            let user = user.to_owned();
-            let end = *end;
-            tokio::spawn(async move { give_up(port, &user, end).await })
-        });
-        for login in giving_up.collect::<Vec<_>>() {
-            login.await.unwrap();
+        for _ in 0..TIMES {
+            let giving_up = (0..AT_A_TIME).map(|_| {
+                let user = user.to_owned();
+                let end = *end;
+                tokio::spawn(async move { give_up(port, &user, end).await })
+            });
+            for login in giving_up.collect::<Vec<_>>() {
+                login.await.unwrap();
+            }
+            eventually("they are all gone", async || {
+                gateway.metric("forebay_sessions_active", &[]) == 0.0
+            })
+            .await;
         }
-        eventually("they are all gone", async || {
-            gateway.metric("forebay_sessions_active", &[]) == 0.0
-        })
-        .await;
         let session = Conn::new(client::options(&gateway)).await;
-        let session =
-            session.unwrap_or_else(|error| panic!("after {MANY} logins that ended {end:?}: {error}"));
+        let session = session.unwrap_or_else(|error| panic!("after logins that ended {end:?}: {error}"));
         session.disconnect().await.unwrap();
     }
 }
@@ -191,11 +197,13 @@ async fn of_clients_that_change_their_user() {
         session.send(0, &change_user(USER)).await.unwrap();
         session.packet().await.unwrap();
     }
-    drop(sessions);
-    eventually("they are all gone", async || {
-        gateway.metric("forebay_sessions_active", &[]) == 0.0
-    })
-    .await;
+    while !sessions.is_empty() {
+        sessions.truncate(sessions.len().saturating_sub(AT_A_TIME));
+        eventually("they are gone", async || {
+            gateway.metric("forebay_sessions_active", &[]) <= sessions.len() as f64
+        })
+        .await;
+    }
     let session = Conn::new(client::options(&gateway)).await.unwrap();
     session.disconnect().await.unwrap();
 }
