@@ -181,7 +181,8 @@ async fn by_those_who_may_end_sessions_of_others() {
         right_to_kill()
     );
     sandbox.primary().sql(&create).unwrap();
-    let account = format!("user = {USER:?}\npassword = {PASSWORD:?}");
+    // A KILL has as much time as a check.
+    let account = format!("user = {USER:?}\npassword = {PASSWORD:?}\ntimeout = \"20s\"");
     let [split, session] = [
         narrow(&sandbox, 4)
             .tables(
