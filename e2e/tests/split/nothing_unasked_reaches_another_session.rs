@@ -25,7 +25,8 @@ fn gateway(link: &Link) -> Gateway {
         .mode("split")
         .top("workers = 1")
         .tables(&user(USER, PASSWORD))
-        .check("interval = \"10m\"")
+        // The first check decides for the whole test, and may take its time.
+        .check("interval = \"10m\"\ntimeout = \"30s\"")
         .start()
 }
 
