@@ -61,16 +61,16 @@ fn answer(question: &[u8], ports: &[u16]) -> Vec<u8> {
 }
 
 fn setup(sandbox: &Sandbox, dns: &NameServer) -> Setup {
-    let monitor =
-        format!("{{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\", discover = false }}");
+    let monitor = cluster::monitor().replace(" }", ", discover = false }");
     Setup::of_addresses(sandbox.addresses())
         .servers([])
         .mode("split")
         .tables(&cluster::user(USER, PASSWORD))
         .cluster(&format!(
-            "topology = \"replication\"\nmonitor = {monitor}\ndns_interval = \"1s\"\nsrv = {{ name = {NAME:?}, server = {:?} }}",
+            "topology = \"replication\"\n{monitor}\ndns_interval = \"1s\"\nsrv = {{ name = {NAME:?}, server = {:?} }}",
             dns.address
         ))
+        .check(cluster::PATIENT_CHECKS)
 }
 
 #[tokio::test]
