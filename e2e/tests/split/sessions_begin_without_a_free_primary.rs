@@ -47,7 +47,7 @@ fn narrow(sandbox: &Sandbox) -> Setup {
         .tables(&user(USER, PASSWORD))
         .cluster("topology = \"replication\"\nqueue_timeout = \"20s\"")
         .cluster(&format!(
-            "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\", timeout = \"1s\" }}"
+            "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\", timeout = \"3s\" }}"
         ))
 }
 
