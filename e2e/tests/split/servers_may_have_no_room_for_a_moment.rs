@@ -155,6 +155,7 @@ async fn an_account_that_may_have_few_connections_is_shared_by_many_sessions() {
     account(sandbox, "narrowed");
     sql(sandbox, "ALTER USER narrowed@'%' WITH MAX_USER_CONNECTIONS 3");
     let gateway = cluster::narrow_over(sandbox, 100, 2)
+        .cluster("queue_timeout = \"60s\"")
         .tables(&cluster::user("narrowed", "hunter2"))
         .start();
     let mut all = Vec::new();
