@@ -186,12 +186,13 @@ async fn but_none_that_is_too_far_behind() {
     for node in sandbox.nodes().iter().skip(1) {
         delay(node, 0);
     }
+    // A replica that applies late what is old may be taken for behind again for a moment.
     eventually("they are there again", async || {
         counts(&mut session).await.len() == 2
+            && gateway.metric("forebay_replicas_too_far_behind", &[]) == 0.0
+            && gateway.get("/readyz").1 == "ok\n"
     })
     .await;
-    assert_eq!(gateway.metric("forebay_replicas_too_far_behind", &[]), 0.0);
-    assert_eq!(gateway.get("/readyz").1, "ok\n");
     eventually("the log says that, too", async || {
         gateway.log().contains("not all are too far behind")
     })
