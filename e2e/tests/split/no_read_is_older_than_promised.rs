@@ -149,7 +149,8 @@ async fn what_one_session_sets_is_no_other_ones_wait() {
         .tables(&cluster::user(USER, PASSWORD))
         .tables("[[rule]]\ntext = \"any_age\"\nread_consistency = \"eventual\"")
         .cluster("topology = \"galera\"")
-        .cluster(&cluster::monitor());
+        .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS);
     let gateway = cluster::start(setup, 1).await;
     let mut one = cluster::connect(&gateway).await;
     let mut other = cluster::connect(&gateway).await;

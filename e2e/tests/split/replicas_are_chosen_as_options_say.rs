@@ -21,6 +21,7 @@ fn with(sandbox: &Sandbox, options: [&str; 3]) -> Setup {
         .listener("read_consistency = \"eventual\"")
         .cluster("topology = \"replication\"")
         .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS)
 }
 
 /// How many reads of one session came to each server.
@@ -101,7 +102,8 @@ async fn and_none_with_too_many_transactions_to_apply() {
         .tables(&cluster::user(USER, PASSWORD))
         .listener("read_consistency = \"eventual\"")
         .cluster("topology = \"galera\"\nmax_transactions_behind = 3")
-        .cluster(&cluster::monitor());
+        .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS);
     let gateway = cluster::start(setup, 1).await;
     let mut session = cluster::connect(&gateway).await;
     let replica = cluster::where_am_i(&mut session).await;

@@ -19,6 +19,7 @@ fn setup(sandbox: &Sandbox, drained: &[&Node]) -> Setup {
         .listener("moves = true")
         .cluster(&format!("drain = {names:?}"))
         .tables(&cluster::user(USER, PASSWORD))
+        .check(cluster::PATIENT_CHECKS)
 }
 
 /// Sessions of the gateway on this server.
@@ -362,6 +363,7 @@ async fn where_the_gateway_can_log_in_for_them() {
                     names(drained)
                 ))
                 .tables(&users)
+                .check(cluster::PATIENT_CHECKS)
         };
         let mut gateway = of(&[]).start();
         let mut session = session_on(&gateway, leaves).await;
@@ -396,6 +398,7 @@ async fn by_what_their_clients_have_shown() {
             .cluster(&format!("drain = {names:?}"))
             .cluster("topology = \"replication\"\naccounts = \"servers\"")
             .cluster(&cluster::monitor())
+            .check(cluster::PATIENT_CHECKS)
             // A client that asks for a key to encrypt its password with gets the gateway's.
             .cluster_tls("mode = \"required\"\nverify = \"off\"")
     };

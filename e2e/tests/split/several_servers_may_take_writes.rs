@@ -49,6 +49,7 @@ fn setup(sandbox: &Sandbox, topology: &str, writers: u32) -> Setup {
         .tables(&cluster::user(USER, PASSWORD))
         .cluster(&format!("topology = {topology:?}\nmax_writers = {writers}"))
         .cluster(&cluster::monitor())
+        .check(cluster::PATIENT_CHECKS)
 }
 
 /// The port of the server that takes this session's writes.

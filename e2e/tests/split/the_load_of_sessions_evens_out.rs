@@ -22,6 +22,7 @@ fn over(sandbox: &Sandbox, servers: &[&Node]) -> Setup {
         .listener("moves = true")
         .cluster("rebalance = { policy = \"connections\", within = \"2s\" }")
         .tables(&cluster::user(USER, PASSWORD))
+        .check(cluster::PATIENT_CHECKS)
 }
 
 /// The same over the replicas, of which these drain.
@@ -192,6 +193,7 @@ async fn when_the_own_zone_is_back() {
             .cluster(&format!("drain = {names:?}"))
             .cluster("rebalance.policy = \"location\"")
             .tables(&cluster::user(USER, PASSWORD))
+            .check(cluster::PATIENT_CHECKS)
     };
     let mut gateway = setup(&[]).start();
     let mut sessions = Vec::new();
@@ -248,6 +250,7 @@ async fn when_a_server_runs_out_of_memory() {
         .listener("moves = true")
         .cluster("rebalance.policy = \"resource\"")
         .tables(&cluster::user(USER, PASSWORD))
+        .check(cluster::PATIENT_CHECKS)
         .start();
     let mut sessions = Vec::new();
     for _ in 0..4 {
@@ -279,6 +282,7 @@ async fn where_a_label_says_so() {
             .listener("moves = true\nlabel = \"reports\"")
             .cluster(&format!("drain = {names:?}"))
             .tables(&cluster::user(USER, PASSWORD))
+            .check(cluster::PATIENT_CHECKS)
     };
     let mut gateway = setup(&[]).start();
     let mut sessions = Vec::new();
