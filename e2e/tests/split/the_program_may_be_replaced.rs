@@ -24,7 +24,7 @@ const SESSIONS: usize = 200;
 
 /// Far above what "at once" takes on a busy machine, where the log alone takes its time to be looked at, and
 /// below all that is waited for otherwise.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(9);
 
 /// No such process: it has ended while it was looked at.
 const ESRCH: i32 = 3;
