@@ -11,6 +11,7 @@ mod compression;
 mod give_up;
 mod patience;
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -409,8 +410,9 @@ async fn answer_in_time(
 ) -> Result<(Vec<u8>, Proof), SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, (server_side, server), listener, agreed.server);
+    let client_owes = Cell::new(false);
     let authenticated = authenticate(
-        (client, &mut attempt),
+        (client, &client_owes, &mut attempt),
         server_side,
         &mut relay,
         listener,
@@ -421,6 +423,11 @@ async fn answer_in_time(
         answered = timeout(limit, authenticated) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
         signal = control.signalled(is_free) => Err(signal_as_error(signal, server.name(), listener)),
     };
+    // A client that was silent for the whole time has no answer on its way.
+    let is_owed = client_owes.get() && !matches!(answered, Ok(_) | Err(SessionError::LoginTimeout(_)));
+    if is_owed {
+        await_answer(client).await;
+    }
     match &mut answered {
         Ok(_) => attempt.succeeded(),
         Err(SessionError::LoginRefused { payload, held }) if is_denial(payload, agreed.server) => {
@@ -566,7 +573,7 @@ async fn await_answer(client: &mut LoginPeer<'_>) {
 
 /// Passes packets between the two until the server has said yes or no.
 async fn authenticate(
-    (client, attempt): (&mut LoginPeer<'_>, &mut Attempt<'_>),
+    (client, client_owes, attempt): (&mut LoginPeer<'_>, &Cell<bool>, &mut Attempt<'_>),
     server: &mut LoginPeer<'_>,
     relay: &mut AuthRelay<'_>,
     listener: &ListenerState,
@@ -582,7 +589,6 @@ async fn authenticate(
         server: server_name.to_owned(),
         cause: format!("no answer to the login within {limit:?}"),
     };
-    let mut client_owes = false;
     loop {
         let server_owes = relay.server_owes();
         let answer = async {
@@ -606,14 +612,9 @@ async fn authenticate(
         let had_told = relay.has_told();
         let step = match said {
             Ok(Ok(packet)) => relay.server_said(packet)?,
-            Ok(Err(_)) => {
-                if client_owes {
-                    await_answer(client).await;
-                }
-                return Err(gone());
-            }
+            Ok(Err(_)) => return Err(gone()),
             Err(packet) => {
-                client_owes = false;
+                client_owes.set(false);
                 let packet = packet.map_err(client_read)?;
                 attempt.take_turn().await?;
                 relay.client_said(packet)?
@@ -625,7 +626,7 @@ async fn authenticate(
                     sleep(attempt.held_back()).await;
                 }
                 client.write(&payload).await.map_err(SessionError::ClientFailed)?;
-                client_owes = true;
+                client_owes.set(true);
             }
             Step::ToServer(payload) => server.write(&payload).await.map_err(|_| gone())?,
             Step::Accepted(payload) => {
