@@ -63,7 +63,10 @@ async fn also_by_reads_that_wait_there() {
         .primary()
         .sql("CREATE TABLE test.of_known_there (v INT)")
         .unwrap();
-    let monitor = format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"1m\" }}");
+    // The first look decides for the whole test, and may take its time.
+    let monitor = format!(
+        "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"1m\", timeout = \"10s\" }}"
+    );
     let setup = Setup::of_addresses(sandbox.addresses())
         .mode("split")
         .top("workers = 1")
