@@ -263,14 +263,25 @@ impl Stage {
                 }
             });
         });
-        Self {
+        let stage = Self {
             gateway,
             telemetry,
             control: Some((stop, control)),
             sandbox,
             kind,
             is_split: mode == "split",
-        }
+        };
+        // A mapping that is served later has all lookups learned anew.
+        stage.until(|| stage.serves_all());
+        stage
+    }
+
+    fn serves_all(&self) -> bool {
+        let text = self.telemetry.encode();
+        let is_served = |line: &&str| {
+            line.starts_with("forebay_cache_mapping_state{") && line.ends_with("state=\"serving\"} 1")
+        };
+        text.lines().filter(is_served).count() == MAPPINGS.matches("[[cache.mapping]]").count()
     }
 
     fn gateway_address(&self) -> SocketAddr {
