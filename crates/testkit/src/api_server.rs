@@ -126,13 +126,14 @@ impl ApiServer {
 
     /// Takes a slice away.
     pub fn delete(&self, name: &str) {
+        self.change(|inner| inner.delete(name));
+    }
+
+    /// The same, and puts another one right behind it: watches are told of both at once.
+    pub fn delete_and_put(&self, gone: &str, name: &str, rest: &str) {
         self.change(|inner| {
-            inner.version += 1;
-            if let Some(at) = inner.slices.iter().position(|(known, _)| known == name) {
-                let (_, slice) = inner.slices.remove(at);
-                let line = event("DELETED", &slice);
-                inner.events.push((inner.version, line));
-            }
+            inner.delete(gone);
+            inner.put(name, rest, true);
         });
     }
 
@@ -204,6 +205,15 @@ impl Inner {
         };
         if is_told {
             self.events.push((version, event(kind, &slice)));
+        }
+    }
+
+    fn delete(&mut self, name: &str) {
+        self.version += 1;
+        if let Some(at) = self.slices.iter().position(|(known, _)| known == name) {
+            let (_, slice) = self.slices.remove(at);
+            let line = event("DELETED", &slice);
+            self.events.push((self.version, line));
         }
     }
 }
@@ -322,14 +332,18 @@ async fn follow(
             version = inner.version;
             (lines, ends)
         };
-        // Each line comes in two chunks.
+        // Each line comes in two chunks. All behind the first chunk is written at once: what has changed at
+        // the same time is told together, however busy the machine is.
+        let mut chunks = Vec::new();
         for line in lines.split_inclusive('\n') {
             let (first, second) = line.split_at(line.len() / 2);
-            for chunk in [first, second] {
-                let chunk = format!("{:x}\r\n{chunk}\r\n", chunk.len());
-                stream.write_all(chunk.as_bytes()).await?;
-                stream.flush().await?;
-            }
+            let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
+            chunks.extend([first, second].map(chunk));
+        }
+        let (first, rest) = chunks.split_at(chunks.len().min(1));
+        for chunks in [first, rest] {
+            stream.write_all(chunks.concat().as_bytes()).await?;
+            stream.flush().await?;
         }
         if ends {
             stream.write_all(b"0\r\n\r\n").await?;

@@ -247,8 +247,8 @@ async fn an_endpoint_may_go_from_one_slice_to_another() {
     until(|| setup.api.watches() == 1, || "no watch".to_owned()).await;
     let servers = || setup.cluster.servers().to_vec();
     let before = servers();
-    setup.api.delete("mysql-2");
-    setup.put(&[(1, false), (2, false), (3, false)]);
+    let all = setup.slice(&[(1, false), (2, false), (3, false)]);
+    setup.api.delete_and_put("mysql-2", "mysql-1", &all);
     until(|| servers().len() == 3, || format!("{:?}", servers())).await;
     let stays = before
         .iter()
