@@ -278,7 +278,7 @@ fn nobody_waits_longer_than_queue_timeout_or_in_a_longer_line_than_queue_max() {
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
             permits(1)(config);
-            config.queue_timeout = Duration::from_secs(1);
+            config.queue_timeout = Duration::from_secs(3);
             config.queue_max = 1;
         });
         spawn_local(Rc::clone(&pool).run());
@@ -297,9 +297,9 @@ fn nobody_waits_longer_than_queue_timeout_or_in_a_longer_line_than_queue_max() {
         let error = waiting.await.unwrap().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "server a of cluster main was full for 1s (queue_timeout)"
+            "server a of cluster main was full for 3s (queue_timeout)"
         );
-        assert!(begun.elapsed() >= Duration::from_secs(1));
+        assert!(begun.elapsed() >= Duration::from_secs(3));
         assert_eq!(pool.waiting(), 0);
     });
 }
@@ -309,12 +309,12 @@ fn a_server_that_does_not_finish_a_login_is_suspected() {
     let host = host::start();
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
-            config.login_timeout = Duration::from_millis(500);
+            config.login_timeout = Duration::from_secs(2);
         });
         host.stuck.store(true, Ordering::SeqCst);
         let error = lease(&pool, &server, "u").await.unwrap_err();
         assert!(
-            error.to_string().contains("login not finished within 500ms"),
+            error.to_string().contains("login not finished within 2s"),
             "{error}"
         );
         assert!(server.state().suspect);
