@@ -164,7 +164,7 @@ async fn mariadb_replication_through_a_failover() {
     synced.await.unwrap().unwrap();
     followed.with_node(0, |node| node.kill9().unwrap()).await;
     let took = followed.until_roles("the primary is lost", &[U, R, R]).await;
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 
     followed
         .sql(1, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0")
@@ -172,7 +172,7 @@ async fn mariadb_replication_through_a_failover() {
     let promoted = Instant::now();
     until("the new primary is found", || followed.primary() == Some(1)).await;
     assert!(
-        promoted.elapsed() < Duration::from_secs(5),
+        promoted.elapsed() < Duration::from_secs(20),
         "{:?}",
         promoted.elapsed()
     );
@@ -461,12 +461,13 @@ async fn a_primary_that_hangs_is_lost_and_comes_back() {
     let followed = Followed::start(spec, config::Topology::Replication, 2).await;
     followed.until_roles("the first picture", &[P, R]).await;
     let mut config = (*followed.cluster.config()).clone();
-    // Long enough for the other one on a busy machine, and shorter than checks take to find out.
+    // Long enough for the other one on a busy machine, and far shorter than checks take to find out.
     config.monitor.as_mut().unwrap().timeout = Duration::from_secs(1);
+    config.check.timeout = Duration::from_secs(20);
     followed.cluster.reload(config).unwrap();
     followed.with_node(0, |node| node.freeze().unwrap()).await;
     let took = followed.until_roles("it does not answer", &[U, R]).await;
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
     followed.with_node(0, |node| node.thaw().unwrap()).await;
     followed.until_roles("it answers", &[P, R]).await;
 }
@@ -560,10 +561,11 @@ async fn mysql_group_replication_through_a_failover() {
     transactions_to_apply_are_counted(&followed, 0, 1).await;
     followed.with_node(0, |node| node.kill9().unwrap()).await;
     until("the primary is lost", || followed.primary() != Some(0)).await;
-    until("the group has elected another", || followed.primary().is_some()).await;
-    let roles = followed.roles();
-    assert_eq!(roles[0], U);
-    assert!(roles[1..] == [P, R] || roles[1..] == [R, P], "{roles:?}");
+    until("the group has elected another", || {
+        let roles = followed.roles();
+        roles == [U, P, R] || roles == [U, R, P]
+    })
+    .await;
 
     followed.with_node(0, |node| node.restart().unwrap()).await;
     until("it is back in the group", || followed.roles()[0] == R).await;
