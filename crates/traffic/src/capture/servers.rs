@@ -126,7 +126,8 @@ mod tests {
         let mut config = config::Cluster::new("main", servers.collect());
         config.check.user = Some("monitor".to_owned());
         let clusters = [Cluster::new(config).unwrap()];
-        let asked = timeout(2 * LIMIT, super::servers(&clusters)).await;
+        // Servers that are asked one by one take six limits.
+        let asked = timeout(5 * LIMIT, super::servers(&clusters)).await;
         let asked = asked.expect("side by side");
         assert_eq!(asked.len(), 6);
         for (server, listener) in asked.iter().zip(&silent) {
