@@ -38,6 +38,9 @@ impl Room {
     }
 }
 
+/// Most answers fit behind the command in so many bytes.
+const ANSWER_ROOM: usize = 256;
+
 /// A command and its answer as the client sent and got them: whole packets with their headers, unless they
 /// are cut.
 #[derive(Debug)]
@@ -69,8 +72,7 @@ impl Copied {
     pub(crate) fn new(limits: CopyLimits, command_len: usize, there: &[u8], is_forwarded: bool) -> Self {
         let len = there.len().min(command_len).min(limits.command);
         let mut copied = Self {
-            // Most answers fit behind it.
-            bytes: Vec::with_capacity(len + 256),
+            bytes: Vec::with_capacity(len + ANSWER_ROOM),
             command_end: 0,
             command_len,
             limits,
@@ -160,6 +162,12 @@ impl Copied {
     pub(crate) fn forget_answer(&mut self) {
         self.drop_answer();
         (self.is_answer_cut, self.lacked_room) = (false, false);
+    }
+
+    /// The answer was read, and the copy may be kept for some time yet.
+    pub fn free_answer(&mut self) {
+        self.drop_answer();
+        self.bytes.shrink_to(self.command_end + ANSWER_ROOM);
     }
 
     fn drop_answer(&mut self) {

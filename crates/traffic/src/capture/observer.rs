@@ -12,7 +12,12 @@ use foldhash::fast::RandomState;
 use mysql_wire::{Capabilities, Command};
 
 use super::{ANSWER_MAX, COMMAND_MAX, COPIES_MAX, QUEUE_MAX, Run, Shared, WhenFull, lock};
+use crate::checks::{self, Read};
 use crate::hash;
+
+/// Answers of up to so many bytes are read on the worker, whose caches have them: to carry them to the
+/// thread's core costs more.
+const READ_HERE_MAX: usize = 16 << 10;
 
 /// What goes to the thread.
 pub(super) enum Item {
@@ -44,6 +49,8 @@ pub(crate) struct Ended {
     pub(crate) warnings: u16,
     pub(crate) error: u16,
     pub(crate) copied: Copied,
+    /// What the answer says, where the worker has read it; the copy has no answer then.
+    pub(crate) read: Option<Box<Read>>,
 }
 
 /// Whose session it is.
@@ -142,9 +149,15 @@ impl Observer for WorkerObserver {
         if filters.user.as_ref().is_some_and(|user| *user != finished.user) {
             return;
         }
-        let Some(copied) = finished.copied.take() else {
+        let Some(mut copied) = finished.copied.take() else {
             return;
         };
+        let is_read_here = !copied.is_answer_cut() && (1..=READ_HERE_MAX).contains(&copied.answer().len());
+        let read = is_read_here.then(|| {
+            let read = checks::read(finished.command, finished.capabilities, copied.answer());
+            copied.free_answer();
+            Box::new(read)
+        });
         let session = finished.session;
         let (who, schema) = news(told, finished);
         let ended = Box::new(Ended {
@@ -164,6 +177,7 @@ impl Observer for WorkerObserver {
             warnings: finished.warnings,
             error: finished.error.unwrap_or(0),
             copied,
+            read,
         });
         let size = ended.size();
         if run.queued.fetch_add(size, Relaxed) + size <= QUEUE_MAX {

@@ -218,12 +218,12 @@ impl Writing<'_> {
             Item::Panic => panic!("as a test wants it"),
             Item::Command(ended) => {
                 self.run.queued.fetch_sub(ended.size(), Relaxed);
-                self.command(&ended)
+                self.command(ended)
             }
         }
     }
 
-    fn command(&mut self, ended: &Ended) -> Result<(), FileError> {
+    fn command(&mut self, mut ended: Box<Ended>) -> Result<(), FileError> {
         let began = ended.at.checked_sub(ended.total).unwrap_or(ended.at);
         let start_us = began.saturating_duration_since(self.run.began).as_micros() as u64;
         if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&ended.session) {
@@ -262,7 +262,7 @@ impl Writing<'_> {
             self.writer.put(&Record::Session(record))?;
             self.run.counts.sessions.fetch_add(u64::from(is_new), Relaxed);
         }
-        let record = record(ended, session, start_us);
+        let record = record(&mut ended, session, start_us);
         session.commands += 1;
         if let Some(wanted) = &self.run.order.filters.schema
             && *wanted.as_bytes() != *record.schema
@@ -302,7 +302,7 @@ impl Writing<'_> {
 }
 
 /// The record of a command, and what its session has after it.
-pub(crate) fn record(ended: &Ended, session: &mut Session, start_us: u64) -> CommandRecord {
+pub(crate) fn record(ended: &mut Ended, session: &mut Session, start_us: u64) -> CommandRecord {
     let mut record = CommandRecord {
         session: ended.session,
         number: session.commands,
@@ -464,16 +464,17 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
 }
 
 /// What the client heard.
-fn answer(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
+fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
     let packets = ended.copied.answer();
     if ended.copied.is_answer_cut() {
         record.flags.set(Flags::UNCHECKED);
         return;
     }
-    if packets.is_empty() {
-        return;
-    }
-    let read = checks::read(ended.command, ended.capabilities, packets);
+    let read = match ended.read.take() {
+        Some(read) => *read,
+        None if packets.is_empty() => return,
+        None => checks::read(ended.command, ended.capabilities, packets),
+    };
     if !read.is_whole {
         record.flags.set(Flags::UNCHECKED);
     }

@@ -371,8 +371,8 @@ impl Importer {
             }))?;
         }
         let start_us = said.start_us.saturating_sub(self.began_us);
-        let ended = ended(said, known);
-        let mut record = record(&ended, &mut known.session, start_us);
+        let mut ended = ended(said, known);
+        let mut record = record(&mut ended, &mut known.session, start_us);
         known.session.commands += 1;
         known.until_us = said.start_us.saturating_add(said.took_us.unwrap_or(0));
         note_unknown(said, &mut record.flags);
@@ -467,6 +467,7 @@ fn ended(said: &Said<'_>, known: &Known) -> Ended {
         warnings: said.warnings.unwrap_or(0),
         error: said.error.unwrap_or(0),
         copied: Copied::whole(&packet, said.answer),
+        read: None,
     }
 }
 
