@@ -149,6 +149,8 @@ impl Writing<'_> {
     fn until_end(&mut self, items: &Receiver<Item>) -> Result<(), FileError> {
         let mut flushed = Instant::now();
         loop {
+            // Asked first: what was sent before the end is written.
+            let is_to_stop = self.run.is_to_stop.load(Relaxed);
             let mut is_idle = true;
             while let Ok(item) = items.try_recv() {
                 self.take(item)?;
@@ -157,7 +159,7 @@ impl Writing<'_> {
                     break;
                 }
             }
-            if self.run.is_to_stop.load(Relaxed) && is_idle {
+            if is_to_stop && is_idle {
                 return Ok(());
             }
             if flushed.elapsed() > FLUSH_EVERY {
