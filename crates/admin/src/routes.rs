@@ -298,19 +298,23 @@ async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, Qu
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
-    let pause = || -> Result<(String, bool), String> {
-        let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
-        let was_off = sight.gateway.pause(query.cluster.as_deref())?;
-        Ok((cluster, was_off))
-    };
-    let begun = pause();
-    let deed = begun.clone().map(|(cluster, _)| Deed::Pause { cluster });
-    let paused = fleet_routes::for_all(&sight, query.here, deed, true).await;
-    if let (Ok((cluster, true)), Err(_)) = (begun, &paused) {
-        // All or none; a pause that was there before stays.
-        let _ = sight.gateway.resume(Some(&cluster));
-    }
-    done(paused)
+    // What is begun here is done or taken back, also where nobody waits for the answer any more.
+    let task = tokio::spawn(async move {
+        let pause = || -> Result<(String, bool), String> {
+            let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
+            let was_off = sight.gateway.pause(query.cluster.as_deref())?;
+            Ok((cluster, was_off))
+        };
+        let begun = pause();
+        let deed = begun.clone().map(|(cluster, _)| Deed::Pause { cluster });
+        let paused = fleet_routes::for_all(&sight, query.here, deed, true).await;
+        if let (Ok((cluster, true)), Err(_)) = (begun, &paused) {
+            // All or none; a pause that was there before stays.
+            let _ = sight.gateway.resume(Some(&cluster));
+        }
+        paused
+    });
+    done(task.await.unwrap_or_else(|error| Err(error.to_string())))
 }
 
 async fn resume(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
