@@ -12,6 +12,7 @@ use upstream::etcd::{Op, Outcome, Range, takes_no_changes};
 use crate::fleet::{Fleet, Host, LEAVE_LIMIT, NO_TEXT};
 use crate::folder::Folder;
 use crate::keys::{View, first_about};
+use crate::kill::NotKilled;
 use crate::member::{Action, Member};
 use crate::store::{Changes, Store};
 
@@ -260,9 +261,14 @@ impl<'f, S: Store> Driver<'f, S> {
             }
             Action::Share(parts) => self.share(parts),
             Action::Kill { key, kill } => {
-                info!(?kill, "another gateway has a session of this one ended");
                 let fleet: Weak<Fleet> = Arc::downgrade(self.fleet);
-                let told = move |answer| {
+                let asked = kill.clone();
+                let told = move |answer: Result<(), NotKilled>| {
+                    // Everybody may ask; what is refused is for nobody to read who has not asked for it.
+                    match &answer {
+                        Ok(()) => info!(kill = ?asked, "another gateway has had a session of this one ended"),
+                        Err(why) => debug!(kill = ?asked, ?why, "another gateway's KILL is refused"),
+                    }
                     if let Some(fleet) = fleet.upgrade() {
                         fleet.note_killed(key, answer);
                     }
