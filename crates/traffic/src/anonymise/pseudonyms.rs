@@ -156,7 +156,11 @@ impl Pseudonyms {
             return self.letters(token);
         }
         let mut draws = self.draws(b'n', mantissa);
-        let mut out = lesser(whole, &mut draws);
+        let mut out = match (whole, exponent) {
+            // One digit alone says nothing, and much with an exponent.
+            ([digit], [_, ..]) => vec![b'0' + draws.below(u64::from(digit - b'0')) as u8],
+            _ => lesser(whole, &mut draws),
+        };
         let digit = |byte: &u8| {
             if *byte == b'.' {
                 *byte
@@ -257,6 +261,10 @@ impl Pseudonyms {
             // Whether it is negative, days, hour, minute, second, microseconds.
             (11, len) if len >= 8 => {
                 let mut draws = self.draws(b'd', value);
+                if let Some(days) = value[1..].first_chunk_mut() {
+                    let lesser = draws.below(u64::from(u32::from_le_bytes(*days)) + 1);
+                    *days = (lesser as u32).to_le_bytes();
+                }
                 for (at, count) in [(5, 24), (6, 60), (7, 60)] {
                     value[at] = draws.below(count) as u8;
                 }
@@ -276,7 +284,8 @@ impl Pseudonyms {
     }
 
     fn float(&self, number: f64) -> f64 {
-        let text = format!("{:e}", number.abs());
+        // Without an exponent, which would stay.
+        let text = number.abs().to_string();
         let other = self.number(text.as_bytes());
         let other: f64 = String::from_utf8_lossy(&other).parse().unwrap_or(number);
         other.copysign(number)

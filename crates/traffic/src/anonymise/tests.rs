@@ -223,6 +223,15 @@ fn no_form_of_a_number_stays() {
         let is_there = ["171234567", "10101"].iter().any(|digits| other.contains(digits));
         assert!(!is_there, "{value}: {other}");
     }
+    for number in [90000.0_f64, 75000.0, 200.0, 50.0, 1e300] {
+        let mut value = number.to_le_bytes();
+        pseudonyms.parameter([5, 0], &mut value);
+        let other = f64::from_le_bytes(value);
+        assert!((0.0..number).contains(&other), "{number}: {other}");
+    }
+    let mut other = b"9e4".to_vec();
+    pseudonyms.parameter([246, 0], &mut other);
+    assert_ne!(other, b"9e4");
     let mut time = *b"\xea\x07\x0b\x1c\x0a\x0b\x0c\x40\xe2\x01\x00";
     pseudonyms.parameter([12, 0], &mut time);
     assert_ne!(time[7..], *b"\x40\xe2\x01\x00");
