@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use super::http::Connector;
 use super::{Location, ObjectsError, Vendor};
 use crate::file::io_at;
+use crate::record::plain;
 
 /// Longer files are sent in parts of this size: so much of a file is in memory. A file that a capture has
 /// finished for a store is shorter.
@@ -230,6 +231,9 @@ fn store_of(location: &Location) -> Result<Box<dyn ObjectStore>, Error> {
     })
 }
 
+/// The longest error, in letters. A store may answer with a whole page, which is part of its error.
+const WORDS_MAX: usize = 600;
+
 /// An error and what has caused it, on one line. Each says that of those below it, or does not.
 fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -241,5 +245,6 @@ fn words(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    plain(line.as_bytes(), WORDS_MAX)
 }

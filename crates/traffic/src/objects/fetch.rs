@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{Location, MARKER, Marker, Objects, ObjectsError, hexadecimal};
 use crate::file::{Plate, io_at, make_folder, name_of};
+use crate::record::plain;
 
 /// So much is asked for at a time.
 const PART: u64 = 8 << 20;
@@ -65,6 +66,11 @@ pub fn fetch(
     Ok(fetched)
 }
 
+/// Missing files that are named. How many there should be is said by whoever may write to the store.
+const NAMED_MAX: usize = 10;
+/// The longest text of a marker that is shown, in letters.
+const SHOWN_MAX: usize = 300;
+
 /// Files that a prefix should have and has not, in words.
 pub(super) fn missing(found: &[(String, u64)], marker: Option<&Marker>) -> Vec<String> {
     let mut missing = Vec::new();
@@ -73,8 +79,15 @@ pub(super) fn missing(found: &[(String, u64)], marker: Option<&Marker>) -> Vec<S
     let whole = marker.and_then(|marker| marker.whole);
     let last = numbers.last().copied().unwrap_or(0);
     let last = last.max(whole.map_or(0, |whole| whole.files));
-    for number in (1..=last).filter(|number| !numbers.contains(number)) {
-        missing.push(format!("{} is not there", name_of(number)));
+    let lacking = (1..=last).filter(|number| numbers.binary_search(number).is_err());
+    missing.extend(
+        lacking
+            .take(NAMED_MAX)
+            .map(|number| format!("{} is not there", name_of(number))),
+    );
+    let more = (last as usize).saturating_sub(numbers.len() + missing.len());
+    if more > 0 {
+        missing.push(format!("{more} more are not there"));
     }
     match (marker, whole) {
         (Some(_), Some(whole)) if missing.is_empty() && whole.bytes != bytes => {
@@ -83,8 +96,8 @@ pub(super) fn missing(found: &[(String, u64)], marker: Option<&Marker>) -> Vec<S
         (Some(_), Some(_)) => {}
         (Some(marker), None) => missing.push(format!(
             "more may come: the capture goes on, or has ended without the store; what is not here lies in {} on {}",
-            marker.spool.display(),
-            marker.machine
+            plain(marker.spool.display().to_string().as_bytes(), SHOWN_MAX),
+            plain(marker.machine.as_bytes(), SHOWN_MAX)
         )),
         (None, _) => missing.push(format!("{MARKER}, which says how many files there are, is not there")),
     }

@@ -48,4 +48,14 @@ fn what_is_not_there_is_named() {
     marker.whole = Some(Whole { files: 3, bytes: 31 });
     let said = told(&[file(1), file(2), file(3)], Some(&marker));
     assert_eq!(said, "the files have 30 bytes, and should have 31");
+    // How many there should be is said by whoever may write to the store.
+    marker.whole = Some(Whole {
+        files: u32::MAX,
+        bytes: 30,
+    });
+    let said = told(&[file(1), file(2), file(3)], Some(&marker));
+    assert!(
+        said.ends_with("traffic-000013.fbt is not there; 4294967282 more are not there"),
+        "{said}"
+    );
 }
