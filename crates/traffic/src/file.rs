@@ -72,7 +72,7 @@ pub enum FileError {
     #[error("{}: it was encrypted with another key, or its head was changed", .0.display())]
     OtherKey(PathBuf),
     /// It lies in a folder that is not its own.
-    #[error("{}: this file belongs to another folder than the first one here", .0.display())]
+    #[error("{}: this file belongs to another folder than the first one here, or to another place in it", .0.display())]
     OtherFolder(PathBuf),
     /// There is nothing to be read.
     #[error("{}: no files of captured traffic are there", .0.display())]
@@ -270,6 +270,7 @@ impl FolderWriter {
 
     fn rotate(&mut self) -> Result<(), FileError> {
         self.head.file += 1;
+        self.head.bytes_before = Some(self.file_len);
         self.has_records_since = None;
         (self.file, self.path, self.sealer) =
             begin_file(&self.folder, self.head.file, &self.id, self.key.as_ref())?;
@@ -613,6 +614,8 @@ pub struct Folder {
     id: Option<[u8; ID_LEN]>,
     /// The file that was opened last.
     last: Option<PathBuf>,
+    /// Bytes of the file before it, if that one was read to its end.
+    bytes_before: Option<u64>,
     /// The number of the file that comes next; `None` where any may.
     number: Option<u32>,
 }
@@ -644,6 +647,7 @@ impl Folder {
             key: key.cloned(),
             id: reader.id,
             last: None,
+            bytes_before: None,
             number: path.is_dir().then_some(1),
         })
     }
@@ -703,7 +707,9 @@ impl Folder {
                     return Ok(None);
                 };
                 let reader = open_file(&path, self.key.as_ref())?;
-                if reader.id != self.id {
+                // A file that stands there twice would be given out twice.
+                let is_before = self.number.is_some_and(|number| reader.number < number);
+                if reader.id != self.id || is_before && reader.id.is_some() {
                     return Err(FileError::OtherFolder(path));
                 }
                 if self.number.is_some_and(|number| number != reader.number) {
@@ -718,7 +724,15 @@ impl Folder {
                 continue;
             };
             match reader.next_record() {
-                Some(Record::Head(_)) => {}
+                Some(Record::Head(head)) => {
+                    let (is, was) = (self.bytes_before.take(), head.bytes_before);
+                    if let (Some(at), Some(was)) = (is, was)
+                        && at != was
+                    {
+                        let why = format!("the file in front of this one had {was} bytes and has {at}");
+                        self.stops.push((path.clone(), Stop::Damaged { at: 0, why }));
+                    }
+                }
                 Some(record) => {
                     self.has_end |= matches!(record, Record::End(_));
                     return Ok(Some(record));
@@ -729,6 +743,7 @@ impl Folder {
                     if may_go_on && self.files.as_slice().is_empty() {
                         return Ok(None);
                     }
+                    self.bytes_before = (stop == Stop::End).then_some(reader.at);
                     if stop != Stop::End {
                         self.stops.push((path.clone(), stop));
                     }
@@ -822,6 +837,58 @@ mod tests {
             assert_eq!(read.next_record().unwrap(), Some(command.clone()));
         }
         assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+    }
+
+    #[test]
+    fn whole_frames_that_are_cut_off_are_missed_and_no_file_is_read_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let key = Key::of(&[9; 32]).unwrap();
+        let folder = place.path().join("folder");
+        let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, Some(&key)).unwrap();
+        let command = Record::Command(Box::default());
+        for _ in 0..3 {
+            writer.put(&command).unwrap();
+            writer.flush().unwrap();
+            writer.put(&command).unwrap();
+            writer.next_file_after(Duration::ZERO).unwrap();
+        }
+        writer.finish().unwrap();
+        let stops = || {
+            let mut read = Folder::open(&folder, Some(&key)).unwrap();
+            while read.next_record().unwrap().is_some() {}
+            read.stops().to_vec()
+        };
+        assert!(stops().is_empty(), "{:?}", stops());
+        let files = files_of(&folder).unwrap();
+        let second = std::fs::read(&files[1]).unwrap();
+        let frames = frame_ends(&second);
+        for end in &frames[..frames.len() - 1] {
+            std::fs::write(&files[1], &second[..*end]).unwrap();
+            let [(path, Stop::Damaged { .. })] = &stops()[..] else {
+                panic!("{:?}", stops());
+            };
+            assert_eq!(path, &files[2]);
+        }
+        std::fs::write(&files[1], &second).unwrap();
+        std::fs::copy(&files[1], &files[2]).unwrap();
+        let mut read = Folder::open(&folder, Some(&key)).unwrap();
+        let error = loop {
+            match read.next_record() {
+                Ok(Some(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(error, Err(FileError::OtherFolder(path)) if path == files[2]));
+    }
+
+    /// Where the file's head and each of its frames end.
+    fn frame_ends(file: &[u8]) -> Vec<usize> {
+        let mut ends = vec![HEAD_LEN];
+        while let Some(prefix) = file[ends[ends.len() - 1]..].first_chunk::<4>() {
+            let len = u32::from_le_bytes(*prefix) as usize;
+            ends.push(ends[ends.len() - 1] + PREFIX_LEN + len);
+        }
+        ends
     }
 
     /// What is under the same key with the same nonces differs by no more than what was written.

@@ -45,6 +45,9 @@ pub struct Head {
     pub began_unix_us: u64,
     /// The number of this file in its folder, from 1.
     pub file: u32,
+    /// Bytes of the file before it, where the same program has written that one to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_before: Option<u64>,
     /// What was captured: `--user`, `--schema`, `--sample`.
     #[serde(default)]
     pub filters: Filters,

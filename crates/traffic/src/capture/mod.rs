@@ -219,6 +219,7 @@ impl Capture {
             forebay: forebay.to_owned(),
             began_unix_us: unix_us(),
             file: 1,
+            bytes_before: None,
             filters: order.filters.clone(),
             servers,
             replay: None,

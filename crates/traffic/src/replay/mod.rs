@@ -427,6 +427,7 @@ pub async fn replay(
         forebay: forebay.to_owned(),
         began_unix_us: unix_us(),
         file: 1,
+        bytes_before: None,
         filters: folder.head().filters.clone(),
         servers: vec![target.server],
         replay: Some(ReplayOf {
