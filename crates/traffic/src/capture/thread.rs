@@ -31,6 +31,11 @@ const FILE_AGE_MAX: Duration = Duration::from_secs(60);
 /// Sessions whose state is known. Beyond that all are forgotten, and what they say from there on has no user:
 /// so many have come and gone without a word.
 const SESSIONS_MAX: usize = 1_000_000;
+/// Bytes that are known of prepared statements. Beyond that all sessions are forgotten as well: those that end
+/// without a goodbye leave theirs behind.
+const STATEMENTS_MAX: usize = 64 << 20;
+/// What is known of one prepared statement, without the end of a long parameter.
+const STATEMENT: usize = size_of::<(u32, Prepared)>();
 
 /// Bytes in front of a part of a long parameter: the command, the statement, which parameter it is.
 const LONG_DATA_HEAD: usize = 7;
@@ -55,6 +60,8 @@ pub(crate) struct Session {
     takes_harmless_values: bool,
     /// Prepared statements by their number.
     statements: HashMap<u32, Prepared>,
+    /// Bytes that are known of them.
+    statement_bytes: usize,
 }
 
 /// A prepared statement.
@@ -105,6 +112,8 @@ struct Writing<'a> {
     run: &'a Run,
     writer: FolderWriter,
     sessions: HashMap<u32, Session, foldhash::fast::RandomState>,
+    /// Bytes that are known of prepared statements of all sessions.
+    statement_bytes: usize,
 }
 
 /// Runs until the capture ends. What comes of it is said also where the thread fails: another one may begin.
@@ -124,6 +133,7 @@ fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: Fo
         run,
         writer,
         sessions: HashMap::default(),
+        statement_bytes: 0,
     };
     let written = writing.until_end(items);
     interest.set(false);
@@ -228,8 +238,10 @@ impl Writing<'_> {
     fn command(&mut self, mut ended: Box<Ended>) -> Result<(), FileError> {
         let began = ended.at.checked_sub(ended.total).unwrap_or(ended.at);
         let start_us = began.saturating_duration_since(self.run.began).as_micros() as u64;
-        if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&ended.session) {
+        let is_full = self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&ended.session);
+        if is_full || self.statement_bytes >= STATEMENTS_MAX {
             self.sessions.clear();
+            self.statement_bytes = 0;
         }
         let is_new = !self.sessions.contains_key(&ended.session);
         let session = self.sessions.entry(ended.session).or_default();
@@ -264,8 +276,14 @@ impl Writing<'_> {
             self.writer.put(&Record::Session(record))?;
             self.run.counts.sessions.fetch_add(u64::from(is_new), Relaxed);
         }
+        let before = session.statement_bytes;
         let record = record(&mut ended, session, start_us);
+        self.statement_bytes = (self.statement_bytes + session.statement_bytes).saturating_sub(before);
         session.commands += 1;
+        if ended.command == Command::QUIT {
+            self.statement_bytes = self.statement_bytes.saturating_sub(session.statement_bytes);
+            session.statement_bytes = 0;
+        }
         if let Some(wanted) = &self.run.order.filters.schema
             && *wanted.as_bytes() != *record.schema
         {
@@ -385,7 +403,13 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
                 Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE | Command::STMT_SEND_LONG_DATA
             );
             let is_secret = match &mut known {
-                Some(known) => has_values && !known.takes(ended.command, payload),
+                Some(known) if has_values => {
+                    let before = known.last_bytes.len();
+                    let may_be_written = known.takes(ended.command, payload);
+                    session.statement_bytes = session.statement_bytes + known.last_bytes.len() - before;
+                    !may_be_written
+                }
+                Some(_) => false,
                 None => has_values,
             };
             match known {
@@ -404,7 +428,8 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
                 }
             }
             if ended.command == Command::STMT_CLOSE {
-                session.statements.remove(&record.statement);
+                let gone = session.statements.remove(&record.statement);
+                session.statement_bytes -= gone.map_or(0, |gone| STATEMENT + gone.last_bytes.len());
             }
         }
         // Passwords, and what proves that one is known.
@@ -417,6 +442,7 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
     }
     if ended.command == Command::RESET_CONNECTION || ended.command == Command::CHANGE_USER {
         session.statements.clear();
+        session.statement_bytes = 0;
     }
     if ended.command == Command::CHANGE_USER {
         session.may_be_in_mysql = true;
@@ -492,7 +518,9 @@ fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) 
             may_be_written,
             last_bytes: Vec::new(),
         };
-        session.statements.insert(id, prepared);
+        let other = session.statements.insert(id, prepared);
+        session.statement_bytes += STATEMENT;
+        session.statement_bytes -= other.map_or(0, |other| STATEMENT + other.last_bytes.len());
     }
 }
 
@@ -523,4 +551,63 @@ pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
         _ => None,
     };
     schema.filter(|schema| schema.len() <= SCHEMA_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use dataplane::finished::Copied;
+    use mysql_wire::write_packet;
+
+    use super::*;
+
+    fn packet(payload: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        write_packet(&mut packet, &mut 0, payload);
+        packet
+    }
+
+    fn ended(payload: &[u8], answer: &[u8]) -> Ended {
+        Ended {
+            session: 1,
+            is_first: false,
+            at: Instant::now(),
+            total: Duration::ZERO,
+            command: Command(payload[0]),
+            who: None,
+            schema: None,
+            capabilities: Capabilities::PROTOCOL_41,
+            digest: 0,
+            end: HowEnded::Relayed,
+            rows: 0,
+            affected_rows: 0,
+            insert_id: 0,
+            warnings: 0,
+            error: 0,
+            copied: Copied::whole(&packet(payload), answer),
+            read: None,
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_statements_is_counted() {
+        let prepare = [&[Command::STMT_PREPARE.0][..], b"INSERT INTO t VALUES (?)"].concat();
+        let prepared = packet(&[0, 7, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+        let long = [
+            &[Command::STMT_SEND_LONG_DATA.0, 7, 0, 0, 0, 0, 0][..],
+            &[b'x'; 2000],
+        ]
+        .concat();
+        let mut session = Session::new("app", Some(b"shop"));
+        let mut known = |payload: &[u8], answer: &[u8]| {
+            record(&mut ended(payload, answer), &mut session, 0);
+            session.statement_bytes
+        };
+        assert_eq!(known(&prepare, &prepared), STATEMENT);
+        assert_eq!(known(&long, &[]), STATEMENT + WORDS_MAX);
+        assert_eq!(known(&prepare, &prepared), STATEMENT, "the other one is gone");
+        assert_eq!(known(&long, &[]), STATEMENT + WORDS_MAX);
+        assert_eq!(known(&[Command::STMT_CLOSE.0, 7, 0, 0, 0], &[]), 0);
+        known(&prepare, &prepared);
+        assert_eq!(known(&[Command::RESET_CONNECTION.0], &[]), 0);
+    }
 }
