@@ -15,8 +15,8 @@ use super::{ANSWER_MAX, COMMAND_MAX, COPIES_MAX, QUEUE_MAX, Run, Shared, WhenFul
 use crate::checks::{self, Read};
 use crate::hash;
 
-/// Answers of up to so many bytes are read on the worker, whose caches have them: to carry them to the
-/// thread's core costs more.
+/// Answers of up to so many bytes are read on the worker, whose caches have them. Where the disk is late the
+/// queue has room for more commands without them.
 const READ_HERE_MAX: usize = 16 << 10;
 
 /// What goes to the thread.
