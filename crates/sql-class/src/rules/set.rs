@@ -60,6 +60,10 @@ impl Reader<'_> {
                 if self.next.keyword == Keyword::Transaction {
                     return self.transaction_characteristics(scope);
                 }
+                // MariaDB 12: the session is another account's from here on.
+                if self.text(self.next).eq_ignore_ascii_case(b"authorization") {
+                    return Class::Unknown;
+                }
             }
             if self.assignment(scope) == Scope::Global {
                 class = Class::Administration;
