@@ -129,6 +129,12 @@ const NOT_AGAIN: [(Effects, Why); 27] = [
     (Effects::CHANGES_SCHEMA, Why::Commits),
 ];
 
+/// Figures that the gateway puts into a text as values.
+const OWN_FIGURES: Effects = Effects::READS_CONNECTION_ID
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_ROW_COUNT)
+    .with(Effects::READS_LAST_GTID);
+
 /// What a statement is to the transaction that it is in, or begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -157,6 +163,8 @@ pub(crate) fn part(facts: &Facts, text: &[u8], is_open: bool, trusts_functions: 
         return Part::Not(Why::Pin(PinReason::UnknownFunction));
     }
     match facts.class {
+        // What was written of the session's own figures would be those of another connection.
+        Class::Write if facts.effects.intersects(OWN_FIGURES) => Part::Not(Why::ServerState),
         Class::Begin | Class::BeginReadOnly if is_open => Part::Not(Why::Commits),
         Class::Transaction if !savepoint::is_about_savepoint(text) => Part::End,
         Class::Ddl => Part::Not(Why::Commits),
@@ -232,6 +240,8 @@ mod tests {
             ("SET ROLE a", "session-state"),
             ("USE a", "session-state"),
             ("SELECT 1 INTO OUTFILE '/a'", "server-file"),
+            ("INSERT INTO t VALUES (CONNECTION_ID())", "server-state"),
+            ("UPDATE t SET a = FOUND_ROWS()", "server-state"),
             ("SELECT 1; SELECT 2", "several-statements"),
             ("FLUSH LOGS", "commits"),
             ("INSERT INTO t VALUES ('a", "not-understood"),
