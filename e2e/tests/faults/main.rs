@@ -12,6 +12,7 @@ mod a_crashed_gateway_comes_back;
 mod a_cut_response_is_never_taken_for_a_whole_one;
 mod a_frozen_server_is_left_until_it_thaws;
 mod a_killed_server_is_left_until_it_is_back;
+mod a_killed_server_leaves_half_a_statement;
 mod a_link_that_stalls_is_given_up;
 mod a_login_that_its_server_loses_ends_in_order;
 mod a_shutdown_ends_sessions_between_transactions;

@@ -185,6 +185,12 @@ impl Flow {
         self.release_if_empty();
     }
 
+    /// Drops what is to be written and keeps what is unseen: there is nobody left to take it.
+    pub(crate) fn drop_outgoing(&mut self) {
+        drop(self.take_outgoing());
+        self.unflushed = false;
+    }
+
     /// Drops everything: there is nobody left to take it.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

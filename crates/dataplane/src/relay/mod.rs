@@ -183,6 +183,8 @@ pub(crate) struct Exchange<'a, A> {
     client_at_end: bool,
     /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
     server_refuses: bool,
+    /// It did so before the client had sent all of the command: what comes of it is no command.
+    is_cut_off: bool,
     /// What was read from the server has to be looked at before more is read.
     pub(crate) look_again: bool,
     /// Where the client compresses: the number of its next packet, which is given anew.
@@ -208,6 +210,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             request_done,
             client_at_end: false,
             server_refuses: false,
+            is_cut_off: false,
             look_again: false,
             next_number: None,
             event: Event::More,
@@ -258,7 +261,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
         RelayOutcome {
             result,
             error_sequence,
-            request_done: self.request_done,
+            request_done: self.request_done && !self.is_cut_off,
             said,
             client_at_end: self.client_at_end,
             took,
@@ -365,7 +368,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
         if self.client_at_end || !streams.up.is_empty() {
             return Poll::Pending;
         }
-        if self.server_refuses {
+        if self.is_cut_off {
             return self.poll_discard(cx, streams);
         }
         match streams.up.poll_read(cx, &mut streams.client) {
@@ -477,8 +480,14 @@ impl<'a, A: Answer> Exchange<'a, A> {
     /// is too large, a kill), and the client is to see that answer.
     fn give_up_sending(&mut self, streams: &mut Streams) {
         self.server_refuses = true;
-        self.request_ends();
-        streams.up.clear();
+        if self.request_done {
+            // What was read behind it are commands that nobody has answered yet.
+            streams.up.drop_outgoing();
+        } else {
+            self.is_cut_off = true;
+            self.request_ends();
+            streams.up.clear();
+        }
     }
 }
 
