@@ -225,6 +225,9 @@ pub(crate) enum SessionError {
     Drained,
     #[error("Server shutdown in progress")]
     Shutdown,
+    /// Somebody has ended the session while a command was under way that may write.
+    #[error("{0}; it is not known whether the command under way was executed")]
+    EndedInWrite(Box<Self>),
     /// Nothing is told to anybody: it goes on.
     #[error("the session goes on in the process that has taken over")]
     HandedOver,
@@ -333,6 +336,7 @@ impl SessionError {
             Self::Killed => EndReason::Killed,
             Self::Drained => EndReason::Drained,
             Self::Shutdown => EndReason::Shutdown,
+            Self::EndedInWrite(why) => why.reason(),
             Self::HandedOver => EndReason::HandedOver,
         }
     }
@@ -393,6 +397,7 @@ impl SessionError {
             | Self::PauseFull
             | Self::Shutdown
             | Self::HandedOver => Fault::Gateway,
+            Self::EndedInWrite(why) => why.fault(),
             // With what our configuration says of it.
             Self::NoServer(error) if is_of_account(error) => Fault::Gateway,
             Self::NoServer(_)
@@ -439,6 +444,7 @@ impl SessionError {
                 | Self::InsertIdLost(_)
                 | Self::Drained
                 | Self::Shutdown
+                | Self::EndedInWrite(_)
                 | Self::HandedOver
         )
     }
@@ -534,7 +540,8 @@ impl SessionError {
             | Self::InsertIdLost(_)
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
-            | Self::ServerTimeout { .. } => (1158, b"08S01"),
+            | Self::ServerTimeout { .. }
+            | Self::EndedInWrite(_) => (1158, b"08S01"),
             Self::LoginTimeout(_) | Self::RequestStalled => (1159, b"08S01"),
             Self::ReaderStalled => (1161, b"08S01"),
             Self::RuleLimit { .. } | Self::TooManyUserSessions { .. } => (1226, b"42000"),
@@ -590,7 +597,8 @@ impl SessionError {
             | Self::InsertIdLost(_)
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
-            | Self::ServerTimeout { .. } => "Lost connection to MySQL server: ",
+            | Self::ServerTimeout { .. }
+            | Self::EndedInWrite(_) => "Lost connection to MySQL server: ",
             Self::NoSuchSession(_) | Self::NoSuchSessionThere(..) => "Unknown thread id: ",
             Self::UnknownCollation(_) => "Unknown character set: ",
             Self::ClientProtocol(_) | Self::PacketTooLong(_) | Self::ProxyHeaderUnexpected => {

@@ -164,6 +164,10 @@ async fn lost(
     );
     let may_go_on = is_gone || !session.binding.is_own();
     let took_too_long = matches!(broken, RelayError::Signal(Signal::StatementTimeout));
+    let was_ended = matches!(
+        broken,
+        RelayError::Signal(Signal::Kill | Signal::DrainNow | Signal::ShutdownNow)
+    );
     let mut error = session.broken(broken);
     if session.replay.is_some()
         && is_gone
@@ -171,9 +175,13 @@ async fn lost(
     {
         return next;
     }
-    if session.state.lost_answer() && took_too_long {
-        // It was not to be interrupted.
-        error = lease::lost_with_its_server(session.server_name());
+    // Its server may do it all the same.
+    if session.state.lost_answer() {
+        if took_too_long {
+            error = lease::lost_with_its_server(session.server_name());
+        } else if was_ended {
+            error = SessionError::EndedInWrite(Box::new(error));
+        }
     }
     session.answer.error_sequence = error_sequence;
     if let Some(command) = again.filter(|_| is_the_servers && !took_too_long && may_go_on)
