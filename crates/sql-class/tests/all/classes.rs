@@ -194,7 +194,7 @@ fn changes() {
         unknown calls-procedure | BEGIN NOT ATOMIC SELECT 1; END
         unknown calls-procedure | IF 1 THEN SELECT 1; END IF
         unknown | FROBNICATE t
-        unknown | SET SESSION AUTHORIZATION u@h
+        unknown user-variables | SET SESSION AUTHORIZATION u@h
         unknown | 42
         unknown | (DELETE FROM t)
         unknown | WITH a AS SELECT 1
