@@ -715,6 +715,7 @@ impl Folder {
                 if self.number.is_some_and(|number| number != reader.number) {
                     let why = "files in front of this one are missing".to_owned();
                     self.stops.push((path.clone(), Stop::Damaged { at: 0, why }));
+                    self.bytes_before = None;
                 }
                 self.number = self.number.map(|_| reader.number.wrapping_add(1));
                 self.last = Some(path.clone());
