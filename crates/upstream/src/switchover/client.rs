@@ -12,8 +12,8 @@ use crate::direct::Direct;
 use crate::login::Account;
 use crate::server::Server;
 
-/// So that two gateways do not switch at the same time. A server may have yet to free the lock of a connection
-/// that has just ended.
+/// So that two gateways do not switch at the same time. A server may have yet to free the lock of a
+/// connection that has just ended.
 const LOCK: &str = "SELECT GET_LOCK('forebay.switchover', 1)";
 
 /// A connection of its own. Every statement has a limit of time.
