@@ -31,8 +31,8 @@ const FILE_AGE_MAX: Duration = Duration::from_secs(60);
 /// Sessions whose state is known. Beyond that all are forgotten, and what they say from there on has no user:
 /// so many have come and gone without a word.
 const SESSIONS_MAX: usize = 1_000_000;
-/// Bytes that are known of prepared statements. Beyond that all sessions are forgotten as well: those that end
-/// without a goodbye leave theirs behind.
+/// Bytes that are known of prepared statements. Beyond that all sessions are forgotten as well: those that
+/// end without a goodbye leave theirs behind.
 const STATEMENTS_MAX: usize = 64 << 20;
 /// What is known of one prepared statement, without the end of a long parameter.
 const STATEMENT: usize = size_of::<(u32, Prepared)>();
