@@ -298,7 +298,7 @@ async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, Qu
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
-    // What is begun here is done or taken back, also where nobody waits for the answer any more.
+    // A pause that is begun here is done or taken back, also where nobody waits for the answer any more.
     let task = tokio::spawn(async move {
         let pause = || -> Result<(String, bool), String> {
             let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;

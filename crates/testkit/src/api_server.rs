@@ -129,7 +129,7 @@ impl ApiServer {
         self.change(|inner| inner.delete(name));
     }
 
-    /// The same, and puts another one right behind it: watches are told of both at once.
+    /// Deletes one slice and puts another one: watches are told of both at once.
     pub fn delete_and_put(&self, gone: &str, name: &str, rest: &str) {
         self.change(|inner| {
             inner.delete(gone);

@@ -16,7 +16,7 @@ use crate::{CHECK, scaled};
 /// gone. Where they are not, it finds out by reading.
 const UNTIL_FULL: Duration = Duration::from_millis(500);
 
-/// Of the execution's payload.
+/// Bytes of the execution's payload.
 const LEN: usize = 12 << 20;
 
 /// Once the gateway has found out that the server is there.
@@ -67,7 +67,7 @@ fn of_which_the_rest_is_no_command() {
         bytes[..3].copy_from_slice(&LEN.to_le_bytes()[..3]);
         bytes[4] = Command::STMT_EXECUTE.0;
         bytes[5..9].copy_from_slice(&prepared[1..5]);
-        // One execution, and behind the bits for NULL the type of its parameter, a long text.
+        // The count of iterations is 1; behind the bits for NULL comes the parameter's type, a long text.
         (bytes[10], bytes[15], bytes[16]) = (1, 1, 0xfc);
         bytes[18] = 0xfd;
         bytes[19..22].copy_from_slice(&(LEN - 18).to_le_bytes()[..3]);

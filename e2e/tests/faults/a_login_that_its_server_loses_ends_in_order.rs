@@ -38,7 +38,7 @@ async fn bytes_up_to_the_question(port: u16) -> u64 {
     (greeting.len() + question.len() + 2 * PacketHeader::LEN) as u64
 }
 
-/// What a client hears that is asked for its password, lets a moment pass and answers. `None` where a busy
+/// The answer to a client that is asked for its password, lets a moment pass and answers. `None` where a busy
 /// machine lets that take so long that the gateway need not have waited.
 async fn heard_behind_the_answer(port: u16) -> Option<(u8, Vec<u8>)> {
     let mut client = Raw::connect(port).await.unwrap();

@@ -15,8 +15,8 @@ const ANOTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Servers of this test refuse a host that gave up ten logins in a row: error 1129.
 const MANY: usize = 25;
-/// So many are given up at a time. The gateway waits a second for the server's refusal: where a busy machine
-/// gives the server no turn for as long, fewer are broken off than block the host.
+/// Logins that are given up at a time. The gateway waits a second for the server's refusal: where a busy
+/// machine gives the server no turn for as long, fewer are broken off than block the host.
 const AT_A_TIME: usize = 9;
 /// More than block the host, all together.
 const TIMES: usize = 2;

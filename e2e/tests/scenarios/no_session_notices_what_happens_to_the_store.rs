@@ -188,7 +188,7 @@ async fn where_two_change_the_configuration_of_five_at_once() {
                     (0, words) => break words,
                     // Another one came first; on a machine that has no time, several did.
                     (1 | 2, words) if words.contains("nothing has changed") => conflicts += 1,
-                    // One question to the etcd has taken more than three seconds. Nothing was proposed.
+                    // A question to the etcd has taken more than three seconds. Nothing was proposed.
                     (1, words) if is_away(&words) && began.elapsed() < PATIENCE => conflicts += 1,
                     other => panic!("{other:?}"),
                 }

@@ -434,7 +434,7 @@ fn code_and_words(result: Result<(), mysql_async::Error>) -> (u16, String) {
     }
 }
 
-/// What comes of a `KILL` on another gateway, once that one has answered within the two seconds that it has.
+/// The result of a `KILL` on another gateway, once that one has answered within the two seconds that it has.
 /// A store on a busy machine may need longer for the question and the answer.
 async fn killed(killer: &mut Conn, kill: &str) -> (u16, String) {
     const LATE: [&str; 4] = ["not answered", "in time", "it is not known", "does not answer"];
@@ -457,7 +457,7 @@ async fn and_end_sessions_of_each_other() {
         ))
         .unwrap();
     let etcd = Etcd::start().unwrap();
-    // One that stands still lives for longer than others wait for its answer.
+    // A gateway that stands still lives for longer than others wait for its answer.
     let store = format!("endpoints = [{:?}]\nlease = \"6s\"", etcd.address());
     let [mut one, two] = ["g1", "g2"].map(|name| Member::start(name, &store));
     let numbers = || [&one, &two].map(|member| member.status()["store"]["number"].as_u64());

@@ -183,7 +183,7 @@ pub(crate) struct Exchange<'a, A> {
     client_at_end: bool,
     /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
     server_refuses: bool,
-    /// It did so before the client had sent all of the command: what comes of it is no command.
+    /// The server did so before the client had sent all of the command, whose rest is no command.
     is_cut_off: bool,
     /// What was read from the server has to be looked at before more is read.
     pub(crate) look_again: bool,
@@ -481,7 +481,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
     fn give_up_sending(&mut self, streams: &mut Streams) {
         self.server_refuses = true;
         if self.request_done {
-            // What was read behind it are commands that nobody has answered yet.
+            // Commands that were read behind this one are still to be answered.
             streams.up.drop_outgoing();
         } else {
             self.is_cut_off = true;

@@ -157,7 +157,7 @@ impl Pseudonyms {
         }
         let mut draws = self.draws(b'n', mantissa);
         let mut out = match (whole, exponent) {
-            // One digit alone says nothing, and much with an exponent.
+            // A digit alone says nothing, and much with an exponent.
             ([digit], [_, ..]) => vec![b'0' + draws.below(u64::from(digit - b'0')) as u8],
             _ => lesser(whole, &mut draws),
         };

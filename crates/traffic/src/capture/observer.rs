@@ -49,7 +49,7 @@ pub(crate) struct Ended {
     pub(crate) warnings: u16,
     pub(crate) error: u16,
     pub(crate) copied: Copied,
-    /// What the answer says, where the worker has read it; the copy has no answer then.
+    /// The answer as the worker has read it, if it has; the copy has no answer then.
     pub(crate) read: Option<Box<Read>>,
 }
 

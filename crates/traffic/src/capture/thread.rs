@@ -34,7 +34,7 @@ const SESSIONS_MAX: usize = 1_000_000;
 /// Bytes that are known of prepared statements. Beyond that all sessions are forgotten as well: those that
 /// end without a goodbye leave theirs behind.
 const STATEMENTS_MAX: usize = 64 << 20;
-/// What is known of one prepared statement, without the end of a long parameter.
+/// Bytes that are known of one prepared statement, without the end of a long parameter.
 const STATEMENT: usize = size_of::<(u32, Prepared)>();
 
 /// Bytes in front of a part of a long parameter: the command, the statement, which parameter it is.

@@ -12,7 +12,7 @@ use crate::direct::Direct;
 use crate::login::Account;
 use crate::server::Server;
 
-/// So that two gateways do not switch at the same time. A server may have yet to free the lock of a
+/// The lock keeps two gateways from switching at the same time. A server may have yet to free the lock of a
 /// connection that has just ended.
 const LOCK: &str = "SELECT GET_LOCK('forebay.switchover', 1)";
 

@@ -11,8 +11,8 @@ const MAX_PAYLOAD: usize = 0xff_ffff;
 /// By how much a payload is longer than one packet: exactly one, and a first byte 0xfe that is not the end of
 /// rows.
 const MORE: [usize; 4] = [0, 1, 6, 70_000];
-/// The same of statements and files of sessions that the gateway understands: how it passes them on is the
-/// same for all of these sessions, and each takes servers a second.
+/// Sizes of statements and files in sessions that the gateway understands: how it passes them on is the same
+/// for all of these sessions, and each takes servers a second.
 const FEWER: [usize; 2] = [0, 70_000];
 
 /// All of it, once.

@@ -163,7 +163,7 @@ pub(crate) fn part(facts: &Facts, text: &[u8], is_open: bool, trusts_functions: 
         return Part::Not(Why::Pin(PinReason::UnknownFunction));
     }
     match facts.class {
-        // What was written of the session's own figures would be those of another connection.
+        // Own figures that were written would be those of another connection.
         Class::Write if facts.effects.intersects(OWN_FIGURES) => Part::Not(Why::ServerState),
         Class::Begin | Class::BeginReadOnly if is_open => Part::Not(Why::Commits),
         Class::Transaction if !savepoint::is_about_savepoint(text) => Part::End,
