@@ -88,10 +88,13 @@ fn limits_rows(text: &[u8]) -> bool {
         .filter(|word| !word.is_empty());
     let last = words.next().unwrap_or_default();
     let is = |word: &[u8], name: &[u8]| word.eq_ignore_ascii_case(name);
-    let is_second = text.trim_ascii_end().ends_with(b",")
-        && (last == b"?" || last.iter().all(u8::is_ascii_digit))
-        && words.next().is_some_and(|word| is(word, b"LIMIT"));
-    is_second || (is(last, b"LIMIT") || is(last, b"OFFSET")) && !text.ends_with(b",")
+    match text.trim_ascii_end().ends_with(b",") {
+        true => {
+            (last == b"?" || last.iter().all(u8::is_ascii_digit))
+                && words.next().is_some_and(|word| is(word, b"LIMIT"))
+        }
+        false => is(last, b"LIMIT") || is(last, b"OFFSET"),
+    }
 }
 
 /// Servers take no text there, but one that was bound.
@@ -236,7 +239,7 @@ mod tests {
         for text in ["… LIMIT ", "… limit 5, ", "… LIMIT ?,", "… LIMIT ? OFFSET "] {
             assert!(limits_rows(text.as_bytes()), "{text}");
         }
-        for text in ["", "… (1, ", "… IN (?,", "WHERE a = ", "LIMITS "] {
+        for text in ["", "… (1, ", "… IN (?,", "WHERE a = ", "LIMITS ", "… ('-', offset, "] {
             assert!(!limits_rows(text.as_bytes()), "{text}");
         }
         assert_eq!(unquoted_integer("'10'".to_owned()), "10");
