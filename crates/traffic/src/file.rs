@@ -116,29 +116,8 @@ impl FolderWriter {
     /// The folder is there and not empty, or cannot be made.
     pub fn create(folder: &Path, head: Head, file_max: u64, key: Option<&Key>) -> Result<Self, FileError> {
         make_folder(folder)?;
-        let mut head = head;
-        head.file = 1;
-        let id = random_id(folder)?;
-        let (file, path, sealer) = begin_file(folder, 1, &id, key)?;
-        let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(io_at(folder))?;
-        let mut writer = Self {
-            folder: folder.to_owned(),
-            head,
-            file,
-            path,
-            compressor,
-            frame: Vec::with_capacity(FRAME_FULL + 4096),
-            packed: Vec::new(),
-            file_len: HEAD_LEN as u64,
-            has_records_since: None,
-            file_max,
-            written: HEAD_LEN as u64,
-            id,
-            key: key.cloned(),
-            sealer,
-        };
-        writer.put_head()?;
-        Ok(writer)
+        let head = Head { file: 1, ..head };
+        Self::begin(folder, head, random_id(folder)?, file_max, key)
     }
 
     /// Goes on in a folder that [`mend`] has seen, with another file.
@@ -152,6 +131,17 @@ impl FolderWriter {
         let reader = open_file(&last, key)?;
         let id = reader.id.ok_or(FileError::Foreign(last))?;
         head.file = reader.number + 1;
+        Self::begin(folder, head, id, file_max, key)
+    }
+
+    /// Begins the file whose number the head says.
+    fn begin(
+        folder: &Path,
+        head: Head,
+        id: [u8; ID_LEN],
+        file_max: u64,
+        key: Option<&Key>,
+    ) -> Result<Self, FileError> {
         let (file, path, sealer) = begin_file(folder, head.file, &id, key)?;
         let mut writer = Self {
             folder: folder.to_owned(),
