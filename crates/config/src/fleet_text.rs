@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::schema::Config;
 use crate::validate::OF_GATEWAY;
 use crate::value::{Found, Value};
-use crate::{congestion, derive, files, syntax, users_file, validate};
+use crate::{congestion, derive, files, load, syntax, users_file, validate};
 
 /// Keys whose value is a secret in clear.
 const SECRETS: [&str; 3] = ["password", "previous_password", "other_password"];
@@ -66,18 +66,7 @@ impl Config {
         config.watch = own.watch;
         config.store = own.store;
         config.vip = own.vip;
-        match (report.finish(), elsewhere) {
-            (Ok(()), Ok((users, renamed))) => {
-                config.users.extend(users);
-                config.renamed.extend(renamed);
-                Ok(config)
-            }
-            (Err(ConfigErrors(mut errors)), Err(ConfigErrors(more))) => {
-                errors.extend(more);
-                Err(ConfigErrors(errors))
-            }
-            (Err(errors), Ok(_)) | (Ok(()), Err(errors)) => Err(errors),
-        }
+        load::finish(config, report, elsewhere)
     }
 }
 

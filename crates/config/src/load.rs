@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{ConfigError, ConfigErrors};
 use crate::report::Report;
-use crate::schema::Config;
+use crate::schema::{Config, User};
 use crate::value::Value;
 use crate::{congestion, derive, files, syntax, users_file, validate};
 
@@ -50,6 +50,15 @@ fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigE
     }
     derive::inherit(&mut config);
     config.renamed = report.take_renamed();
+    finish(config, report, elsewhere)
+}
+
+/// The configuration with the accounts and the renamed keys of its users file, or all mistakes of both.
+pub(crate) fn finish(
+    mut config: Config,
+    report: Report<'_>,
+    elsewhere: Result<(Vec<User>, Vec<String>), ConfigErrors>,
+) -> Result<Config, ConfigErrors> {
     match (report.finish(), elsewhere) {
         (Ok(()), Ok((users, renamed))) => {
             config.users.extend(users);
