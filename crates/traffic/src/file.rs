@@ -9,7 +9,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,7 @@ impl FolderWriter {
     /// file is begun. `key`: what is written is sealed with it.
     ///
     /// # Errors
-    /// The folder is there and not empty, or cannot be made.
+    /// The folder is there and not empty, belongs to another user, or cannot be made.
     pub fn create(folder: &Path, head: Head, file_max: u64, key: Option<&Key>) -> Result<Self, FileError> {
         make_folder(folder)?;
         let head = Head { file: 1, ..head };
@@ -284,18 +284,40 @@ impl FolderWriter {
     }
 }
 
-/// Makes a folder for this user alone, or takes one that is empty.
+/// Makes a folder for this user alone, or takes one of this user's that is empty.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), FileError> {
-    match DirBuilder::new().mode(0o700).create(folder) {
+    let made = match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let mut entries = std::fs::read_dir(folder).map_err(io_at(folder))?;
-            if entries.next().is_some() {
-                return Err(io_at(folder)(io::Error::other("the folder is not empty")));
-            }
-            let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-            std::fs::set_permissions(folder, only_ours).map_err(io_at(folder))
+            take_folder(folder, rustix::process::geteuid().as_raw())
         }
-        made => made.map_err(io_at(folder)),
+        made => made,
+    };
+    made.map_err(io_at(folder))
+}
+
+/// Takes a folder that is there, which root could do with the folders of all users. The owner of a folder may
+/// change all that comes into it, whatever its mode is, and the owner of a link says where it leads.
+fn take_folder(folder: &Path, user: u32) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return Err(io::Error::other("there is something else than a folder"));
+    }
+    if found.uid() != user {
+        return Err(io::Error::other(format!(
+            "the folder belongs to the user {}, and this runs as the user {user}",
+            found.uid()
+        )));
+    }
+    refuse_entries(folder)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
+    // Another user may have had the right to write into it until now.
+    refuse_entries(folder)
+}
+
+fn refuse_entries(folder: &Path) -> io::Result<()> {
+    match std::fs::read_dir(folder)?.next() {
+        None => Ok(()),
+        Some(_) => Err(io::Error::other("the folder is not empty")),
     }
 }
 
@@ -806,6 +828,29 @@ fn open_file(path: &Path, key: Option<&Key>) -> Result<FileReader<BufReader<File
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_empty_folder_of_this_user_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        make_folder(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let user = std::fs::metadata(&folder).unwrap().uid();
+        let of_another = take_folder(&folder, user + 1).unwrap_err().to_string();
+        assert!(
+            of_another.starts_with("the folder belongs to the user"),
+            "{of_another}"
+        );
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(make_folder(&link).is_err());
+        let mode = || std::fs::metadata(&folder).unwrap().mode() & 0o777;
+        assert_eq!(mode(), 0o777, "what is refused stays as it is");
+        make_folder(&folder).unwrap();
+        assert_eq!(mode(), 0o700);
+        std::fs::write(folder.join("file"), "").unwrap();
+        assert!(make_folder(&folder).is_err());
+    }
 
     /// What a store does not have yet is as old as that, and a capture in which nobody speaks makes no files.
     #[test]
