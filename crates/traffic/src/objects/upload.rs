@@ -20,6 +20,8 @@ use crate::file::{files_of, io_at};
 
 /// How often the folder is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the files in the folder are counted, which takes long where they are many.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How long a store is left alone that has failed: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -58,6 +60,9 @@ pub(crate) struct Upload {
     is_complete: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
+    /// The files in the spool and their bytes when they were last counted.
+    waiting_files: AtomicU64,
+    waiting_bytes: AtomicU64,
     failures: AtomicU64,
     error: Mutex<Option<String>>,
     /// The process ends: no more attempts than one.
@@ -66,33 +71,49 @@ pub(crate) struct Upload {
 
 impl Upload {
     pub(crate) fn new(to: &Location, spool: &Path) -> Arc<Self> {
-        Arc::new(Self {
+        let upload = Arc::new(Self {
             to: to.clone(),
             spool: spool.to_owned(),
             has_ended: AtomicBool::new(false),
             is_complete: AtomicBool::new(false),
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            waiting_files: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             error: Mutex::new(None),
             is_hurried: AtomicBool::new(false),
-        })
+        });
+        upload.count_waiting();
+        upload
     }
 
-    pub(crate) fn status(&self) -> UploadStatus {
-        let has_ended = self.has_ended.load(Relaxed);
+    /// Counts the files in the spool. The thread that sends them does, since whoever asks for the status may
+    /// not wait for a disk that is slow.
+    fn count_waiting(&self) {
         let waiting = files_of(&self.spool).unwrap_or_default();
         let sizes = waiting
             .iter()
             .filter_map(|file| Some(file.metadata().ok()?.len()));
+        self.waiting_bytes.store(sizes.sum(), Relaxed);
+        self.waiting_files.store(waiting.len() as u64, Relaxed);
+    }
+
+    pub(crate) fn status(&self) -> UploadStatus {
+        let has_ended = self.has_ended.load(Relaxed);
+        let is_complete = self.is_complete.load(Relaxed);
+        if has_ended && !is_complete {
+            // Nobody else counts any more, and an operator may have taken away what was left.
+            self.count_waiting();
+        }
         UploadStatus {
             to: self.to.to_string(),
             is_running: !has_ended,
-            is_complete: self.is_complete.load(Relaxed),
+            is_complete,
             files: self.files.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
-            waiting_files: waiting.len() as u64,
-            waiting_bytes: sizes.sum(),
+            waiting_files: self.waiting_files.load(Relaxed),
+            waiting_bytes: self.waiting_bytes.load(Relaxed),
             failures: self.failures.load(Relaxed),
             error: self.last_error().clone().unwrap_or_default(),
         }
@@ -118,6 +139,7 @@ pub(crate) fn run(upload: &Upload, objects: &Objects, marker: Marker, is_over: &
     if catch_unwind(sending).is_err() {
         *upload.last_error() = Some("the thread has failed; the log says where".to_owned());
     }
+    upload.count_waiting();
     let status = upload.status();
     match upload.is_complete.load(Relaxed) {
         true => tracing::info!(
@@ -142,6 +164,7 @@ struct Sending<'a> {
     sent: u32,
     pause: Duration,
     not_before: Instant,
+    counted: Instant,
     /// Since when nothing has succeeded, from the end of the capture on.
     in_vain_since: Option<Instant>,
 }
@@ -156,6 +179,7 @@ impl<'a> Sending<'a> {
             sent: 0,
             pause: FIRST_PAUSE,
             not_before: Instant::now(),
+            counted: Instant::now(),
             in_vain_since: None,
         }
     }
@@ -182,6 +206,7 @@ impl<'a> Sending<'a> {
             if is_over && (is_in_vain || fails_now) {
                 return;
             }
+            self.count();
             sleep(LOOK_EVERY);
         }
     }
@@ -225,7 +250,16 @@ impl<'a> Sending<'a> {
         self.upload.files.fetch_add(1, Relaxed);
         self.upload.bytes.fetch_add(bytes, Relaxed);
         self.succeeded();
+        self.count();
         Ok(())
+    }
+
+    /// Counts what waits, where that has not been done for a while.
+    fn count(&mut self) {
+        if self.counted.elapsed() >= COUNT_EVERY {
+            self.upload.count_waiting();
+            self.counted = Instant::now();
+        }
     }
 
     fn succeeded(&mut self) {
@@ -247,5 +281,34 @@ impl<'a> Sending<'a> {
                 "the object store does not take a file of the capture: files stay in its folder meanwhile"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_an_upload_that_goes_on_reads_no_folder() {
+        let spool = tempfile::tempdir().unwrap();
+        let file = |number: u32| spool.path().join(crate::file::name_of(number));
+        fs::write(file(1), [0; 10]).unwrap();
+        let upload = Upload::new(&"s3://bucket/prefix".parse().unwrap(), spool.path());
+        let waiting = || {
+            let status = upload.status();
+            (status.waiting_files, status.waiting_bytes)
+        };
+        assert_eq!(waiting(), (1, 10));
+        fs::write(file(2), [0; 5]).unwrap();
+        assert_eq!(waiting(), (1, 10));
+        upload.count_waiting();
+        assert_eq!(waiting(), (2, 15));
+        upload.has_ended.store(true, Relaxed);
+        fs::remove_file(file(2)).unwrap();
+        assert_eq!(
+            waiting(),
+            (1, 10),
+            "what an operator has taken away waits no longer"
+        );
     }
 }
