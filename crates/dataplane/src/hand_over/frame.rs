@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use net::handover::{Channel, MESSAGE_MAX};
+use zeroize::Zeroizing;
 
 /// What a message is. The last two are the new process's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,8 @@ pub(super) fn send(
     rest: &[u8],
     sockets: &[OwnedFd],
 ) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(HEAD + rest.len());
+    // An offer has passwords.
+    let mut bytes = Zeroizing::new(Vec::<u8>::with_capacity(HEAD + rest.len()));
     bytes.push(kind as u8);
     bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(rest);

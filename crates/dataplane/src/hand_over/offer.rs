@@ -94,7 +94,7 @@ pub(crate) struct Counts {
 
 /// Head and body of an offer in one; `None` where they are longer than `max`.
 pub(crate) fn join(head: &Head, body: &impl Serialize, max: usize) -> Option<Zeroizing<Vec<u8>>> {
-    // Usually enough: what is copied to grow leaves its former place as it was, with its passwords.
+    // 16 KiB are usually enough.
     let bytes = Zeroizing::new(Vec::with_capacity(16 * 1024));
     let mut bounded = Bounded { bytes, max };
     bounded.write_all(&[0; 4]).ok()?;
@@ -103,6 +103,17 @@ pub(crate) fn join(head: &Head, body: &impl Serialize, max: usize) -> Option<Zer
     serde_json::to_writer(&mut bounded, body).ok()?;
     bounded.bytes[..4].copy_from_slice(&length);
     Some(bounded.bytes)
+}
+
+/// Appends a part. A vector that grows by itself would leave its former memory as it was, with passwords.
+pub(crate) fn append(whole: &mut Zeroizing<Vec<u8>>, part: &[u8]) {
+    let needed = whole.len() + part.len();
+    if needed > whole.capacity() {
+        let mut grown = Zeroizing::new(Vec::<u8>::with_capacity(2 * needed));
+        grown.extend_from_slice(whole);
+        *whole = grown;
+    }
+    whole.extend_from_slice(part);
 }
 
 /// Refuses what is too long before it takes memory.
@@ -116,7 +127,7 @@ impl Write for Bounded {
         if self.bytes.len() + bytes.len() > self.max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.bytes.extend_from_slice(bytes);
+        append(&mut self.bytes, bytes);
         Ok(bytes.len())
     }
 
@@ -146,4 +157,21 @@ pub(crate) fn split(bytes: &[u8]) -> Option<(Head, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     Some((serde_json::from_slice(head).ok()?, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_appended_to_memory_that_has_room_for_them() {
+        let mut whole = Zeroizing::new(Vec::new());
+        let mut expected = Vec::new();
+        for part in 0..100_u8 {
+            let part = vec![part; usize::from(part)];
+            append(&mut whole, &part);
+            expected.extend_from_slice(&part);
+            assert_eq!(*whole, expected);
+        }
+    }
 }

@@ -115,11 +115,11 @@ impl Offers {
                 if whole.len() > OFFER_MAX {
                     return None;
                 }
-                whole.extend_from_slice(rest);
+                offer::append(whole, rest);
             }
             Kind::Offer => {
                 let mut whole = self.parts.remove(&number).unwrap_or_default();
-                whole.extend_from_slice(rest);
+                offer::append(&mut whole, rest);
                 let (ours, is_ours) = oneshot::channel();
                 self.waiting.insert(number, ours);
                 let verdict = Verdict {
