@@ -263,6 +263,23 @@ fn bytes_that_are_no_text_are_drawn() {
     );
 }
 
+/// Parts may be so short that a digit would stay, and each letter would always be the same other one.
+#[test]
+fn of_parts_of_long_parameters_nothing_stays() {
+    let mut making = making();
+    for part in [&b"7"[..], b"M", b"Miller 424242"] {
+        let mut command = CommandRecord {
+            session: 1,
+            statement: 5,
+            command: Command::STMT_SEND_LONG_DATA.0,
+            body: [&[5, 0, 0, 0, 0, 0][..], part].concat(),
+            ..CommandRecord::default()
+        };
+        making.command(&mut command);
+        assert!(command.body.is_empty() && command.flags.has(Flags::WITHHELD));
+    }
+}
+
 #[test]
 fn statements_of_sessions_that_are_over_are_forgotten() {
     let mut making = making();
