@@ -47,10 +47,11 @@ const LEFT_LOOK: Duration = Duration::from_millis(5);
 /// Wishes that wait for their turn.
 const WISHES_MAX: usize = 16;
 
-/// Sessions that other gateways are asked to end at the same time.
+/// Sessions that other gateways are asked to end at the same time, by clients. Operators may ask for as many,
+/// whatever clients ask for.
 const KILLS_MAX: usize = 64;
 
-/// Of these one account may have so many.
+/// The account of a client may ask for so many of those.
 const KILLS_OF_ACCOUNT: usize = 16;
 
 /// How often it is looked whether a wish is fulfilled.
@@ -178,6 +179,12 @@ impl Killing {
 impl State {
     fn waits_for_kill(&self, id: &str) -> bool {
         self.killing.iter().any(|of| of.id == id)
+    }
+
+    fn has_room_for_kill(&self, by: Option<&Killer>) -> bool {
+        let alike = self.killing.iter().filter(|of| of.by.is_some() == by.is_some());
+        let of_account = by.map_or(0, |by| self.killing.iter().filter(|of| of.is_by(by)).count());
+        alike.count() < KILLS_MAX && of_account < KILLS_OF_ACCOUNT
     }
 
     /// Those whose clients have gone are not asked for.
@@ -587,11 +594,7 @@ impl Fleet {
             }
             state.forget_kills();
             let by = kill.by.clone();
-            let of_account = by.as_ref().map_or(0, |by| {
-                let killing = state.killing.iter();
-                killing.filter(|of| of.is_by(by)).count()
-            });
-            if of_account >= KILLS_OF_ACCOUNT || state.killing.len() >= KILLS_MAX {
+            if !state.has_room_for_kill(by.as_ref()) {
                 return failed("other gateways are asked to end too many sessions at once".to_owned());
             }
             let id = match random() {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,7 @@ use crate::fleet::NO_TEXT;
 use crate::folder::Folder;
 use crate::keys::Keys;
 use crate::store::Store as _;
-use crate::{Deed, Fate, Fleet, Host, Kill, NotKilled, OnKilled, Wanted};
+use crate::{Deed, Fate, Fleet, Host, Kill, Killer, NotKilled, OnKilled, Wanted};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -253,6 +254,39 @@ async fn a_pause_that_somebody_asks_for_here_is_not_taken_back_with_that_of_all(
         () = asks => {}
         () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
     }
+}
+
+#[tokio::test]
+async fn operators_are_asked_for_whatever_clients_ask_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = in_folder(folder.path());
+    fleet.note_connected();
+    let kill = |by: Option<u8>| {
+        Box::pin(fleet.kill(Kill {
+            id: 1 << 30 | 9 << 24 | 2,
+            query_only: true,
+            by: by.map(|user| Killer {
+                user: vec![user],
+                cluster: "c".to_owned(),
+                may_others: false,
+            }),
+        }))
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    // Nobody runs the fleet, so whoever is not refused at once waits.
+    let mut waiting = Vec::new();
+    for number in 0..64 {
+        let mut asked = kill(Some(number / 16));
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        waiting.push(asked);
+    }
+    for number in 0..64 {
+        assert!(kill(Some(4)).as_mut().poll(&mut context).is_ready());
+        let mut asked = kill(None);
+        assert!(asked.as_mut().poll(&mut context).is_pending(), "{number}");
+        waiting.push(asked);
+    }
+    assert!(kill(None).as_mut().poll(&mut context).is_ready());
 }
 
 #[tokio::test]
