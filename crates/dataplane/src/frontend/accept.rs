@@ -47,6 +47,10 @@ pub(crate) enum AcceptorMessage {
         bind: BindAddress,
     },
     CloseAll,
+    /// Says that what was told before is done.
+    Settled {
+        reply: Sender<()>,
+    },
     /// Asks for the sockets of all that are open, with where they are bound.
     Share {
         reply: Sender<std::io::Result<Vec<(String, OwnedFd)>>>,
@@ -101,7 +105,12 @@ async fn take_messages(shared: Arc<Shared>, mut inbox: UnboundedReceiver<Accepto
                 bound.remove(&bind);
                 if let Some(open) = open.remove(&bind) {
                     open.task.abort();
+                    // Until the task has ended it takes connections.
+                    let _ = open.task.await;
                 }
+            }
+            AcceptorMessage::Settled { reply } => {
+                let _ = reply.send(());
             }
             AcceptorMessage::Share { reply } => {
                 let shared = open

@@ -385,6 +385,10 @@ impl Gateway {
                 None => self.tell_acceptor(AcceptorMessage::Close { bind: bind.clone() }),
             }
         }
+        // Whoever hears of the reload finds it in force. An acceptor that has stopped takes no connections.
+        let (reply, settled) = std::sync::mpsc::channel();
+        self.tell_acceptor(AcceptorMessage::Settled { reply });
+        let _ = settled.recv();
         parts.clusters = clusters;
         parts.listeners = listeners;
     }
