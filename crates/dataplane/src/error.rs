@@ -84,6 +84,10 @@ pub(crate) enum SessionError {
     )]
     PinnedToReplica { server: String, reasons: String },
     #[error(
+        "a read-only transaction is open on {0}, which is not the primary, and one of these statements may end it: send its end by itself; nothing was executed"
+    )]
+    SeveralOnReplica(String),
+    #[error(
         "server {server} is no longer the primary, and this session is bound to the connection to it ({reasons}); the statement was not executed, connect again"
     )]
     Demoted { server: String, reasons: String },
@@ -302,6 +306,7 @@ impl SessionError {
             | Self::PauseFull
             | Self::WritesRefused(_)
             | Self::PinnedToReplica { .. }
+            | Self::SeveralOnReplica(_)
             | Self::NotCaughtUp { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_) => EndReason::NoServer,
@@ -384,6 +389,7 @@ impl SessionError {
             Self::PasswordExposed(_)
             | Self::NotServed
             | Self::PinnedToReplica { .. }
+            | Self::SeveralOnReplica(_)
             | Self::StatementTooLong(_)
             | Self::RefusedByRule(_)
             | Self::RuleLimit { .. }
@@ -554,7 +560,8 @@ impl SessionError {
             | Self::PauseFull
             | Self::WritesRefused(_)
             | Self::NotCaughtUp { .. }
-            | Self::PinnedToReplica { .. } => (1290, b"HY000"),
+            | Self::PinnedToReplica { .. }
+            | Self::SeveralOnReplica(_) => (1290, b"HY000"),
             Self::NotInProtocol => (1295, b"HY000"),
             Self::Interrupted | Self::Killed | Self::KilledItself { mariadb: false } => (1317, b"70100"),
             Self::NoCursor(_) => (1421, b"HY000"),

@@ -10,17 +10,17 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::reprepare;
-use crate::engine::transaction::{commit, is_ended_by};
+use crate::engine::transaction::{commit, is_ended_by, is_ended_by_query};
 use crate::engine::{command, keep, last, lease, old_primary};
 use crate::error::SessionError;
 
 /// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
-/// what does not go with it.
-pub(crate) async fn before_it_goes(session: &mut ClientSession, facts: &Facts) -> Result<(), Refused> {
+/// what does not go with it. `ends`: a transaction that only reads.
+async fn before_it_goes(session: &mut ClientSession, facts: &Facts, ends: bool) -> Result<(), Refused> {
     if old_primary::is_left(session, facts) {
         return old_primary::leave(session, facts).await;
     }
-    if !is_ended_by(session, facts) {
+    if !ends {
         last::learn_insert_id(session).await;
         return Ok(());
     }
@@ -43,15 +43,15 @@ pub(crate) async fn query_elsewhere(
     head: CommandHead,
     facts: Facts,
 ) -> Result<Next, SessionError> {
-    let ends = is_ended_by(session, &facts)
-        || old_primary::begins_anew(&facts) && old_primary::is_left(session, &facts);
-    let before = match ends && facts.statements == 1 {
+    let ends = is_ended_by_query(session, head, &facts);
+    let ends_any = ends || old_primary::begins_anew(&facts) && old_primary::is_left(session, &facts);
+    let before = match ends_any && facts.statements == 1 {
         true => syntax_error(session, head).await,
         false => Ok(None),
     };
     let before = match before {
         Ok(Some(packet)) => return Ok(refuse_in_transaction(session, head, packet)),
-        Ok(None) => before_it_goes(session, &facts).await,
+        Ok(None) => before_it_goes(session, &facts, ends).await,
         Err(refused) => Err(refused),
     };
     match before {
@@ -65,7 +65,8 @@ pub(crate) async fn execution_elsewhere(
     session: &mut ClientSession,
     execution: Execution,
 ) -> Result<Next, SessionError> {
-    match before_it_goes(session, &execution.prepared.facts).await {
+    let ends = is_ended_by(session, &execution.prepared.facts);
+    match before_it_goes(session, &execution.prepared.facts, ends).await {
         Ok(()) => Ok(Next::RouteExecution(Box::new(execution))),
         Err(refused) => last::give_up(session, refused).await,
     }

@@ -60,11 +60,14 @@ pub(crate) fn rule_query(session: &mut ClientSession, Query { head, facts }: Que
 
 pub(crate) fn route_query(session: &mut ClientSession, head: CommandHead, facts: Facts) -> Step<'_> {
     if session.lease.is_some()
-        && (transaction::is_ended_by(session, &facts)
+        && (transaction::is_ended_by_query(session, head, &facts)
             || old_primary::is_left(session, &facts)
             || let_go(session, head, Some(&facts), None))
     {
         return Step::wait(leaving::query_elsewhere(session, head, facts));
+    }
+    if let Some(error) = transaction::refuse_several(session, head, &facts) {
+        return Next::refuse(error).into();
     }
     if facts.effects.intersects(RARE) {
         return Step::wait(rare_query(session, head, facts));

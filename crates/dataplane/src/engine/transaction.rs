@@ -15,7 +15,7 @@
 use config::{Pooling, ReadConsistency, TransactionReads};
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use session::PinReason;
-use sql_class::{Class, Effects, Facts, Hint};
+use sql_class::{Class, Effects, Facts, Hint, Syntax};
 use upstream::Connection;
 
 use crate::command_head::CommandHead;
@@ -180,7 +180,30 @@ pub(crate) fn leaves(session: &ClientSession, target: &Target) -> LeaseAttempt {
 /// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it
 /// is not for a replica, or begins another transaction.
 pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
-    let is_mariadb = session.dialect().is_mariadb();
+    ends_in_silence(facts, session.dialect().is_mariadb()) && may_be_left(session)
+}
+
+/// The same of a COM_QUERY. Where several statements are in its text, the first one has to end the
+/// transaction, by a word or in silence: the replica is asked to commit, and the whole text can go elsewhere,
+/// as an end where nothing is open does nothing.
+pub(crate) fn is_ended_by_query(session: &ClientSession, head: CommandHead, facts: &Facts) -> bool {
+    if facts.statements < 2 {
+        return is_ended_by(session, facts);
+    }
+    if !session.state.carried().multi_statements() || !may_be_left(session) {
+        return false;
+    }
+    let first = text(session, head).split(|byte| *byte == b';').next();
+    let first = first.unwrap_or_default();
+    let of_first = sql_class::facts(first, session.state.syntax());
+    // With the end that is repeated another transaction would begin.
+    let chain = session.state.variable(b"completion_type");
+    let may_chain = chain.is_some_and(|chain| !chain.eq_ignore_ascii_case(b"NO_CHAIN"));
+    is_one_of(&ENDS, first, &of_first) && !may_chain
+        || ends_in_silence(&of_first, session.dialect().is_mariadb())
+}
+
+fn ends_in_silence(facts: &Facts, is_mariadb: bool) -> bool {
     let begins = match facts.class {
         Class::BeginReadOnly => true,
         // MySQL's goes on with reading only.
@@ -190,14 +213,63 @@ pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
     // There are no tables to unlock.
     let commits =
         facts.effects.contains(Effects::COMMITS) && !facts.effects.contains(Effects::UNLOCKS_TABLES);
-    // What else binds it to the replica does not end with the transaction.
+    begins || commits
+}
+
+/// The session is in a transaction that only reads, on a replica, and leaves nothing there once that has
+/// ended.
+fn may_be_left(session: &ClientSession) -> bool {
     let of_transaction = |reason| matches!(reason, PinReason::Transaction | PinReason::Diagnostics);
     let mut pins = session.state.pins().iter();
-    (begins || commits)
-        && pins.all(|pin| of_transaction(pin.reason))
+    pins.all(|pin| of_transaction(pin.reason))
         && session.lease.as_ref().is_some_and(|leased| !leased.is_primary)
         && session.state.transaction_is_read_only()
         && !session.binding.is_for_good()
+}
+
+/// Why a COM_QUERY is not executed on the replica on which a transaction only reads: one of its statements
+/// may end the transaction, and those behind that one would be executed there as well, writes among them.
+pub(crate) fn refuse_several(
+    session: &ClientSession,
+    head: CommandHead,
+    facts: &Facts,
+) -> Option<SessionError> {
+    let may_be_several = facts.statements > 1 || facts.effects.contains(Effects::INCOMPLETE);
+    let is_there = session
+        .lease
+        .as_ref()
+        .is_some_and(|leased| !leased.is_primary && !leased.moves_on);
+    let is_refused = may_be_several
+        && is_there
+        && session.state.transaction_is_read_only()
+        && session.state.carried().multi_statements()
+        && !session.binding.is_own()
+        && !nothing_comes_behind_its_end(text(session, head), facts, session.state.syntax());
+    is_refused.then(|| SessionError::SeveralOnReplica(session.server_name().to_owned()))
+}
+
+/// Whether no statement of a text ends a transaction that only reads, or the last one alone.
+fn nothing_comes_behind_its_end(text: &[u8], facts: &Facts, syntax: Syntax) -> bool {
+    let ends_none = |facts: &Facts| {
+        facts.class <= Class::LockingRead
+            && !facts
+                .effects
+                .intersects(Effects::SETS_AUTOCOMMIT.with(Effects::COMMITS))
+    };
+    let text = text.trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    let last = text.iter().rposition(|byte| *byte == b';');
+    // A semicolon in quotes or in a comment cuts no statement off: then the class of the whole text is that
+    // of what comes before it.
+    let ends_last = || {
+        last.is_some_and(|at| {
+            let (before, last) = (&text[..at], &text[at + 1..]);
+            facts.class == Class::Transaction
+                && ends_none(&sql_class::facts(before, syntax))
+                && is_one_of(&ENDS, last, &sql_class::facts(last, syntax))
+        })
+    };
+    ends_none(facts) || ends_last()
 }
 
 /// Ends the transaction on the connection that is held, whatever `completion_type` says. Where the server
@@ -372,8 +444,6 @@ async fn leave(
 
 #[cfg(test)]
 mod tests {
-    use sql_class::Syntax;
-
     use super::*;
 
     fn is(known: &[&str], text: &str) -> bool {
@@ -411,6 +481,38 @@ mod tests {
         let told = lease::gone(lost, During::Command);
         assert!(!lease::may_try_another(&told));
         assert!(told.to_string().contains("it is not known whether"), "{told}");
+    }
+
+    #[test]
+    fn texts_with_something_behind_the_end_of_a_transaction_are_told() {
+        let is_harmless = |text: &str| {
+            let facts = sql_class::facts(text.as_bytes(), Syntax::default());
+            nothing_comes_behind_its_end(text.as_bytes(), &facts, Syntax::default())
+        };
+        for text in [
+            "SELECT 1; SELECT 2",
+            "SELECT 1; SET NAMES latin1;",
+            "SELECT ';'; SELECT id FROM t FOR UPDATE; COMMIT ; ",
+            "SELECT 1; rollback work",
+        ] {
+            assert!(is_harmless(text), "{text}");
+        }
+        for text in [
+            "COMMIT; INSERT INTO t VALUES (1)",
+            "COMMIT; SELECT 1",
+            "COMMIT; SELECT 1 -- ; COMMIT",
+            "COMMIT; SELECT id FROM t FOR UPDATE; COMMIT",
+            "COMMIT; BEGIN",
+            "COMMIT AND CHAIN; INSERT INTO t VALUES (1)",
+            "SELECT 1; COMMIT AND CHAIN",
+            "SET autocommit = 1; SELECT 1",
+            "SELECT 1; UNLOCK TABLES; INSERT INTO t VALUES (1)",
+            "SELECT 1; LOCK TABLES t WRITE",
+            "CALL p(); SELECT 1",
+            "SELECT '; COMMIT",
+        ] {
+            assert!(!is_harmless(text), "{text}");
+        }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use mysql_wire::Capabilities;
 use sql_class::Class;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::stage::{Session, Setup, Stage};
+use super::stage::{CAPABILITIES, Session, Setup, Stage};
 
 /// Runs a statement, and returns the server that it ran on, on which all agree.
 async fn runs_on(stage: &mut Stage, session: &mut Session, text: &str) -> Option<String> {
@@ -128,6 +129,46 @@ async fn a_transaction_that_only_reads_stays_on_one_replica() {
         let inside = stage.sent(&format!("inside_{at}"));
         assert!(inside.iter().all(|(place, _)| *place == begun), "{inside:?}");
     }
+}
+
+/// A text of several statements may end such a transaction and go on with something else.
+#[tokio::test]
+async fn and_nothing_comes_to_that_replica_behind_its_end() {
+    const BEGIN: &str = "START TRANSACTION READ ONLY";
+    let capabilities = CAPABILITIES | Capabilities::MULTI_STATEMENTS;
+    let stage = Stage::set(Setup {
+        capabilities,
+        ..Setup::default()
+    })
+    .await;
+    let mut session = stage.connect_with(capabilities).await;
+    for (at, end) in ["COMMIT", "rollback work"].into_iter().enumerate() {
+        assert_eq!(session.query(BEGIN).await, Ok(0));
+        let write = format!("{end}; INSERT INTO t VALUES ('OK')");
+        assert_eq!(session.query(&write).await, Ok(0));
+        assert_eq!(stage.place(&write).server, 0);
+        stage.has_come(1, "COMMIT AND NO CHAIN", at + 1).await;
+    }
+    assert_eq!(session.query(BEGIN).await, Ok(0));
+    for text in [
+        "SET autocommit = 1; INSERT INTO t VALUES (1)",
+        "SELECT 'ROWS 1'; COMMIT; INSERT INTO t VALUES (2)",
+        "COMMIT AND CHAIN; INSERT INTO t VALUES (3)",
+        "INSERT INTO t VALUES (4); COMMIT",
+    ] {
+        let (code, words) = session.refused(text).await;
+        assert!(code == 1290 && words.contains("by itself"), "{text}: {words}");
+        assert!(stage.sent(text).is_empty(), "{text}");
+    }
+    // The transaction is still open.
+    let last = "SELECT 'OK'; COMMIT";
+    assert_eq!(session.query(last).await, Ok(0));
+    assert_eq!(stage.place(last).server, 1);
+    assert_eq!(session.pins().await, [""; 0]);
+    assert_eq!(session.query(BEGIN).await, Ok(0));
+    let reads = "SELECT 'ROWS 1', 'TRX'; SELECT 2";
+    assert_eq!(session.query(reads).await, Ok(1));
+    assert_eq!(stage.place(reads).server, 1);
 }
 
 #[tokio::test]
