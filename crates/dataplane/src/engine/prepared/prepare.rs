@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, PacketHeader};
-use net::buffer;
+use net::{Stream, buffer};
 use session::{PinReason, Prepared};
 use sql_class::{Class, Effects, Facts};
 
@@ -181,8 +181,8 @@ async fn exchange_for_room(
         // Once there is none to be made the client is told.
         session.statement.may_go_elsewhere = limit::make(session).await;
         if close_superfluous(session).await.is_err() {
-            // The connection is lost, which the next round finds out.
-            lease::abandon(session);
+            // The next round finds out that the connection is lost, and what the session held there with it.
+            session.streams.server = Stream::Detached;
         }
         session.say_command(&[&[Command::STMT_PREPARE.0], sent].concat());
     }

@@ -2,9 +2,9 @@
 //! told.
 
 use dataplane::finished::End;
-use mysql_wire::Command;
+use mysql_wire::{Capabilities, Command};
 
-use super::stage::{Setup, Stage};
+use super::stage::{CAPABILITIES, Setup, Stage};
 
 #[tokio::test]
 async fn a_read_goes_to_another_server_once() {
@@ -45,6 +45,29 @@ async fn a_read_that_is_prepared_goes_to_another_server() {
     holds.send(Command::STMT_PREPARE, read.as_bytes()).await;
     assert!(holds.answer().await.is_err());
     assert_eq!(stage.sent(read).len(), 1);
+}
+
+/// A server has no room for one more, and is lost while the gateway closes others over a compressed link.
+#[tokio::test]
+async fn and_a_transaction_ends_with_a_server_on_which_room_is_made() {
+    let stage = Stage::set(Setup {
+        servers: 1,
+        cluster: "compression = \"zlib\"",
+        capabilities: CAPABILITIES | Capabilities::COMPRESS,
+        ..Setup::default()
+    })
+    .await;
+    let mut session = stage.connect().await;
+    assert_eq!(session.query("BEGIN").await, Ok(0));
+    for at in 0..8 {
+        session.prepare(&format!("DO {at}")).await;
+    }
+    let last = "DO 'NO ROOM'";
+    session.send(Command::STMT_PREPARE, last.as_bytes()).await;
+    assert_eq!(session.answer().await, Err(1158));
+    let negotiated = stage.negotiated(stage.place(last));
+    assert!(negotiated.contains(Capabilities::COMPRESS));
+    assert_eq!(session.query("DO 1").await, Err(0), "the session has ended");
 }
 
 #[tokio::test]

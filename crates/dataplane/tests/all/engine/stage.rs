@@ -8,7 +8,8 @@
 //! none of their own. What says `'WARNS'` has warnings. A server closes the connection right behind the OK
 //! to what says `'GONE'`. What says `'UNTIL KILLED'` is under way until somebody kills a statement. An
 //! answer to `'TWO ENDS'` has another OK behind it. Behind a statement with `'NO KILLS'` no server answers
-//! a `KILL` any more; behind one with `'RIGHTS'` every account may kill whom it likes.
+//! a `KILL` any more; behind one with `'RIGHTS'` every account may kill whom it likes. To prepare what ends
+//! with `'NO ROOM'` is refused (1461) by a server that closes the connection then.
 //!
 //! Servers of a setup that `remembers` know what a session has set and its transactions, too. Those of one
 //! with a `replication` follow each other: see [`Replication`].
@@ -816,6 +817,16 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
         return (!is_first).then_some(Reply::Cut(Vec::new()));
     }
+    if command == Command::STMT_PREPARE.0 && text.ends_with(b"'NO ROOM'") {
+        let (mut packet, mut sequence) = (Vec::new(), 1);
+        let error = error(
+            1461,
+            *b"42000",
+            "Can't create more than max_prepared_stmt_count statements",
+        );
+        write_packet(&mut packet, &mut sequence, &error);
+        return Some(Reply::Cut(packet));
+    }
     if command == Command::STMT_PREPARE.0 && text.ends_with(b"'SILENT THEN'") {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
         return (!is_first).then_some(Reply::Silence);
@@ -898,14 +909,18 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
 
 /// The end of a statement that was killed.
 fn interrupted() -> Reply {
+    Reply::Payloads(vec![error(1317, *b"70100", "Query execution was interrupted")])
+}
+
+fn error(code: u16, sql_state: [u8; 5], message: &str) -> Vec<u8> {
     let mut payload = Vec::new();
     let error = ErrPacket {
-        code: 1317,
-        sql_state: *b"70100",
-        message: b"Query execution was interrupted".to_vec(),
+        code,
+        sql_state,
+        message: message.into(),
     };
     error.encode(&mut payload, CAPABILITIES);
-    Reply::Payloads(vec![payload])
+    payload
 }
 
 /// An end of an answer without the warning and the id that the script has: a session would hold its
