@@ -6,7 +6,7 @@ use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::text::savepoint::{Savepoint, begins_with_rollback, is_of_savepoint};
 use sql_class::text::{
     Collation, HandlerStep, RowCount, handler_step, has_select, is_computed, is_one_select, may_count_rows,
-    may_set_trackers, only_sets_insert_id, sets_once, uses_tables,
+    may_set_trackers, only_sets_insert_id, releases_all_locks, sets_once, uses_tables,
 };
 use sql_class::{Class, Effects, Facts};
 
@@ -247,9 +247,13 @@ impl Session {
     }
 
     fn current_of(&self, statement: &Request<'_>) -> Current {
-        let (class, effects, statements) = self.what_it_does(statement);
+        let (class, mut effects, statements) = self.what_it_does(statement);
         let was_open = self.in_transaction() || !self.autocommit;
         let text = self.text_of(statement);
+        if effects.contains(Effects::RELEASES_ALL_LOCKS) && !releases_all_locks(text) {
+            // The function may not be called.
+            effects = Effects(effects.0 & !Effects::RELEASES_ALL_LOCKS.0);
+        }
         let may_set = matches!(class, Class::Session | Class::Unknown) || statements > 1;
         let opaque = Effects::CALLS_PROCEDURE
             .with(Effects::UNKNOWN_FUNCTION)
@@ -359,12 +363,9 @@ impl Session {
             self.pins.remove(PinReason::Handler);
         }
         let effects = self.current.effects;
-        let had_rows = !outcome.is_result_set || outcome.rows > 0; // `SELECT RELEASE_ALL_LOCKS() WHERE 0` releases nothing
-        if effects.contains(Effects::RELEASES_ALL_LOCKS)
-            && !effects.contains(Effects::TAKES_USER_LOCK)
-            && self.current.statements == 1
-            && had_rows
-        {
+        // With `sql_select_limit = 0` nothing is called.
+        let had_rows = !outcome.is_result_set || outcome.rows > 0;
+        if effects.contains(Effects::RELEASES_ALL_LOCKS) && had_rows {
             self.pins.remove(PinReason::UserLock);
         }
         if effects.contains(Effects::UNLOCKS_TABLES)

@@ -150,6 +150,16 @@ pub fn shows_warnings(text: &[u8]) -> bool {
     is("SHOW") && is("WARNINGS") && words.next().is_none()
 }
 
+/// Whether the text is `SELECT RELEASE_ALL_LOCKS()` or `DO RELEASE_ALL_LOCKS()` as such. Within anything
+/// else the function need not be called: `SELECT IF(0, RELEASE_ALL_LOCKS(), 1)`.
+#[must_use]
+pub fn releases_all_locks(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    let mut words = plain_words(text.strip_suffix(b";").unwrap_or(text));
+    let mut is = |known: &[&str]| words.next().is_some_and(|word| is_one_of(word, known));
+    is(&["SELECT", "DO"]) && is(&["RELEASE_ALL_LOCKS()"]) && words.next().is_none()
+}
+
 /// Whether the text has this part, in whatever case.
 #[must_use]
 pub fn has(text: &[u8], part: &[u8]) -> bool {

@@ -175,15 +175,18 @@ fn locks_end_with_what_releases_them() {
             ..FINE
         },
     );
-    run(
-        &mut session,
-        "SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0",
-        &Says {
-            rows: Some(0),
-            ..FINE
-        },
-    );
-    assert_eq!(reasons(&session), [PinReason::UserLock]);
+    // The function may not have been called.
+    for (text, rows) in [
+        ("SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0", Some(0)),
+        ("SELECT RELEASE_ALL_LOCKS()", Some(0)),
+        ("SELECT IF(0, RELEASE_ALL_LOCKS(), 1)", Some(1)),
+        ("SELECT 1 FROM t WHERE a = 1 OR RELEASE_ALL_LOCKS()", Some(1)),
+        ("EXPLAIN SELECT RELEASE_ALL_LOCKS()", Some(1)),
+        ("DO IF(0, RELEASE_ALL_LOCKS(), 1)", None),
+    ] {
+        run(&mut session, text, &Says { rows, ..FINE });
+        assert_eq!(reasons(&session), [PinReason::UserLock], "{text}");
+    }
     run(
         &mut session,
         "SELECT RELEASE_ALL_LOCKS()",
@@ -192,6 +195,10 @@ fn locks_end_with_what_releases_them() {
             ..FINE
         },
     );
+    assert!(!session.is_pinned());
+    run(&mut session, "DO GET_LOCK('a', 1)", &FINE);
+    assert_eq!(reasons(&session), [PinReason::UserLock]);
+    run(&mut session, " do release_all_locks() ; ", &FINE);
     assert!(!session.is_pinned());
 
     run(&mut session, "FLUSH TABLES WITH READ LOCK", &FINE);

@@ -129,6 +129,7 @@ impl Op {
             Op::SetStatement(value) => format!("SET STATEMENT lc_time_names='{value}' FOR SELECT 1"),
             Op::Multi(first, second) => format!("{}; {}", first.text(), second.text()),
             Op::ShowWarnings => "SHOW WARNINGS".to_owned(),
+            Op::ReleaseAllLocks => "SELECT RELEASE_ALL_LOCKS()".to_owned(),
             other => format!("{other:?}"),
         }
     }
