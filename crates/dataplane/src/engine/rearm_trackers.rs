@@ -5,13 +5,14 @@ use mysql_wire::OkPacket;
 use session::PinReason;
 
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::{ask, lease};
+use crate::engine::{ask, last, lease};
 use crate::error::SessionError;
 
 /// Has the server report again. A connection that is held for nothing else is given back, as one that was
 /// just opened.
 pub(crate) async fn again(session: &mut ClientSession) -> Result<(), SessionError> {
     if is_bound_by_this_alone(session) {
+        learn_what_a_reset_ends(session).await;
         if lease::give_back_as_new(session).await.is_err() {
             lease::abandon(session);
         }
@@ -23,6 +24,18 @@ pub(crate) async fn again(session: &mut ClientSession) -> Result<(), SessionErro
     }
     session.state.rearmed();
     Ok(())
+}
+
+/// Has the connection tell what it alone knows of the last statements, before it forgets that. MySQL tells an
+/// id by a report, which the client may have switched off.
+async fn learn_what_a_reset_ends(session: &mut ClientSession) {
+    if session.state.knows_last_insert_id() && !session.state.has_unclear_count() {
+        return;
+    }
+    match arm(session).await {
+        Ok(()) => last::learn_insert_id(session).await,
+        Err(Refused(_)) => lease::abandon(session),
+    }
 }
 
 /// Has the server report what the last statement has set, where it did not by itself; and say what it does

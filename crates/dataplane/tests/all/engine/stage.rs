@@ -5,11 +5,12 @@
 //! what becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row;
 //! with `TWICE` at the second time only. Any other statement gets an OK. What says `'TRX'` behind that
 //! (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction, is answered as in a transaction: the servers know
-//! none of their own. What says `'WARNS'` has warnings. A server closes the connection right behind the OK
-//! to what says `'GONE'`. What says `'UNTIL KILLED'` is under way until somebody kills a statement. An
-//! answer to `'TWO ENDS'` has another OK behind it. Behind a statement with `'NO KILLS'` no server answers
-//! a `KILL` any more; behind one with `'RIGHTS'` every account may kill whom it likes. To prepare what ends
-//! with `'NO ROOM'` is refused (1461) by a server that closes the connection then.
+//! none of their own. What says `'WARNS'` has warnings, and what says `'MAKES 7'` has made that id. A server
+//! closes the connection right behind the OK to what says `'GONE'`. What says `'UNTIL KILLED'` is under way
+//! until somebody kills a statement. An answer to `'TWO ENDS'` has another OK behind it. Behind a statement
+//! with `'NO KILLS'` no server answers a `KILL` any more; behind one with `'RIGHTS'` every account may kill
+//! whom it likes. To prepare what ends with `'NO ROOM'` is refused (1461) by a server that closes the
+//! connection then.
 //!
 //! Servers of a setup that `remembers` know what a session has set and its transactions, too. Those of one
 //! with a `replication` follow each other: see [`Replication`].
@@ -889,6 +890,13 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
         && !has(b"'WARNS'")
     {
         as_here(end, begins || has(b"'TRX'"), CAPABILITIES);
+        if said == b"MAKES 7"
+            && let Ok(mut ok) = OkPacket::decode(end, CAPABILITIES)
+        {
+            ok.last_insert_id = 7;
+            end.clear();
+            ok.encode(end, CAPABILITIES);
+        }
         if reads_only && let Ok(mut ok) = OkPacket::decode(end, CAPABILITIES) {
             ok.status = ok.status | StatusFlags::IN_TRANS_READONLY;
             end.clear();

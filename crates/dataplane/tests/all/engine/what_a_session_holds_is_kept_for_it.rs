@@ -88,6 +88,29 @@ async fn with_every_reason_for_it() {
     assert_eq!(stage.place("@y"), held);
 }
 
+/// A connection whose trackers are to be as they were is reset: it tells before what it alone knows.
+#[tokio::test]
+async fn and_the_id_that_it_has_made_outlives_a_reset() {
+    let stage = Stage::set(Setup {
+        servers: 1,
+        ..Setup::default()
+    })
+    .await;
+    let mut session = stage.connect().await;
+    let both = "INSERT INTO t VALUES ('MAKES 7'); SET session_track_schema = OFF";
+    assert_eq!(session.query(both).await, Ok(0));
+    assert_eq!(session.query("SELECT LAST_INSERT_ID()").await, Ok(0));
+    let requests = stage.requests(stage.place(both));
+    let reset = requests
+        .iter()
+        .position(|request| request[0] == Command::RESET_CONNECTION.0)
+        .unwrap();
+    let asks = |request: &Vec<u8>| request.ends_with(b"SET last_insert_id=LAST_INSERT_ID()");
+    assert!(requests[..reset].iter().any(asks), "{requests:?}");
+    assert!(!requests[reset..].iter().any(asks), "{requests:?}");
+    assert_eq!(stage.sent("SET last_insert_id=7").len(), 1);
+}
+
 /// A connection that was held is closed when its session ends, or is cleaned before it is lent again.
 #[tokio::test]
 async fn and_for_nobody_else() {
