@@ -459,7 +459,10 @@ async fn lease_as(
         signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
         leased = leased => leased,
     };
-    leased.map_err(|error| Refused(SessionError::NoServer(error)))
+    let mut connection = leased.map_err(|error| Refused(SessionError::NoServer(error)))?;
+    // The pool may have sent it a ping, behind which ROW_COUNT() is 0.
+    connection.state.is_untouched = false;
+    Ok(connection)
 }
 
 /// What is known of a connection that was just opened.

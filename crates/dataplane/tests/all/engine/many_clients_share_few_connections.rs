@@ -1,9 +1,10 @@
 //! Servers with fewer connections than there are clients.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mysql_wire::Command;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::stage::{PATIENCE, Session, Setup, Stage, Told};
 
@@ -51,6 +52,35 @@ async fn and_all_are_served() {
         sessions = answers.into_iter().map(|(_, session, _)| session).collect();
     }
     assert!(stage.logins(0) <= 2, "{}", stage.logins(0));
+}
+
+/// Behind a ping a server says that no rows were changed.
+#[tokio::test]
+async fn and_a_ping_does_not_change_what_the_last_statement_has_changed() {
+    let stage = Stage::set(Setup {
+        servers: 1,
+        options: ", max_connections = 1",
+        cluster: "pool = { ping_after = \"1ms\" }",
+        ..Setup::default()
+    })
+    .await;
+    let mut session = stage.connect().await;
+    let began = Instant::now();
+    loop {
+        assert_eq!(session.query("INSERT INTO t VALUES ('OK')").await, Ok(0));
+        sleep(Duration::from_millis(2)).await;
+        assert_eq!(session.query("SELECT ROW_COUNT()").await, Ok(0));
+        let requests = stage.all_requests(0);
+        let [.., before, asked] = &requests[..] else {
+            panic!("{requests:?}")
+        };
+        if before[0] == Command::PING.0 {
+            let expected = "SELECT IF(TRUE,3,ROW_COUNT()) AS `ROW_COUNT()`";
+            assert_eq!(String::from_utf8_lossy(&asked[1..]), expected);
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "no ping has come");
+    }
 }
 
 #[tokio::test]
