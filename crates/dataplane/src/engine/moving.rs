@@ -21,17 +21,21 @@ use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
 use crate::engine::leased::Left;
 use crate::engine::move_target::{self, Cause, Stays, go_on, is_done};
-use crate::engine::{ask, last, lease, lookup, rebuild, session_states, wait_for_own_writes};
+use crate::engine::{ask, command, last, lease, lookup, rebuild, session_states, wait_for_own_writes};
+use crate::error::{During, SessionError};
 
 /// User variables with more bytes than this are not carried.
 const USER_VARIABLES_MAX: usize = 64 * 1024;
 
-/// The session goes to another server, or stays on its own for a while.
-pub(crate) async fn leave(session: &mut ClientSession) {
-    let Some(why) = Cause::of(session) else { return };
+/// The session goes to another server, or stays on its own for a while. It ends where its connection is lost
+/// meanwhile: no command was sent.
+pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionError> {
+    let Some(why) = Cause::of(session) else {
+        return Ok(());
+    };
     if why.undoes_label(session) {
         rests(session, SESSION_RESTS_AFTER_FAILURE);
-        return;
+        return Ok(());
     }
     let began = Instant::now();
     let worker = Rc::clone(&session.context.worker);
@@ -59,10 +63,15 @@ pub(crate) async fn leave(session: &mut ClientSession) {
             own_is_broken,
             ..
         }) => {
+            session.metrics().move_failed(reason);
             if own_is_broken {
                 lease::abandon(session);
+                let during = match command::is_there(session) {
+                    true => During::BeforeCommand,
+                    false => During::Idle,
+                };
+                return Err(SessionError::ServerGone { server: left, during });
             }
-            session.metrics().move_failed(reason);
             // That the other server has no room says nothing of the session.
             if let Cause::Balance(_) = why
                 && reason != PinReason::NoServer
@@ -88,6 +97,7 @@ pub(crate) async fn leave(session: &mut ClientSession) {
             );
         }
     }
+    Ok(())
 }
 
 /// For so long the session does not move for the sake of balance.

@@ -43,7 +43,7 @@ async fn without_command(session: &mut ClientSession, what: Accepted) -> Result<
             stashed_error::stash(session).await;
             user_variables::leave(session).await?;
         }
-        Accepted::Leave => moving::leave(session).await,
+        Accepted::Leave => moving::leave(session).await?,
         Accepted::GoAway => Box::pin(hand_over::go(session)).await?,
         Accepted::Lost if session.binding.is_own() => return lost_server::go_on_elsewhere(session).await,
         Accepted::Lost => return Box::pin(replay::go_on(session)).await,
