@@ -74,7 +74,7 @@ pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, Se
         .lease
         .as_ref()
         .map(|leased| Arc::clone(&leased.connection.server));
-    lease::abandon(session);
+    lease::abandon_unused(session);
     session.context.listener.cluster.look_again();
     session.statement.attempts.refusals += 1;
     let Some((copy, server)) = session
@@ -106,7 +106,7 @@ pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, Se
 
 /// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
 pub(crate) async fn ask_primary(session: &mut ClientSession) -> Result<Next, SessionError> {
-    lease::abandon(session);
+    lease::abandon_unused(session);
     session.statement.attempts.refusals += 1;
     let copy = session.statement.copy.take();
     once_more(session, copy).await

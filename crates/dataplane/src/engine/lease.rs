@@ -659,6 +659,15 @@ pub(crate) fn abandon(session: &mut ClientSession) {
     session.answer.status.remove(StatusFlags::IN_TRANS);
 }
 
+/// Drops the connection of a session whose last statement left nothing there: FOUND_ROWS() is what it was.
+pub(crate) fn abandon_unused(session: &mut ClientSession) {
+    let found_rows = session.state.found_rows();
+    abandon(session);
+    if let Some(rows) = found_rows {
+        session.state.learn_found_rows(rows);
+    }
+}
+
 /// Whether another server may do what this one did not: nothing of the statement was sent yet.
 pub(crate) fn may_try_another(error: &SessionError) -> bool {
     matches!(

@@ -41,12 +41,8 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
         }
         session.state.reset();
         session.state.rearmed();
-        let count = session.state.found_rows();
         // What is left on the connection is not worth finding out: the next one is as clean.
-        lease::abandon(session);
-        count
-            .into_iter()
-            .for_each(|rows| session.state.learn_found_rows(rows));
+        lease::abandon_unused(session);
         return Ok(Next::Done);
     }
     Ok(Next::settle(ended))
