@@ -15,6 +15,7 @@
 use config::{Pooling, ReadConsistency, TransactionReads};
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use session::PinReason;
+use sql_class::text::has;
 use sql_class::{Class, Effects, Facts, Hint, Syntax};
 use upstream::Connection;
 
@@ -188,7 +189,9 @@ pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
 /// as an end where nothing is open does nothing.
 pub(crate) fn is_ended_by_query(session: &ClientSession, head: CommandHead, facts: &Facts) -> bool {
     if facts.statements < 2 {
-        return is_ended_by(session, facts);
+        // MySQL goes on with reading only unless the text says `READ WRITE`.
+        let may_write = facts.class == Class::Begin && has(text(session, head), b"WRITE");
+        return is_ended_by(session, facts) || may_write && may_be_left(session);
     }
     if !session.state.carried().multi_statements() || !may_be_left(session) {
         return false;

@@ -169,6 +169,10 @@ async fn and_nothing_comes_to_that_replica_behind_its_end() {
     let reads = "SELECT 'ROWS 1', 'TRX'; SELECT 2";
     assert_eq!(session.query(reads).await, Ok(1));
     assert_eq!(stage.place(reads).server, 1);
+    // One that writes is another one.
+    let write = "START TRANSACTION READ WRITE";
+    assert_eq!(session.query(write).await, Ok(0));
+    assert_eq!(stage.place(write).server, 0);
 }
 
 #[tokio::test]
