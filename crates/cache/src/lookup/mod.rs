@@ -288,15 +288,17 @@ impl<M: Memory + 'static> PointLookups<M> {
 
     /// Looks into memory, which is as fresh as it has to be.
     fn look(&self, ready: &Ready, key: &[u8], out: &mut Vec<u8>) -> Looked {
-        // What is asked for after this may be of other definitions.
-        if ready.definitions != self.memory.definitions() {
-            return Looked::Answered(Err(Left::Learned));
-        }
         let mut row = self.row.borrow_mut();
         if row.capacity() > 2 * ROW_MAX {
             *row = Vec::new();
         }
-        Looked::Answered(match self.memory.get(&ready.mapping, key, &mut row) {
+        let found = self.memory.get(&ready.mapping, key, &mut row);
+        // Definitions are looked at behind the row: one that came after a grant was taken away is not shown
+        // by what was learned before. What is asked for after this may be of other definitions, too.
+        if ready.definitions != self.memory.definitions() {
+            return Looked::Answered(Err(Left::Learned));
+        }
+        Looked::Answered(match found {
             Found::Row => put(ready, key, Some(&row), out),
             Found::Absent if ready.mapping.may_be_beyond() => Err(Left::Value),
             Found::Absent => put(ready, key, None, out),

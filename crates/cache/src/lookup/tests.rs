@@ -23,6 +23,8 @@ struct Fake {
     waited: Cell<u32>,
     /// What is found where there is no row.
     otherwise: Cell<Found>,
+    /// Definitions change while the next row is looked for.
+    changes: Cell<bool>,
 }
 
 impl Memory for Rc<Fake> {
@@ -52,6 +54,9 @@ impl Memory for Rc<Fake> {
     }
 
     fn get(&self, _mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found {
+        if self.changes.take() {
+            self.definitions.set(self.definitions.get() + 1);
+        }
         match self.rows.borrow().get(key) {
             Some(found) => {
                 row.clone_from(found);
@@ -117,6 +122,7 @@ fn fake() -> Rc<Fake> {
         noted: Cell::new(0),
         waited: Cell::new(0),
         otherwise: Cell::new(Found::Absent),
+        changes: Cell::new(false),
     })
 }
 
@@ -322,6 +328,19 @@ fn a_change_of_definitions_or_grants_has_everything_learned_anew() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let answered = runtime.block_on(lookups.answer(plan, &key, STRONG, None, false, &mut out));
     assert_eq!(answered, Err(Left::Learned));
+}
+
+/// A grant is taken away while a row is looked for, which may have come after that.
+#[test]
+fn a_row_that_came_after_a_change_of_grants_is_not_shown() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let text = "SELECT c FROM t WHERE id=1";
+    let app = environment(&lookups, "app", EOF);
+    learn(&lookups, app, text, None, &[&[1], &c(), END, b"\x03one", END]);
+    assert!(ask(&lookups, app, text, None, EVENTUAL).is_ok());
+    memory.changes.set(true);
+    assert_eq!(ask(&lookups, app, text, None, EVENTUAL), Err("Learned".into()));
 }
 
 #[test]
