@@ -52,12 +52,20 @@ pub(super) enum DumpError {
 }
 
 impl DumpError {
-    /// The server logs nothing: what is changed now nobody will ever see in its log.
+    /// The server logs nothing, or not what it replicates: what is changed now nobody will ever see in its
+    /// log.
     pub(super) fn is_without_log(&self) -> bool {
-        matches!(
-            self,
-            Self::Preflight(PreflightError::Tidb | PreflightError::Variable { name: "log_bin", .. })
-        )
+        const NAMES: [&str; 4] = [
+            "log_bin",
+            "log_slave_updates",
+            "log_replica_updates",
+            "slave_run_triggers_for_rbr",
+        ];
+        match self {
+            Self::Preflight(PreflightError::Tidb) => true,
+            Self::Preflight(PreflightError::Variable { name, .. }) => NAMES.contains(name),
+            _ => false,
+        }
     }
 }
 
@@ -301,4 +309,29 @@ async fn begin(link: &mut Link, flavor: Flavor, replica: &Replica, start: &Begin
     .await?;
     link.answered().await?;
     Ok(link.send(&command.encode()).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_where_changes_are_never_logged() {
+        let is_without_log = |name| {
+            let why = PreflightError::Variable {
+                name,
+                found: String::new(),
+                wanted: "another",
+                why: "reasons",
+            };
+            DumpError::from(why).is_without_log()
+        };
+        for name in ["log_bin", "log_slave_updates", "slave_run_triggers_for_rbr"] {
+            assert!(is_without_log(name), "{name}");
+        }
+        assert!(
+            !is_without_log("binlog_format"),
+            "changes are logged all the same"
+        );
+    }
 }

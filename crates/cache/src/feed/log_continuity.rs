@@ -1,6 +1,6 @@
 //! Whether the primary's binary log still is the one that is followed: RESET MASTER begins it anew, and the
 //! stream of the old one goes on in silence. Nor does a stream end when its address leads to another machine,
-//! which is the primary now.
+//! which is the primary now, or when the primary begins to replicate what it does not log.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::copy::CopyError;
 use super::dump::DumpError;
 use super::link::Link;
+use super::preflight;
 use super::progress::Progress;
 use super::source::{SourceError, SourceServer};
 use super::stream::Ended;
@@ -89,8 +90,9 @@ impl LogContinuity {
     }
 
     /// Why it cannot be followed any more: the binary log is shorter than what was read of it, or it does not
-    /// show. A connection that there is goes where it always went. Whether others go there, too, is found out
-    /// now and then, and more often while this one leads to what should not be the primary.
+    /// show, or rows change without it. A connection that there is goes where it always went. Whether others
+    /// go there, too, is found out now and then, and more often while this one leads to what should not be
+    /// the primary.
     async fn look(&mut self) -> Result<Option<Ended>, CopyError> {
         let mut link = match self.link.take() {
             Some(link) => link,
@@ -104,6 +106,9 @@ impl LogContinuity {
                 false => Ended::OtherKind,
             };
             return Ok(Some(ended));
+        }
+        if preflight::replicates_in_silence(&mut link, &self.source_server.primary).await? {
+            return Ok(Some(Ended::Unlogged));
         }
         let read_only = link.value("SELECT @@GLOBAL.read_only").await?;
         let is_read_only = read_only.is_some_and(|value| !matches!(&*value, "0" | "OFF"));

@@ -55,6 +55,8 @@ pub(super) struct Primary {
     pub(super) new_words: bool,
     /// What foreign keys change is in its log.
     pub(super) logs_cascades: bool,
+    /// What it replicates from another server is in its log. That changes with a restart only.
+    pub(super) logs_replicated: bool,
     pub(super) filters: Filters,
 }
 
@@ -271,6 +273,7 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         numbers_alone: flavor == Flavor::MariaDb && variables.is_on("wsrep_on"),
         new_words: true,
         logs_cascades: logs_cascades(variables.get(NATIVE_FOREIGN_KEYS)),
+        logs_replicated: variables.logs_what_is_replicated(),
         filters: Filters::default(),
     };
     if flavor == Flavor::MariaDb {
@@ -285,6 +288,17 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
 pub(super) async fn must_log_rows(link: &mut Link) -> Result<(), PreflightError> {
     let names = ["binlog_format", "binlog_row_image", VALUE_OPTIONS];
     Variables::read(link, &names).await?.must_log_rows()
+}
+
+/// Whether replication changes rows without the server's log, as [`examine`] would say: a source may be named
+/// while the server runs, and triggers be switched on.
+pub(super) async fn replicates_in_silence(link: &mut Link, primary: &Primary) -> Result<bool, QueryError> {
+    let mut is_silent = !primary.logs_replicated;
+    if primary.flavor == Flavor::MariaDb {
+        let triggers = link.value("SELECT @@GLOBAL.slave_run_triggers_for_rbr").await?;
+        is_silent |= triggers.is_some_and(|run| run.eq_ignore_ascii_case("YES"));
+    }
+    Ok(is_silent && has_source(link, primary.flavor).await?)
 }
 
 /// "You have an error in your SQL syntax".

@@ -57,6 +57,9 @@ pub(super) enum Ended {
     /// Of MariaDB, when `gtid_strict_mode` was switched off. What is applied is what it was.
     #[error("the server's positions are of another kind now")]
     OtherKind,
+    /// Which variable must be another one is found out when the next stream is asked for.
+    #[error("the server replicates what it does not log")]
+    Unlogged,
     #[error("the server has transactions before others that are applied already")]
     OutOfOrder,
     #[error("nothing heard for {} s", .0.as_secs())]

@@ -247,7 +247,7 @@ impl Follower {
         let is_in_doubt = stream.was_in_doubt();
         let is_lost = match &ended {
             Ended::Refused(error) => error.code == ER_FATAL_ERROR_READING_BINLOG,
-            ended => matches!(ended, Ended::Reset | Ended::OutOfOrder),
+            ended => matches!(ended, Ended::Reset | Ended::OutOfOrder | Ended::Unlogged),
         };
         if is_lost || is_in_doubt {
             self.applier.forget(&ended.to_string());

@@ -1,5 +1,6 @@
 //! The primary changes.
 
+use cache::feed::Phase;
 use sandbox::{Kind, Sandbox, Spec};
 
 use crate::fed::{Fed, Wishes, on_both, string};
@@ -47,10 +48,17 @@ fn what_a_primary_replicates_must_be_in_its_log(kind: Kind) {
         &format!("{TABLE}; {configure}"),
         vec![string("t", "test.t", &["id"], "c")],
     );
-    fed.until("that is refused", || {
+    let is_refused = || {
         let stream = fed.feed.status().stream();
         stream.contains("_updates is OFF, and must be ON")
-    });
+    };
+    fed.until("that is refused", is_refused);
+    fed.sql(forget);
+    fed.assert_same("t", SELECT);
+    // Its log is followed already, and says nothing of it.
+    fed.sql(configure);
+    fed.until("that is noticed", is_refused);
+    assert_ne!(fed.phase("t"), Phase::Serving, "its rows may be older by now");
     fed.sql(forget);
     fed.assert_same("t", SELECT);
 }
@@ -66,12 +74,16 @@ fn triggers_that_a_replica_runs_by_itself_are_refused() {
         &format!("{TABLE}; {configure}"),
         vec![string("t", "test.t", &["id"], "c")],
     );
-    fed.until("that is refused", || {
+    let is_refused = || {
         let stream = fed.feed.status().stream();
         stream.contains("slave_run_triggers_for_rbr is YES, and must be LOGGING")
-    });
+    };
+    fed.until("that is refused", is_refused);
     fed.sql("SET GLOBAL slave_run_triggers_for_rbr = LOGGING");
     fed.assert_same("t", SELECT);
+    fed.sql("SET GLOBAL slave_run_triggers_for_rbr = YES");
+    fed.until("that is noticed", is_refused);
+    assert_ne!(fed.phase("t"), Phase::Serving, "its rows may be older by now");
 }
 
 fn promote(fed: &Fed, kind: Kind) {

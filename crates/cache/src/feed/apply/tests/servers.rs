@@ -14,6 +14,7 @@ fn primary(logs_cascades: bool) -> Primary {
         numbers_alone: false,
         new_words: true,
         logs_cascades,
+        logs_replicated: true,
         filters: Default::default(),
     }
 }
