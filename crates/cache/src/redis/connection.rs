@@ -505,16 +505,16 @@ impl Connection<'_> {
         let question = match ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]) {
             Ok(question) => question,
             Err(Stop::Right(mapping)) => return Ok(!self.learn_right(&mapping, out).await?),
-            Err(_) => {
-                let may_go_on = self.pause(waited).await?;
-                if !may_go_on {
-                    self.give_up(&Refusal::NotFresh(NotRead::Busy.to_string()), out);
-                }
-                return Ok(!may_go_on);
-            }
+            Err(_) => return self.gives_up(waited, out).await,
         };
         self.service.counts.asked_server.inc();
-        match unless_ordered(&self.control, pin!(question.ask(self.service))).await? {
+        let fetched = unless_ordered(&self.control, pin!(question.ask(self.service))).await?;
+        // That may have taken long, and what the server says may have come after a REVOKE.
+        let definitions = self.service.reader.feed_status().definitions();
+        if fetched.is_ok() && self.session.rights.age(Instant::now(), definitions) {
+            return self.gives_up(waited, out).await;
+        }
+        match fetched {
             Ok(mut fetched) => {
                 let own = fetched.pop_front().unwrap_or_default();
                 batch.ahead = Some(Box::new(fetched));
@@ -524,6 +524,16 @@ impl Connection<'_> {
             Err(error) => self.give_up(&error.into(), out),
         }
         Ok(true)
+    }
+
+    /// A request is to be tried once more, a moment later: false. True: it was tried for long enough, and
+    /// comes to nothing.
+    async fn gives_up(&mut self, waited: &mut Waited, out: &mut Vec<u8>) -> Result<bool, ProtocolEnd> {
+        let gives_up = !self.pause(waited).await?;
+        if gives_up {
+            self.give_up(&Refusal::NotFresh(NotRead::Busy.to_string()), out);
+        }
+        Ok(gives_up)
     }
 
     /// Executes a request about which a server has the last word.

@@ -1,5 +1,8 @@
 //! Who may come in, and what he may read.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+
 use sandbox::{Kind, PASSWORD, USER};
 
 use crate::stage::Stage;
@@ -64,6 +67,55 @@ fn rights_that_were_taken_while_memory_is_behind_are_taken() {
     stage.sql(&format!("{MANY} REVOKE SELECT ON shop.words FROM reader@'%'"));
     let refused = "(NOPERM the user may not read the table of mapping 'words')";
     client.expect(&[("GET words@1", refused)]);
+}
+
+/// A client of the server that has a table for itself until this is dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn of(stage: &Stage, table: &str) -> Self {
+        let mut client = stage.sandbox.primary().client();
+        client.arg("--unbuffered");
+        client.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = Self(client.spawn().unwrap());
+        let stdin = holder.0.stdin.as_mut().unwrap();
+        writeln!(stdin, "LOCK TABLES {table} WRITE; SELECT 'held';").unwrap();
+        stdin.flush().unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.0.stdout.as_mut().unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        assert_eq!(said.trim(), "held");
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The server takes its time for a row, which may have come after that.
+#[test]
+fn rights_that_were_taken_while_the_server_is_asked_are_taken() {
+    let stage = Stage::start(Kind::Mariadb, "mode = \"bounded\"\nstrong_wait = \"60s\"", "");
+    let (mut client, mut other) = (stage.stranger(), stage.client());
+    client.expect(&[("AUTH reader secret", "OK"), ("GET words@1", "one")]);
+    let holder = Holder::of(&stage, "shop.words");
+    client.send("GET words@3\r\n");
+    stage.until("the server is asked", || {
+        let sessions = stage.sandbox.primary().sql("SHOW PROCESSLIST").unwrap();
+        sessions.contains("Waiting for table metadata lock")
+    });
+    stage.sql("REVOKE SELECT ON shop.words FROM reader@'%'");
+    // Memory has heard of it then.
+    other.expect(&[("HGET items@7:n name", "nut")]);
+    drop(holder);
+    let refused = "(NOPERM the user may not read the table of mapping 'words')";
+    assert_eq!(client.reply(), refused);
+    client.expect(&[("GET words@3", refused)]);
 }
 
 #[test]
