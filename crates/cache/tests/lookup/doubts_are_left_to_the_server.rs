@@ -80,6 +80,11 @@ const SEQUENCES: &[&[&str]] = &[
         "SELECT c FROM t WHERE id=00001",
     ],
     &[
+        "SELECT c FROM t WHERE id=1 AND id=2",
+        "SELECT c FROM t WHERE id=-0",
+        "SELECT c FROM t WHERE id=DATE'2020-01-01'",
+    ],
+    &[
         "SELECT v FROM k WHERE a='key' AND b='7'",
         "SELECT v FROM k WHERE a='Key ' AND b=7",
     ],
