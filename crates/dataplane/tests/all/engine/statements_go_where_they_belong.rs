@@ -169,10 +169,20 @@ async fn and_nothing_comes_to_that_replica_behind_its_end() {
     let reads = "SELECT 'ROWS 1', 'TRX'; SELECT 2";
     assert_eq!(session.query(reads).await, Ok(1));
     assert_eq!(stage.place(reads).server, 1);
-    // One that writes is another one.
-    let write = "START TRANSACTION READ WRITE";
-    assert_eq!(session.query(write).await, Ok(0));
-    assert_eq!(stage.place(write).server, 0);
+}
+
+#[tokio::test]
+async fn and_one_that_writes_begins_on_the_primary() {
+    let stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let (reads, writes) = ("START TRANSACTION READ ONLY", "START TRANSACTION READ WRITE");
+    for text in [reads, writes] {
+        assert_eq!(session.query(text).await, Ok(0));
+    }
+    assert_eq!(stage.place(reads).server, 1);
+    // The replica was asked whether it can read the text.
+    let writes: Vec<_> = stage.sent(writes).iter().map(|(place, _)| place.server).collect();
+    assert_eq!(writes, [0, 1]);
 }
 
 #[tokio::test]
