@@ -10,13 +10,14 @@ pub struct CopyLimits {
     pub command: usize,
     /// Of the answer.
     pub answer: usize,
-    /// What all copies have together.
-    pub room: Option<Room>,
+    /// What all copies have together. Who asks for many has one of them for each worker, so that workers do not
+    /// count the owners of one and the same.
+    pub room: Option<Arc<Room>>,
 }
 
 /// Room that all copies share, so that many sessions with long answers at a time do not take all memory. A
 /// copy gives back what it has taken when it is dropped.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Room {
     /// Bytes that are taken; others may be counted there as well.
     pub taken: Arc<AtomicUsize>,
@@ -100,12 +101,6 @@ impl Copied {
         is_there
     }
 
-    /// Its bytes are counted in the common room.
-    #[must_use]
-    pub fn is_counted(&self) -> bool {
-        self.limits.room.is_some()
-    }
-
     /// Of an answer alone, beside which so many bytes are kept as long as this is.
     pub(crate) fn of_answer(limits: CopyLimits, beside: usize) -> Self {
         let mut copied = Self::new(limits, 0, &[], false);
@@ -162,12 +157,6 @@ impl Copied {
     pub(crate) fn forget_answer(&mut self) {
         self.drop_answer();
         (self.is_answer_cut, self.lacked_room) = (false, false);
-    }
-
-    /// The answer was read, and the copy may be kept for some time yet.
-    pub fn free_answer(&mut self) {
-        self.drop_answer();
-        self.bytes.shrink_to(self.command_end + ANSWER_ROOM);
     }
 
     fn drop_answer(&mut self) {

@@ -96,6 +96,8 @@ pub struct Finished<'a> {
     pub relay_time: Duration,
     /// From the moment at which it was there to its end.
     pub total: Duration,
+    /// When it ended.
+    pub ended: Instant,
     /// Rows of the last result, where a server's answer was one.
     pub rows: u64,
     /// Of the last result, where a server's answer was none with rows.
@@ -270,6 +272,7 @@ fn tell_all(
         server_time,
         relay_time,
         total: now - noted.begun,
+        ended: now,
         rows: outcome.map_or(0, |outcome| outcome.rows),
         affected_rows: outcome.map_or(0, |outcome| outcome.affected_rows),
         bytes_from_client: ways.traffic.from_client - noted.bytes_before.0,

@@ -318,10 +318,10 @@ mod tests {
         let limits = CopyLimits {
             command: 100,
             answer: 100,
-            room: Some(Room {
+            room: Some(Arc::new(Room {
                 taken: Arc::clone(&taken),
                 max: 100,
-            }),
+            })),
         };
         let copy = || {
             let record = Record::default();
@@ -392,10 +392,10 @@ mod tests {
         let limits = CopyLimits {
             command: 0,
             answer: 100,
-            room: Some(Room {
+            room: Some(Arc::new(Room {
                 taken: Arc::clone(&taken),
                 max: 50,
-            }),
+            })),
         };
         let mut copied = Copied::of_answer(limits.clone(), 45);
         copied.add_answer(&[1; 10]);

@@ -31,7 +31,7 @@ use crate::seal::{Key, KeyError};
 
 use self::observer::{Item, WorkerObserver};
 
-pub(crate) use self::observer::Ended;
+pub(crate) use self::observer::{Answer, Ended};
 pub use self::servers::servers;
 pub(crate) use self::thread::{Session, record, schema_of};
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use dataplane::finished::{Copied, CopyLimits, End, Finished, Interest, Observer, Room};
 use foldhash::fast::RandomState;
 use mysql_wire::{Capabilities, Command};
+use smallvec::SmallVec;
 
 use super::{ANSWER_MAX, COMMAND_MAX, COPIES_MAX, QUEUE_MAX, Run, Shared, WhenFull, lock};
 use crate::checks::{self, Read};
@@ -48,9 +49,33 @@ pub(crate) struct Ended {
     pub(crate) insert_id: u64,
     pub(crate) warnings: u16,
     pub(crate) error: u16,
-    pub(crate) copied: Copied,
-    /// The answer as the worker has read it, if it has; the copy has no answer then.
-    pub(crate) read: Option<Box<Read>>,
+    /// The command's first packet with its header, or as much of it as was copied. A short one is kept within:
+    /// memory that one thread takes and another gives back is dear.
+    pub(crate) packet: SmallVec<[u8; 64]>,
+    pub(crate) is_packet_whole: bool,
+    pub(crate) answer: Answer,
+}
+
+/// What the client heard.
+pub(crate) enum Answer {
+    /// More than is copied of one.
+    Cut,
+    Read(Read),
+    /// It is read by the thread.
+    Long(Copied),
+}
+
+impl Answer {
+    /// Reads it. `packets`: with their headers; there are none where the command has no answer.
+    pub(crate) fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Self {
+        Self::Read(match packets {
+            [] => Read {
+                is_whole: true,
+                ..Read::default()
+            },
+            _ => checks::read(command, capabilities, packets),
+        })
+    }
 }
 
 /// Whose session it is.
@@ -62,13 +87,9 @@ pub(crate) struct Who {
 }
 
 impl Ended {
-    /// About so many bytes of memory, without those that are counted already.
+    /// About so many bytes of memory, without those of a long answer, which are counted already.
     pub(super) fn size(&self) -> usize {
-        let copied = match self.copied.is_counted() {
-            true => 0,
-            false => self.copied.command().len() + self.copied.answer().len(),
-        };
-        size_of::<Self>() + 128 + copied
+        size_of::<Self>() + 128 + self.packet.len()
     }
 }
 
@@ -82,7 +103,7 @@ pub(super) struct WorkerObserver {
 #[derive(Default)]
 struct Part {
     generation: u64,
-    run: Option<(Arc<Run>, Sender<Item>)>,
+    run: Option<(Arc<Run>, Sender<Item>, Arc<Room>)>,
     /// Sessions that are not captured any further. As many as have come and been thinned while it ran.
     thinned: HashSet<u32>,
     /// What the thread was told of sessions: a hash of the user, and one of the schema.
@@ -108,9 +129,13 @@ impl WorkerObserver {
         }
         *part = Part {
             generation,
-            run: lock(&self.shared.run)
-                .as_ref()
-                .and_then(|run| Some((Arc::clone(run), lock(&run.sender).clone()?))),
+            run: lock(&self.shared.run).as_ref().and_then(|run| {
+                let room = Arc::new(Room {
+                    taken: Arc::clone(&run.queued),
+                    max: COPIES_MAX,
+                });
+                Some((Arc::clone(run), lock(&run.sender).clone()?, room))
+            }),
             ..Part::default()
         };
     }
@@ -124,17 +149,14 @@ impl Observer for WorkerObserver {
     fn copies(&self, session: u32) -> Option<CopyLimits> {
         let mut part = self.part.borrow_mut();
         self.follow(&mut part);
-        let (run, _) = part.run.as_ref()?;
+        let (run, _, room) = part.run.as_ref()?;
         // Which sessions are among the share is the same for all of a session's commands.
         let place = u64::from(session.wrapping_mul(0x9e37_79b1));
         let is_wanted = place < run.share && !part.thinned.contains(&session);
         is_wanted.then_some(CopyLimits {
             command: COMMAND_MAX,
             answer: ANSWER_MAX,
-            room: Some(Room {
-                taken: Arc::clone(&run.queued),
-                max: COPIES_MAX,
-            }),
+            room: Some(Arc::clone(room)),
         })
     }
 
@@ -144,26 +166,26 @@ impl Observer for WorkerObserver {
         let Part {
             run, thinned, told, ..
         } = &mut *part;
-        let Some((run, sender)) = run else { return };
+        let Some((run, sender, _)) = run else { return };
         let filters = &run.order.filters;
         if filters.user.as_ref().is_some_and(|user| *user != finished.user) {
             return;
         }
-        let Some(mut copied) = finished.copied.take() else {
+        let Some(copied) = finished.copied.take() else {
             return;
         };
-        let is_read_here = !copied.is_answer_cut() && (1..=READ_HERE_MAX).contains(&copied.answer().len());
-        let read = is_read_here.then(|| {
-            let read = checks::read(finished.command, finished.capabilities, copied.answer());
-            copied.free_answer();
-            Box::new(read)
-        });
+        let (packet, is_packet_whole) = (copied.command().into(), copied.is_command_whole());
+        let answer = match copied.answer() {
+            _ if copied.is_answer_cut() => Answer::Cut,
+            long if long.len() > READ_HERE_MAX => Answer::Long(copied),
+            packets => Answer::read(finished.command, finished.capabilities, packets),
+        };
         let session = finished.session;
         let (who, schema) = news(told, finished);
         let ended = Box::new(Ended {
             session,
             is_first: finished.is_first,
-            at: Instant::now(),
+            at: finished.ended,
             total: finished.total,
             command: finished.command,
             who,
@@ -176,8 +198,9 @@ impl Observer for WorkerObserver {
             insert_id: finished.last_insert_id,
             warnings: finished.warnings,
             error: finished.error.unwrap_or(0),
-            copied,
-            read,
+            packet,
+            is_packet_whole,
+            answer,
         });
         let size = ended.size();
         if run.queued.fetch_add(size, Relaxed) + size <= QUEUE_MAX {

@@ -35,6 +35,7 @@ fn finished(session: u32, payload: &[u8], answer: &[u8]) -> Finished<'static> {
         server_time: Duration::from_millis(1),
         relay_time: Duration::ZERO,
         total: Duration::from_millis(1),
+        ended: Instant::now(),
         rows: 0,
         affected_rows: 0,
         bytes_from_client: 0,

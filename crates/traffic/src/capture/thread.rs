@@ -12,7 +12,7 @@ use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader, statement};
 use sql_class::Syntax;
 
-use super::observer::{Ended, Item};
+use super::observer::{Answer, Ended, Item};
 use super::{Run, free_percent, lock};
 use crate::checks;
 use crate::file::{FileError, FolderWriter};
@@ -23,6 +23,9 @@ use crate::secrets::{
 
 /// How long it sleeps where nothing waits: workers need not wake it.
 const PAUSE: Duration = Duration::from_millis(5);
+/// So many bytes are taken out of the queue before that is counted, and before it is looked at what else there
+/// is to do.
+const COUNTED_TOGETHER: usize = 64 << 10;
 /// How often what is there is written, and limits are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// After so long the next file is begun where files go to an object store: what is lost with the machine is
@@ -114,6 +117,8 @@ struct Writing<'a> {
     sessions: HashMap<u32, Session, foldhash::fast::RandomState>,
     /// Bytes that are known of prepared statements of all sessions.
     statement_bytes: usize,
+    /// Bytes of what was taken out of the queue and is counted there still.
+    taken_out: usize,
 }
 
 /// Runs until the capture ends. What comes of it is said also where the thread fails: another one may begin.
@@ -134,6 +139,7 @@ fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: Fo
         writer,
         sessions: HashMap::default(),
         statement_bytes: 0,
+        taken_out: 0,
     };
     let written = writing.until_end(items);
     interest.set(false);
@@ -165,10 +171,14 @@ impl Writing<'_> {
             while let Ok(item) = items.try_recv() {
                 self.take(item)?;
                 is_idle = false;
-                if flushed.elapsed() > FLUSH_EVERY {
+                // Workers count there as well, so it is not done for each.
+                if self.taken_out > COUNTED_TOGETHER {
                     break;
                 }
             }
+            self.run
+                .queued
+                .fetch_sub(std::mem::take(&mut self.taken_out), Relaxed);
             if is_to_stop && is_idle {
                 return Ok(());
             }
@@ -229,7 +239,7 @@ impl Writing<'_> {
             #[cfg(test)]
             Item::Panic => panic!("as a test wants it"),
             Item::Command(ended) => {
-                self.run.queued.fetch_sub(ended.size(), Relaxed);
+                self.taken_out += ended.size();
                 self.command(ended)
             }
         }
@@ -361,10 +371,10 @@ pub(crate) fn record(ended: &mut Ended, session: &mut Session, start_us: u64) ->
 
 /// What the client said, as far as it may be written.
 fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
-    let packet = ended.copied.command();
+    let packet = &ended.packet[..];
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
     let is_one = PacketHeader::parse(packet).is_some_and(|header| !header.is_continued());
-    if !ended.copied.is_command_whole() || !is_one {
+    if !ended.is_packet_whole || !is_one {
         record.flags.set(Flags::CUT);
     }
     let is_cut = record.flags.has(Flags::CUT);
@@ -493,15 +503,13 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
 
 /// What the client heard.
 fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
-    let packets = ended.copied.answer();
-    if ended.copied.is_answer_cut() {
-        record.flags.set(Flags::UNCHECKED);
-        return;
-    }
-    let read = match ended.read.take() {
-        Some(read) => *read,
-        None if packets.is_empty() => return,
-        None => checks::read(ended.command, ended.capabilities, packets),
+    let read = match std::mem::replace(&mut ended.answer, Answer::Cut) {
+        Answer::Read(read) => read,
+        Answer::Long(copied) => checks::read(ended.command, ended.capabilities, copied.answer()),
+        Answer::Cut => {
+            record.flags.set(Flags::UNCHECKED);
+            return;
+        }
     };
     if !read.is_whole {
         record.flags.set(Flags::UNCHECKED);
@@ -555,7 +563,6 @@ pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use dataplane::finished::Copied;
     use mysql_wire::write_packet;
 
     use super::*;
@@ -583,8 +590,9 @@ mod tests {
             insert_id: 0,
             warnings: 0,
             error: 0,
-            copied: Copied::whole(&packet(payload), answer),
-            read: None,
+            packet: packet(payload).into(),
+            is_packet_whole: true,
+            answer: Answer::read(Command(payload[0]), Capabilities::PROTOCOL_41, answer),
         }
     }
 

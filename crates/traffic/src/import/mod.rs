@@ -20,10 +20,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dataplane::finished::{Copied, End as HowEnded};
+use dataplane::finished::End as HowEnded;
 use mysql_wire::{Capabilities, Command, PacketHeader, write_packet};
 
-use crate::capture::{COMMAND_MAX, Ended, Session, record};
+use crate::capture::{Answer, COMMAND_MAX, Ended, Session, record};
 use crate::file::{FileError, FolderWriter};
 use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord, plain};
 use crate::seal::Key;
@@ -466,8 +466,9 @@ fn ended(said: &Said<'_>, known: &Known) -> Ended {
         insert_id: said.insert_id,
         warnings: said.warnings.unwrap_or(0),
         error: said.error.unwrap_or(0),
-        copied: Copied::whole(&packet, said.answer),
-        read: None,
+        packet: packet.into(),
+        is_packet_whole: true,
+        answer: Answer::read(Command(said.command), known.who.capabilities, said.answer),
     }
 }
 

@@ -107,10 +107,10 @@ impl Mirrors {
         let limits = CopyLimits {
             command: 0,
             answer: ANSWER_MAX,
-            room: Some(Room {
+            room: Some(Arc::new(Room {
                 taken: Arc::clone(&self.kept),
                 max: ANSWERS_MAX,
-            }),
+            })),
         };
         Copied::of_answer(limits, beside)
     }
