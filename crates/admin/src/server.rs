@@ -35,7 +35,7 @@ const MAX_CONNECTIONS: usize = 64;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a whole connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of request line and headers. Bodies are never read.
+/// Bytes of request line and headers.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 /// Pause after a failed accept; the usual cause is that file descriptors have run out.

@@ -21,8 +21,8 @@ const MAX_RULES: usize = 2000;
 const MAX_MIRRORS: usize = 64;
 
 /// What sessions wait for.
-const WAITING: [&str; 7] = [
-    "login", "seat", "primary", "position", "client", "server", "stream",
+const WAITING: [&str; 8] = [
+    "login", "seat", "primary", "position", "pause", "client", "server", "stream",
 ];
 
 /// The series of one worker. Fields and handles are written by that worker's thread only; see [`Counter`].
@@ -131,7 +131,9 @@ impl Worker {
 
     /// Says how many sessions wait for this now.
     pub fn waiting(&self, label: &str, count: i64) {
-        if let Some(place) = WAITING.iter().position(|known| *known == label) {
+        let place = WAITING.iter().position(|known| *known == label);
+        debug_assert!(place.is_some(), "{label} is in no series");
+        if let Some(place) = place {
             self.waiting[place].set(count);
         }
     }
