@@ -239,7 +239,14 @@ mod tests {
         for text in ["… LIMIT ", "… limit 5, ", "… LIMIT ?,", "… LIMIT ? OFFSET "] {
             assert!(limits_rows(text.as_bytes()), "{text}");
         }
-        for text in ["", "… (1, ", "… IN (?,", "WHERE a = ", "LIMITS ", "… ('-', offset, "] {
+        for text in [
+            "",
+            "… (1, ",
+            "… IN (?,",
+            "WHERE a = ",
+            "LIMITS ",
+            "… ('-', offset, ",
+        ] {
             assert!(!limits_rows(text.as_bytes()), "{text}");
         }
         assert_eq!(unquoted_integer("'10'".to_owned()), "10");
