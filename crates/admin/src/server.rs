@@ -194,8 +194,8 @@ struct Silent {
 }
 
 impl Connections {
-    /// Waits until there is a place. Where there is none, the connection goes that has been silent for longest:
-    /// a client that means to ask does so at once, and silent ones must not keep it out.
+    /// Waits until there is a place. Where there is none, the connection goes that has been silent for
+    /// longest: a client that means to ask does so at once, and silent ones must not keep it out.
     async fn make_room(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.silent

@@ -10,8 +10,8 @@ pub struct CopyLimits {
     pub command: usize,
     /// Of the answer.
     pub answer: usize,
-    /// What all copies have together. Who asks for many has one of them for each worker, so that workers do not
-    /// count the owners of one and the same.
+    /// What all copies have together. Who asks for many has one of these for each worker, so that workers do
+    /// not count the owners of one and the same.
     pub room: Option<Arc<Room>>,
 }
 

@@ -49,8 +49,8 @@ pub(crate) struct Ended {
     pub(crate) insert_id: u64,
     pub(crate) warnings: u16,
     pub(crate) error: u16,
-    /// The command's first packet with its header, or as much of it as was copied. A short one is kept within:
-    /// memory that one thread takes and another gives back is dear.
+    /// The command's first packet with its header, or as much of it as was copied. A short one is kept
+    /// within: memory that one thread takes and another gives back is dear.
     pub(crate) packet: SmallVec<[u8; 64]>,
     pub(crate) is_packet_whole: bool,
     pub(crate) answer: Answer,

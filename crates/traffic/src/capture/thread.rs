@@ -21,11 +21,11 @@ use crate::secrets::{
     goes_to_mysql, may_be_written, may_change_accounts, takes_harmless_values, values_may_be_written,
 };
 
-/// How long it sleeps where nothing waits: workers need not wake it. Each time that it runs it takes a core and
-/// its caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
+/// How long it sleeps where nothing waits: workers need not wake it. Each time that it runs it takes a core
+/// and its caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
 const PAUSE: Duration = Duration::from_millis(25);
-/// So many bytes are taken out of the queue before that is counted, and before it is looked at what else there
-/// is to do.
+/// So many bytes are taken out of the queue before that is counted, and before it is looked at what else
+/// there is to do.
 const COUNTED_TOGETHER: usize = 64 << 10;
 /// How often what is there is written, and limits are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
