@@ -165,6 +165,16 @@ impl Capabilities {
     /// Bits that only MariaDB's extended field can carry.
     pub const MARIADB_ALL: Capabilities = Capabilities(0xffff_ffff_0000_0000);
 
+    /// These flags change the layout of packets: who passes packets on needs the same of them on both sides.
+    pub const LAYOUT: Capabilities = Capabilities::PROTOCOL_41
+        .with(Capabilities::SESSION_TRACK)
+        .with(Capabilities::DEPRECATE_EOF)
+        .with(Capabilities::OPTIONAL_RESULTSET_METADATA)
+        .with(Capabilities::QUERY_ATTRIBUTES)
+        .with(Capabilities::MARIADB_PROGRESS)
+        .with(Capabilities::MARIADB_EXTENDED_METADATA)
+        .with(Capabilities::MARIADB_CACHE_METADATA);
+
     /// MySQL's 32 bits, as the login packet carries them.
     pub const fn mysql(self) -> u32 {
         self.0 as u32

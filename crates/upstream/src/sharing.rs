@@ -21,6 +21,14 @@ pub(crate) fn missing(capabilities: Capabilities) -> Option<String> {
         .then(|| format!("it lacks {missing:?}, without which sessions cannot share its connections"))
 }
 
+/// A server may lack what packets are like for sessions with these capabilities: what it lacks, likewise. The
+/// sessions were offered what all servers seen by then can, and this one may have come later.
+pub(crate) fn missing_for(sessions: Capabilities, capabilities: Capabilities) -> Option<String> {
+    let missing = (sessions & Capabilities::LAYOUT).without(capabilities);
+    (missing != Capabilities::default())
+        .then(|| format!("it lacks {missing:?}, which other servers of the cluster have"))
+}
+
 impl Cluster {
     /// Sessions are about to share connections to its servers: from here on the log says which of them that
     /// is impossible with.

@@ -63,21 +63,11 @@ pub(crate) const PASSED_ON: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::CONNECT_ATTRS)
     .with(Capabilities::PLUGIN_AUTH_LENENC)
     .with(Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS)
-    .with(RESPONSE_LAYOUT)
+    .with(Capabilities::LAYOUT)
     .with(Capabilities::MULTI_FACTOR)
     .with(Capabilities::REMEMBER_OPTIONS)
     .with(Capabilities::MARIADB_STMT_BULK)
     .with(Capabilities::MARIADB_BULK_UNIT_RESULTS);
-
-/// What changes the layout of packets: a client that was offered one of these must get a server that has it.
-const RESPONSE_LAYOUT: Capabilities = Capabilities::PROTOCOL_41
-    .with(Capabilities::SESSION_TRACK)
-    .with(Capabilities::DEPRECATE_EOF)
-    .with(Capabilities::OPTIONAL_RESULTSET_METADATA)
-    .with(Capabilities::QUERY_ATTRIBUTES)
-    .with(Capabilities::MARIADB_PROGRESS)
-    .with(Capabilities::MARIADB_EXTENDED_METADATA)
-    .with(Capabilities::MARIADB_CACHE_METADATA);
 
 /// The client's side, up to its login packet.
 pub(crate) struct Client {
@@ -387,7 +377,7 @@ pub(crate) async fn greeted(
 fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Capabilities, bool), String> {
     let with_tls = wants_tls(tls, greeting)?;
     let offered = client & PASSED_ON;
-    let missing = offered.without(greeting.capabilities) & RESPONSE_LAYOUT;
+    let missing = offered.without(greeting.capabilities) & Capabilities::LAYOUT;
     if missing == Capabilities::default() {
         let agreed = offered & (greeting.capabilities | Capabilities::LONG_PASSWORD);
         Ok((agreed, with_tls))

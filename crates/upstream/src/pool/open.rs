@@ -192,6 +192,10 @@ impl Opening<'_> {
 
     async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
         let config = self.config;
+        let profile = self.server.profile();
+        if let Some(reason) = profile.and_then(|profile| self.missing_for_key(profile.capabilities)) {
+            return Err(Failure::Unusable(reason));
+        }
         let whom = match self.purpose.session() {
             None => For::Gateway,
             Some(ForSession { client, local, .. }) => For::Client { client, local },
@@ -208,8 +212,8 @@ impl Opening<'_> {
             Err(error) => return Err(Failure::Server(error.to_string())),
         };
         self.cluster.note_greeting(self.server, &greeting);
-        let missing = sharing::missing(greeting.capabilities);
-        if let Some(reason) = missing.filter(|_| !self.purpose.by_token()) {
+        let missing = sharing::missing(greeting.capabilities).filter(|_| !self.purpose.by_token());
+        if let Some(reason) = missing.or_else(|| self.missing_for_key(greeting.capabilities)) {
             let left = disconnect(&mut stream, &greeting, &self.server.nobody);
             let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(reason));
@@ -218,6 +222,15 @@ impl Opening<'_> {
         let logged_in = self.within(self.log_in(stream, &greeting)).await?;
         let prepared = self.prepare(logged_in, login_began, greeting, known);
         self.within(prepared).await
+    }
+
+    /// A server with these capabilities may lack some of the key's, by which those go who share the
+    /// connection: what it lacks. A session that leaves its own connection looks at that by itself.
+    fn missing_for_key(&self, capabilities: Capabilities) -> Option<String> {
+        match self.purpose {
+            Purpose::Pool => sharing::missing_for(self.key.capabilities, capabilities),
+            Purpose::Session(_) | Purpose::SessionByToken(..) => None,
+        }
     }
 
     /// `step`, within the time for a login.

@@ -283,7 +283,8 @@ impl Copy {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
         let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login);
-        let leased = pool.lease(&server, &self.key, &self.credential, cost, true);
+        let key = self.key_on(&server);
+        let leased = pool.lease(&server, &key, &self.credential, cost, true);
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;
@@ -298,6 +299,22 @@ impl Copy {
             pool.give_back(connection);
         }
         Some(answered)
+    }
+
+    /// The key of connections on a server that may have less than those of the session: what is sent goes by
+    /// what the connection has.
+    fn key_on(&self, server: &Server) -> Rc<Key> {
+        let layout = self.key.capabilities & Capabilities::LAYOUT;
+        let lacks = server.profile().map_or(Capabilities::default(), |profile| {
+            layout.without(profile.capabilities)
+        });
+        if lacks == Capabilities::default() {
+            return Rc::clone(&self.key);
+        }
+        Rc::new(Key {
+            capabilities: self.key.capabilities.without(lacks),
+            ..Key::clone(&self.key)
+        })
     }
 
     async fn ask(
