@@ -30,7 +30,7 @@ use crate::engine::{admission, answer, client_limits, lease, lookup, own_connect
 use crate::error::SessionError;
 use crate::frontend::authenticate::{self, Authenticated};
 use crate::frontend::connection;
-use crate::frontend::handshake::{self, Client, PASSED_ON, client_read};
+use crate::frontend::handshake::{self, Client, PASSED_ON, WATCHED, client_read};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::{LoginPeer, malformed};
 use crate::frontend::proxy_header;
@@ -235,10 +235,12 @@ pub(super) fn key(
     charset: u8,
 ) -> Key {
     let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
+    // A server without these is of no use, and those beside it report all the same.
+    let had = profile.capabilities | Capabilities::LONG_PASSWORD | WATCHED;
     Key {
         user: Arc::clone(&credential.user),
         account: credential.account,
-        capabilities: wanted & (profile.capabilities | Capabilities::LONG_PASSWORD),
+        capabilities: wanted & had,
         collation: charset,
     }
 }
@@ -441,4 +443,32 @@ async fn stay_user(
     session.state.rearmed();
     session.answer.status = session.state.status_at_rest();
     answer::tell(session, sequence, error).await
+}
+
+#[cfg(test)]
+mod tests {
+    use upstream::CredentialSecret;
+
+    use super::*;
+
+    #[test]
+    fn sessions_are_watched_beside_a_server_that_cannot_report() {
+        let credential = Credential {
+            user: "app".into(),
+            account: 0,
+            secret: CredentialSecret::Password(config::Secret::new("")),
+        };
+        let profile = ServerProfile {
+            server_version: b"5.6.51".to_vec(),
+            capabilities: PASSED_ON.without(WATCHED).without(Capabilities::QUERY_ATTRIBUTES),
+            charset: 45,
+            auth_plugin: Vec::new(),
+            status: StatusFlags::default(),
+        };
+        let of = |client| key(&credential, client, &profile, 45).capabilities;
+        for client in [PASSED_ON, Capabilities::PROTOCOL_41] {
+            assert!(of(client).contains(WATCHED), "{client:?}");
+        }
+        assert!(!of(PASSED_ON).contains(Capabilities::QUERY_ATTRIBUTES));
+    }
 }

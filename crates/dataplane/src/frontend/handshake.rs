@@ -143,7 +143,7 @@ impl LoggedIn {
 }
 
 /// What it takes on the server's side to follow what a session does.
-const WATCHED: Capabilities = Capabilities::SESSION_TRACK.with(Capabilities::DEPRECATE_EOF);
+pub(crate) const WATCHED: Capabilities = Capabilities::SESSION_TRACK.with(Capabilities::DEPRECATE_EOF);
 
 /// Greets the client and reads its login, over TLS when it asks for it. Returns the greeting, too: it has the
 /// nonce that the client's answer is made with.
