@@ -268,10 +268,16 @@ impl<S: Travel> Pool<S> {
     }
 
     /// The idle connection to `server` that has most of what `count` counts, whatever its key. `None` where
-    /// there is none that has any.
+    /// there is none that has any. Those that are of no use any more are closed.
     pub fn take_idle(&self, server: &Arc<Server>, count: impl Fn(&S) -> usize) -> Option<Connection<S>> {
-        let idle = self.with_idle(server, |idle_connections| idle_connections.take_most(count))?;
-        Some(begin(idle, now()))
+        let now = now();
+        loop {
+            let mut idle = self.with_idle(server, |idle_connections| idle_connections.take_most(&count))?;
+            match self.unfit(&mut idle, now) {
+                Some(reason) => drop(idle.close(reason)),
+                None => return Some(begin(idle, now)),
+            }
+        }
     }
 
     /// A connection and the time now, or else the permit for a new one. `since` is when the session first got

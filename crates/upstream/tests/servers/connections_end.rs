@@ -43,6 +43,30 @@ fn connections_that_the_server_has_closed_are_not_used() {
 }
 
 #[test]
+fn what_a_server_says_unasked_is_no_answer_to_whoever_takes_its_connection() {
+    let host = host::start();
+    on_a_worker(async {
+        let (pool, server) = pool_of(&host, permits(1));
+        let first = lease(&pool, &server, "u").await.unwrap();
+        pool.give_back(first);
+        let taken = pool.take_idle(&server, |_| 1).unwrap();
+        pool.give_back(taken);
+        host.kick();
+        // The runtime has to hear of it first.
+        until("it is closed", || match pool.take_idle(&server, |_| 1) {
+            Some(mut taken) => {
+                assert!(!taken.stream.has_news());
+                pool.give_back(taken);
+                false
+            }
+            None => true,
+        })
+        .await;
+        assert_eq!(server.sessions(), 0);
+    });
+}
+
+#[test]
 fn connections_grow_old() {
     let host = host::start();
     on_a_worker(async {
