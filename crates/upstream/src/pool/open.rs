@@ -192,10 +192,6 @@ impl Opening<'_> {
 
     async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
         let config = self.config;
-        let profile = self.server.profile();
-        if let Some(reason) = profile.and_then(|profile| self.missing_for_key(profile.capabilities)) {
-            return Err(Failure::Unusable(reason));
-        }
         let whom = match self.purpose.session() {
             None => For::Gateway,
             Some(ForSession { client, local, .. }) => For::Client { client, local },
