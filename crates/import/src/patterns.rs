@@ -7,13 +7,19 @@ use config::Pattern;
 /// An expression of `match_pattern`, or of `match_digest` where `is_digest`.
 ///
 /// # Errors
-/// Why it is none here: looking around and back is not possible.
+/// Why it is none here: looking around and back is not possible, and normalised texts do not have the case of
+/// the statement.
 pub(crate) fn expression(text: &str, ignores_case: bool, is_digest: bool) -> Result<String, String> {
-    let text = if is_digest {
-        loosened(text)
-    } else {
-        text.to_owned()
-    };
+    if is_digest && !ignores_case {
+        return Err(
+            "without CASELESS case counts, and our normalised text has keywords in capitals".to_owned(),
+        );
+    }
+    if is_digest && names_a_list(text) {
+        return Err("lists of literals are (...) in our normalised text".to_owned());
+    }
+    let text = with_plain_angles(text);
+    let text = if is_digest { loosened(&text) } else { text };
     let text = if ignores_case {
         text
     } else {
@@ -22,8 +28,31 @@ pub(crate) fn expression(text: &str, ignores_case: bool, is_digest: bool) -> Res
     Pattern::new(&text).map(|_| text)
 }
 
-/// An expression for normalised texts that have other spaces and no backticks: ProxySQL keeps `id=?` as it
-/// was written, ours is `id = ?`.
+/// Whether an expression for normalised texts is about several literals in a row, or about a list after `IN`.
+fn names_a_list(pattern: &str) -> bool {
+    let plain = pattern.to_ascii_lowercase();
+    let plain = plain.replace(r"\s*", "").replace(r"\s+", "").replace(' ', "");
+    [r"\?,", r"(,\?", r":,\?", r"in\(\?"]
+        .iter()
+        .any(|list| plain.contains(list))
+}
+
+/// `\<` and `\>` are the characters themselves there, and the ends of a word here.
+fn with_plain_angles(pattern: &str) -> String {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match (c, chars.clone().next()) {
+            ('\\', Some('<' | '>')) => out.extend(chars.next()),
+            ('\\', _) => out.extend(std::iter::once(c).chain(chars.next())),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// An expression for normalised texts that have other spaces, other words for some keywords and no backticks:
+/// ProxySQL keeps `id=?` and `DISTINCT` as they were written, ours are `id = ?` and `DISTINCTROW`.
 fn loosened(pattern: &str) -> String {
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();
@@ -73,10 +102,33 @@ fn loosened(pattern: &str) -> String {
                     out.push('+');
                 }
             }
+            // What repeats a backtick goes with it.
+            '`' if is_repeated(&mut chars, 0) && chars.peek() != Some(&'{') => {
+                chars.next();
+            }
             '`' => {}
+            '<' if chars.next_if_eq(&'>').is_some() => out.push_str("\\s*(?:!=|<>)\\s*"),
+            // Between two names it is the dot of `schema.table`, with spaces around.
+            '.' if is_name(before) && chars.peek().copied().is_some_and(is_name) => {
+                spaced(".", false, &mut out);
+            }
             ',' | '=' | '<' | '>' | '!' | '/' | '-' | ';' | ':' => {
                 let repeated = is_repeated(&mut chars, 0);
                 spaced(&c.to_string(), repeated, &mut out);
+            }
+            letter if is_word(letter) => {
+                let mut word = String::from(letter);
+                while let Some(next) = chars.next_if(|next| is_word(*next)) {
+                    word.push(next);
+                }
+                // What repeats is the last letter alone.
+                let last = if is_repeated(&mut chars, 0) {
+                    word.pop()
+                } else {
+                    None
+                };
+                out.push_str(&in_our_words(&word));
+                out.extend(last);
             }
             other => out.push(other),
         }
@@ -85,8 +137,20 @@ fn loosened(pattern: &str) -> String {
     out
 }
 
+/// A keyword with the synonym that our normalised texts have in its place.
+fn in_our_words(word: &str) -> String {
+    match sql_class::synonym(&word.to_ascii_uppercase()) {
+        Some(synonym) => format!("(?:{word}|{synonym})"),
+        None => word.to_owned(),
+    }
+}
+
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+fn is_name(c: char) -> bool {
+    is_word(c) || c == '`'
 }
 
 fn spaced(symbol: &str, is_repeated: bool, out: &mut String) {
@@ -179,8 +243,11 @@ mod tests {
             ),
             (
                 r"^SELECT DISTINCT c FROM `t` WHERE id BETWEEN \? AND \? ORDER BY c$",
-                "SELECT DISTINCT c FROM t WHERE id BETWEEN ? AND ? ORDER BY c",
+                "SELECT DISTINCTROW c FROM t WHERE id BETWEEN ? AND ? ORDER BY c",
             ),
+            ("FROM `?shop`?.`?t`? ", "SELECT a FROM shop . t WHERE id = ?"),
+            ("FROM shop.t$", "SELECT a FROM shop . t"),
+            (r"a <> \? AND b \<= \?", "SELECT a FROM t WHERE a != ? AND b <= ?"),
             (r"^SELECT.*FOR UPDATE$", "SELECT a FROM t FOR UPDATE"),
             (r"COUNT\(\*\)", "SELECT COUNT ( * ) FROM t"),
             (r"a,b,? ?c", "SELECT a , b , c FROM t"),
@@ -195,7 +262,8 @@ mod tests {
         }
         let pattern = Pattern::new(&expression("^SELECT a", true, true).unwrap()).unwrap();
         assert!(!pattern.is_in(b"SELECTa"));
-        assert_eq!(expression("^SELECT", false, true).unwrap(), "(?-i)^SELECT");
+        assert_eq!(expression("^SELECT", false, false).unwrap(), "(?-i)^SELECT");
+        assert!(expression("^SELECT", false, true).is_err());
         assert!(expression(r"^(?!SELECT)", true, false).is_err());
     }
 

@@ -301,11 +301,6 @@ fn expressions(row: &Row, draft: &mut Draft) -> Result<(), ImportError> {
             }
             Err(why) => draft.disable(format!("{column} {pattern:?}: {why}")),
         }
-        if column == "match_digest" && pattern.contains(r"\?,") {
-            draft.disable(format!(
-                "match_digest {pattern:?}: lists of literals are (...) in our normalised text"
-            ));
-        }
     }
     let negates = row.flag("negate_match_pattern", false)? && is_any;
     if negates {

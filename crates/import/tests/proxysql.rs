@@ -158,6 +158,69 @@ fn networks_of_balancers_are_not_left_out_in_silence() {
     );
 }
 
+/// A configuration of one pair of hostgroups with these rules, each what stands between the braces of the
+/// file's form.
+fn with_rules(rules: &[&str]) -> String {
+    let rules: Vec<String> = rules.iter().map(|rule| format!("{{ {rule} }}")).collect();
+    format!(
+        "mysql_servers = ( {{ address=\"db1\" hostgroup=0 }}, {{ address=\"db2\" hostgroup=1 }} )\n\
+         mysql_replication_hostgroups = ( {{ writer_hostgroup=0 reader_hostgroup=1 }} )\n\
+         mysql_users = ( {{ username=\"app\" password=\"x\" }} )\n\
+         mysql_query_rules = ( {} )\n",
+        rules.join(", ")
+    )
+}
+
+/// The normalised text has capitals and a synonym for some keywords, spaces, and no backticks: a rule that
+/// cannot match any more would let through what it refused.
+#[test]
+fn expressions_for_digests_match_our_digests() {
+    for (theirs, statement) in [
+        (
+            "^SELECT DISTINCT c FROM sbtest1",
+            "select distinct c from sbtest1",
+        ),
+        (r"^DROP (DATABASE|TABLE)", "drop database shop"),
+        ("^SHOW DATABASES?", "SHOW DATABASES"),
+        ("^DESCRIBE `shop`.`orders`", "DESCRIBE shop.orders"),
+        (
+            "FROM shop.orders WHERE",
+            "SELECT a FROM `shop`.`orders` WHERE b = 1",
+        ),
+        (r"substr\(name", "SELECT SUBSTR(name, 2)"),
+        (r"WHERE a<>\?", "SELECT 1 FROM t WHERE a <> 5"),
+        (r"WHERE a \>= \?", "SELECT 1 FROM t WHERE a >= 5"),
+    ] {
+        let rule = format!("rule_id=1 active=1 match_digest=\"{theirs}\" error_msg=\"no\" apply=1");
+        let imported = proxysql(&with_rules(&[&rule])).unwrap();
+        let config = Config::parse(&imported.toml, "imported").unwrap();
+        let rule = config.rules.last().unwrap();
+        let digest = sql_class::digest(statement.as_bytes(), sql_class::Syntax::default()).text;
+        let expression = rule.digest_text.as_ref().unwrap();
+        let is_found = expression.is_in(digest.replace('`', "").as_bytes());
+        assert!(
+            rule.enabled && is_found,
+            "{theirs}: {} in {digest}",
+            expression.as_str()
+        );
+    }
+    for theirs in [
+        r#"match_digest="WHERE id IN \(\?\)""#,
+        r#"match_digest="VALUES \(\?(,\?)*\)""#,
+        r#"match_digest="^select" re_modifiers="GLOBAL""#,
+    ] {
+        let rule = format!("rule_id=1 active=1 {theirs} error_msg=\"no\" apply=1");
+        let imported = proxysql(&with_rules(&[&rule])).unwrap();
+        let config = Config::parse(&imported.toml, "imported").unwrap();
+        assert!(!config.rules.last().unwrap().enabled, "{theirs}");
+        let notes = imported.without_equal.join("\n");
+        assert!(
+            notes.contains("rule proxysql-1: disabled: match_digest"),
+            "{theirs}: {notes}"
+        );
+    }
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {

@@ -11,6 +11,8 @@ use crate::reader::unquoted;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
 
+pub use print::synonym;
+
 /// What a text is without its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {

@@ -40,7 +40,7 @@ mod variables;
 pub use calls::{Call, calls};
 pub use classify::facts;
 pub use diagnostics::{StatementItem, statement_items};
-pub use digest::{Digest, digest};
+pub use digest::{Digest, digest, synonym};
 pub use facts::{Class, Effects, Facts, Hint};
 pub use facts_cache::FactsCache;
 pub use literals::{Literal, literals};

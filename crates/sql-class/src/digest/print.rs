@@ -48,10 +48,16 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("VARIANCE", "VAR_POP"),
 ];
 
+/// The synonym that normalised texts have in the place of a keyword, which is in capitals.
+#[must_use]
+pub fn synonym(keyword: &str) -> Option<&'static str> {
+    let index = SYNONYMS.binary_search_by(|&(word, _)| word.cmp(keyword)).ok()?;
+    Some(SYNONYMS[index].1)
+}
+
 /// The synonym, or the keyword itself.
 pub(super) fn printed_as(keyword: &'static str) -> &'static str {
-    let synonym = SYNONYMS.binary_search_by_key(&keyword, |&(word, _)| word);
-    synonym.map_or(keyword, |index| SYNONYMS[index].1)
+    synonym(keyword).unwrap_or(keyword)
 }
 
 pub(super) fn text(pieces: &[Piece<'_>]) -> String {
