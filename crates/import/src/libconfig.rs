@@ -55,6 +55,10 @@ fn rows(reader: &mut Reader<'_>, table: &str, dump: &mut Dump) -> Result<(), Imp
                 *name = (*column).to_owned();
             }
         }
+        // A rule of a file is active where that is not said, other than a row of the table.
+        if table == "mysql_query_rules" && columns.iter().all(|(name, _)| name != "active") {
+            columns.push(("active".to_owned(), Some("1".to_owned())));
+        }
         dump.add(table, Row::new(line, columns))?;
         // ProxySQL's own examples leave the comma out.
         reader.take(',')?;

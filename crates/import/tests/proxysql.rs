@@ -221,6 +221,31 @@ fn expressions_for_digests_match_our_digests() {
     }
 }
 
+/// ProxySQL's file form has another default than its table.
+#[test]
+fn rules_of_a_file_are_active_unless_it_says_otherwise() {
+    let text = with_rules(&[
+        "rule_id=1 match_digest=\"^SELECT\" destination_hostgroup=1 apply=1",
+        "rule_id=2 active=0 match_digest=\"^INSERT\" destination_hostgroup=0 apply=1",
+    ]);
+    let imported = proxysql(&text).unwrap();
+    assert!(
+        imported.toml.contains("name = \"proxysql-1\""),
+        "{}",
+        imported.toml
+    );
+    assert!(
+        !imported.toml.contains("name = \"proxysql-2\""),
+        "{}",
+        imported.toml
+    );
+    let notes = imported.without_equal.join("\n");
+    assert!(
+        notes.contains("mysql_query_rules: 1 rules are not active"),
+        "{notes}"
+    );
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
