@@ -183,15 +183,20 @@ fn default_hostgroups(around: &Around<'_>, users: &[accounts::User<'_>], toml: &
     }
 }
 
-/// `mysql_query_rules_fast_routing`: looked at after all rules.
+/// `mysql_query_rules_fast_routing`: looked at after all rules. A row of the user goes before one of every
+/// user there, in whichever order they stand.
 fn fast_routing(around: &Around<'_>, toml: &mut Toml, notes: &mut Notes) -> Result<(), ImportError> {
-    for (index, row) in around
+    let mut rows: Vec<&Row> = around
         .dump
         .rows("mysql_query_rules_fast_routing")
         .iter()
-        .enumerate()
-    {
+        .collect();
+    rows.sort_by_key(|row| row.filled("username").is_none());
+    for (index, row) in rows.into_iter().enumerate() {
         let mut draft = Draft::default();
+        if row.filled("schemaname").is_none() {
+            draft.disable("schemaname is empty: sessions without a schema cannot be told from others");
+        }
         names(row, "username", "user", &mut draft);
         names(row, "schemaname", "schema", &mut draft);
         flag_in(row, &mut draft)?;

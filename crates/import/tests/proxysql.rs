@@ -246,6 +246,22 @@ fn rules_of_a_file_are_active_unless_it_says_otherwise() {
     );
 }
 
+/// ProxySQL looks for the user with the schema first, then for the schema alone.
+#[test]
+fn fast_routing_prefers_the_row_of_the_user() {
+    let table = "mysql_query_rules_fast_routing = (\n\
+                 { username=\"\" schemaname=\"shop\" flagIN=0 destination_hostgroup=1 },\n\
+                 { username=\"app\" schemaname=\"shop\" flagIN=0 destination_hostgroup=0 },\n\
+                 { username=\"app\" schemaname=\"\" flagIN=0 destination_hostgroup=1 } )\n";
+    let imported = proxysql(&(with_rules(&[]) + table)).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let rules = config.rules.iter().filter(|rule| rule.enabled);
+    let routes: Vec<_> = rules.map(|rule| rule.route.as_deref().unwrap()).collect();
+    assert_eq!(routes, ["primary", "primary", "replicas"], "{}", imported.toml);
+    let notes = imported.without_equal.join("\n");
+    assert!(notes.contains("disabled: schemaname is empty"), "{notes}");
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
