@@ -28,6 +28,8 @@ pub(crate) fn users<'d>(dump: &'d Dump, notes: &mut Notes) -> Result<Vec<User<'d
             "is not active"
         } else if !row.flag("frontend", true)? {
             "is for servers only; accounts are the same on both sides here"
+        } else if row.number("max_connections")? == Some(0) {
+            "has max_connections = 0, with which nobody logs in there; here 0 is no limit"
         } else if name.is_empty() {
             "has no name"
         } else if users.iter().any(|user| user.name == name) {
@@ -66,7 +68,7 @@ pub(crate) fn write(
             toml.text("pooling", "session");
         }
         let limit = user.row.number("max_connections")?;
-        if let Some(limit) = limit.filter(|limit| *limit != USUAL_CONNECTIONS && *limit > 0) {
+        if let Some(limit) = limit.filter(|limit| *limit != USUAL_CONNECTIONS) {
             toml.option("max_connections", &limit.to_string());
         }
         columns(user, notes)?;

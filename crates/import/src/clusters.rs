@@ -216,6 +216,13 @@ fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
         if is_offline_soft {
             weight = 0;
         }
+        let max_connections = row.number("max_connections")?.unwrap_or(1000);
+        if max_connections == 0 {
+            weight = 0;
+            notes.add(format!(
+                "server {address} of hostgroup {hostgroup}: max_connections = 0 is none at all there and no limit here; weight 0 is written"
+            ));
+        }
         more_columns(row, &address, notes)?;
         listed.push(Listed {
             hostgroup,
@@ -223,7 +230,7 @@ fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
             server: Server {
                 address,
                 weight,
-                max_connections: row.number("max_connections")?.unwrap_or(1000),
+                max_connections,
                 role: None,
                 max_lag_s: row.number("max_replication_lag")?.unwrap_or(0),
                 use_ssl: row.flag("use_ssl", false)?,

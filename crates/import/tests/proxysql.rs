@@ -262,6 +262,28 @@ fn fast_routing_prefers_the_row_of_the_user() {
     assert!(notes.contains("disabled: schemaname is empty"), "{notes}");
 }
 
+/// 0 connections are none in ProxySQL and no limit here.
+#[test]
+fn no_connections_do_not_become_any_number() {
+    let text = "mysql_servers = ( { address=\"db1\" hostgroup=0 }, { address=\"db2\" hostgroup=1 max_connections=0 },\n\
+                { address=\"db3\" hostgroup=1 } )\n\
+                mysql_replication_hostgroups = ( { writer_hostgroup=0 reader_hostgroup=1 } )\n\
+                mysql_users = ( { username=\"app\" password=\"x\" }, { username=\"shut\" password=\"x\" max_connections=0 } )\n";
+    let imported = proxysql(text).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let servers = config.clusters["main"].servers.iter();
+    let weights: Vec<u32> = servers.map(|server| server.weight).collect();
+    assert_eq!(weights, [1, 0, 1]);
+    let names: Vec<&str> = config.users.iter().map(|user| user.name.as_str()).collect();
+    assert_eq!(names, ["app"]);
+    let notes = imported.without_equal.join("\n");
+    assert!(
+        notes.contains("server db2:3306 of hostgroup 1: max_connections = 0")
+            && notes.contains("user shut: has max_connections = 0"),
+        "{notes}"
+    );
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
