@@ -246,6 +246,12 @@ fn flag_in(row: &Row, draft: &mut Draft) -> Result<(), ImportError> {
     if let Some(flag) = row.number("flagOUT")? {
         draft.disable(format!("flagOUT = {flag}: there are no chains of rules"));
     }
+    if row
+        .text("attributes")
+        .is_some_and(|text| text.contains("flagOUTs"))
+    {
+        draft.disable("flagOUTs of attributes: there are no chains of rules");
+    }
     Ok(())
 }
 
@@ -405,10 +411,13 @@ fn figures(row: &Row, draft: &mut Draft) -> Result<(), ImportError> {
 }
 
 fn connection(row: &Row, draft: &mut Draft) -> Result<(), ImportError> {
-    match (row.flag("sticky_conn", false)?, row.number("multiplex")?) {
-        (true, _) | (_, Some(0)) => draft.text("pin", "always"),
-        (_, Some(2)) => draft.text("pin", "never"),
-        (_, Some(1)) => draft.leave_out("multiplex = 1: connections are shared whenever nothing holds them"),
+    if row.flag("sticky_conn", false)? {
+        draft.leave_out("sticky_conn: ProxySQL keeps it and does nothing about it; `pin` is multiplex = 0");
+    }
+    match row.number("multiplex")? {
+        Some(0) => draft.text("pin", "always"),
+        Some(1) => draft.leave_out("multiplex = 1: connections are shared whenever nothing holds them"),
+        Some(2) => draft.text("pin", "never"),
         _ => {}
     }
     if row.number("gtid_from_hostgroup")?.is_some() {

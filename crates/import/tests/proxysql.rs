@@ -284,6 +284,26 @@ fn no_connections_do_not_become_any_number() {
     );
 }
 
+/// Chains by chance are chains, and what ProxySQL only stores is not done here either.
+#[test]
+fn rules_do_no_more_than_they_did() {
+    let text = with_rules(&[
+        r#"rule_id=1 match_digest="^SELECT" attributes="{\"flagOUTs\":[{\"id\":7,\"weight\":100}]}" apply=0"#,
+        r#"rule_id=2 match_digest="^SELECT" sticky_conn=1 destination_hostgroup=1 apply=1"#,
+    ]);
+    let imported = proxysql(&text).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let rule = |name: &str| config.rules.iter().find(|rule| rule.name == name).unwrap();
+    assert!(!rule("proxysql-1").enabled);
+    assert!(rule("proxysql-2").enabled && rule("proxysql-2").pin.is_none());
+    let notes = imported.without_equal.join("\n");
+    assert!(notes.contains("rule proxysql-1: disabled: flagOUTs"), "{notes}");
+    assert!(
+        notes.contains("rule proxysql-2: left out: sticky_conn"),
+        "{notes}"
+    );
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
