@@ -39,6 +39,8 @@ pub(crate) struct Server {
     pub(crate) max_connections: u64,
     pub(crate) role: Option<Role>,
     pub(crate) max_lag_s: u64,
+    /// Whether it gets reads in some hostgroup however far behind it is.
+    pub(crate) any_lag: bool,
     pub(crate) use_ssl: bool,
     pub(crate) compression: bool,
     pub(crate) comment: String,
@@ -49,6 +51,7 @@ impl Server {
     fn add(&mut self, other: &Self) {
         self.max_connections = self.max_connections.saturating_add(other.max_connections);
         self.max_lag_s = self.max_lag_s.max(other.max_lag_s);
+        self.any_lag |= other.any_lag;
         self.use_ssl |= other.use_ssl;
         self.compression |= other.compression;
         if self.comment.is_empty() {
@@ -233,6 +236,7 @@ fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
                 max_connections,
                 role: None,
                 max_lag_s: row.number("max_replication_lag")?.unwrap_or(0),
+                any_lag: false,
                 use_ssl: row.flag("use_ssl", false)?,
                 compression: row.flag("compression", false)?,
                 comment: row.filled("comment").unwrap_or_default().to_owned(),
@@ -339,9 +343,9 @@ fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes)
         ));
     }
     match row.filled("check_type") {
-        None | Some("read_only" | "super_read_only") => {}
+        None | Some("read_only") => {}
         Some(other) => notes.add(format!(
-            "{table} {writer}: check_type {other:?}: `read_only` is looked at here"
+            "{table} {writer}: check_type {other:?}: a primary has both `read_only` and `super_read_only` off here"
         )),
     }
     Ok(())
@@ -355,9 +359,11 @@ fn merged<'l>(rows: impl Iterator<Item = &'l Listed>, reader: u64) -> Vec<Server
         hostgroup, server, ..
     } in rows
     {
+        let any_lag = *hostgroup == reader && server.max_lag_s == 0;
         match servers.iter_mut().find(|known| known.address == server.address) {
             Some(known) => {
                 known.add(server);
+                known.any_lag |= any_lag;
                 if *hostgroup == reader {
                     known.weight = server.weight;
                 }
@@ -365,6 +371,7 @@ fn merged<'l>(rows: impl Iterator<Item = &'l Listed>, reader: u64) -> Vec<Server
             None => servers.push(Server {
                 address: server.address.clone(),
                 comment: server.comment.clone(),
+                any_lag,
                 ..*server
             }),
         }

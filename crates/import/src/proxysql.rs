@@ -1,6 +1,6 @@
 //! From ProxySQL: its admin tables as SQL, or its configuration file.
 
-use config::{Config, Topology};
+use config::{Config, Role, Topology};
 
 use crate::clusters::{Cluster, Uses};
 use crate::dump::{Dump, ImportError, TABLES};
@@ -170,6 +170,13 @@ fn write_cluster(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut No
         notes.add(format!(
             "cluster {}: max_replication_lag differs from server to server; the smallest is taken for all",
             cluster.name
+        ));
+    }
+    let reads_anyway = |server: &&clusters::Server| server.any_lag && server.role != Some(Role::Primary);
+    for server in cluster.servers.iter().filter(reads_anyway).filter(|_| lag > 0) {
+        notes.add(format!(
+            "server {}: max_replication_lag = 0 is no limit there; {lag}s of its cluster is taken for it, too",
+            server.address
         ));
     }
     toml.text("max_lag", &format!("{lag}s"));

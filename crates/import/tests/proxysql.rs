@@ -304,6 +304,19 @@ fn rules_do_no_more_than_they_did() {
     );
 }
 
+#[test]
+fn another_variable_that_makes_a_writer_is_told() {
+    let notes = |check: &str| {
+        let text = with_rules(&[]).replace(
+            "reader_hostgroup=1",
+            &format!("reader_hostgroup=1 check_type=\"{check}\""),
+        );
+        proxysql(&text).unwrap().without_equal.join("\n")
+    };
+    assert!(notes("super_read_only").contains("check_type \"super_read_only\": "));
+    assert!(!notes("read_only").contains("check_type"));
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
