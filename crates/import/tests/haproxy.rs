@@ -292,6 +292,20 @@ fn figures_beyond_ours_are_told() {
     );
 }
 
+/// 0 is the default there: the limit of the process.
+#[test]
+fn no_limit_of_a_section_is_none_here() {
+    let text = "global\n maxconn 0\ndefaults\n maxconn 500\nlisten db\n bind :3306 maxconn 0\n bind :3307 maxconn 7\n maxconn 0\n \
+                option mysql-check\n server db1 10.0.0.1:3306 check maxconn 0\n";
+    let imported = haproxy(text).unwrap();
+    assert_eq!(imported.without_equal, [""; 0]);
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    assert_eq!(config.max_connections, None);
+    let listeners = config.listeners.iter();
+    let limits: Vec<_> = listeners.map(|listener| listener.max_connections).collect();
+    assert_eq!(limits, [None, Some(7)]);
+}
+
 /// What comes instead, and what is not for us.
 #[test]
 fn files_of_something_else_are_told_for_what_they_are() {

@@ -60,6 +60,7 @@ pub(super) fn plan<'p>(
         }
         if proxy.binds.len() > 1
             && let Some(limit) = &proxy.maxconn
+            && limit.value > 0
         {
             let why = "`maxconn`: of all addresses of the section together there, of each one here";
             told.lacks(limit.line, why);
@@ -141,7 +142,9 @@ impl Listener<'_> {
     fn options(&self, toml: &mut Toml, told: &mut Told) {
         let (proxy, bind) = (self.proxy, self.bind);
         let limits = [&proxy.maxconn, &bind.maxconn].into_iter().flatten();
-        let limit = limits.min_by_key(|limit| limit.value);
+        let limit = limits
+            .filter(|limit| limit.value > 0)
+            .min_by_key(|limit| limit.value);
         figure(toml, "max_connections", limit, (1, 10_000_000), told);
         let backlog = bind.backlog.as_ref().or(proxy.backlog.as_ref());
         figure(toml, "backlog", backlog, (1, 65_535), told);

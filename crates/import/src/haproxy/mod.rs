@@ -21,7 +21,7 @@ use config::{Config, Congestion, show_duration};
 
 use self::lines::{Line, Section};
 use self::parameters::{Taken, milliseconds, say};
-use self::proxy::{Proxy, number};
+use self::proxy::{Proxy, limit, number};
 use self::told::Told;
 use crate::Imported;
 use crate::dump::ImportError;
@@ -139,7 +139,7 @@ impl Global {
             })
         };
         match line.word(0) {
-            "maxconn" => self.maxconn = number(line, told),
+            "maxconn" => self.maxconn = limit(line, told).filter(|limit| limit.value > 0),
             "nbthread" => self.threads = number(line, told),
             "hard-stop-after" => self.stop_after = time(),
             "grace" => self.grace = time(),

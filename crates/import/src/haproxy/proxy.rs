@@ -122,7 +122,7 @@ impl Proxy {
             ("default-server", _) => self.default_server.read(line, 1, told),
             ("default_backend", name) => self.default = Some(taken(name)),
             ("use_backend", name) if self.has_clients() => self.use_backend(name, line),
-            ("maxconn", _) => self.maxconn = number(line, told),
+            ("maxconn", _) => self.maxconn = limit(line, told),
             ("backlog", _) => self.backlog = number(line, told),
             ("balance", _) => self.balance = Some(taken(line.words[1..].join(" ").trim())),
             ("stick", _) if self.has_servers() && sticks_all(line) => {
@@ -256,6 +256,15 @@ fn expects_proxy(line: &Line) -> bool {
         && line.words[begins.len()..line.words.len() - 1]
             .iter()
             .all(is_network)
+}
+
+/// The figure of a `maxconn` line, of which 0 sets no limit.
+pub(super) fn limit(line: &Line, told: &mut Told) -> Option<Taken<u64>> {
+    let limit = number(line, told)?;
+    if limit.value == 0 {
+        told.needs_nothing(line.number, "0 sets no limit of its own");
+    }
+    Some(limit)
 }
 
 /// The figure behind a word.
