@@ -125,6 +125,8 @@ fn galera_behind_a_balancer() {
     let galera = &config.clusters["galera"];
     assert!(galera.send_proxy);
     assert_eq!((galera.check.kind, galera.queue_max), (CheckKind::Greeting, 384));
+    // HAProxy waits in the queue as long as it does for a connection, unless it is told otherwise.
+    assert_eq!(galera.queue_timeout.as_secs(), 3);
     assert_eq!(galera.check.timeout.as_millis(), 1500);
     assert_eq!(config.listeners[0].client_idle_timeout.as_secs(), 1800);
     assert_eq!(config.listeners[1].client_idle_timeout.as_secs(), 12 * 3600);

@@ -174,7 +174,14 @@ impl Cluster<'_> {
         );
         let server = timeouts.get("tunnel").or(timeouts.get("server"));
         time(toml, "server_idle_timeout", server, (0, YEAR_MS), told);
-        time(toml, "queue_timeout", timeouts.get("queue"), (0, HOUR_MS), told);
+        // Where nothing is said of the queue, the time to connect counts for it, too.
+        let has_limit = self.servers.iter().any(|(_, server)| {
+            let limit = server.parameters.maxconn.as_ref();
+            limit.is_some_and(|limit| limit.value > 0)
+        });
+        let connect = timeouts.get("connect").filter(|_| has_limit);
+        let queue = timeouts.get("queue").or(connect);
+        time(toml, "queue_timeout", queue, (0, HOUR_MS), told);
         self.queue(toml, told);
         let slow_start = self.one_of("slowstart", |server| server.slowstart.as_ref(), told);
         time(toml, "slow_start", slow_start.as_ref(), (0, 24 * HOUR_MS), told);
