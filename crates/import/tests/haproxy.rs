@@ -308,6 +308,19 @@ fn no_limit_of_a_section_is_none_here() {
     assert_eq!(limits, [None, Some(7)]);
 }
 
+/// Ports that follow the client's are none that could be written down.
+#[test]
+fn servers_without_a_port_behind_several_are_told() {
+    told_of(
+        "bind :3307\nserver db2 10.0.0.2 check",
+        expect![[r#"
+            line 6: `server db2 10.0.0.2`: no port; it is 3306 here, and the one that the client came to there
+        "#]],
+    );
+    let text = "listen db\nbind :3307\noption mysql-check\nserver db1 10.0.0.1 check\n";
+    assert_eq!(haproxy(text).unwrap().without_equal, [""; 0]);
+}
+
 /// What comes instead, and what is not for us.
 #[test]
 fn files_of_something_else_are_told_for_what_they_are() {

@@ -99,6 +99,11 @@ pub(super) fn server(text: &str, port: Option<u16>) -> Result<String, String> {
     }
 }
 
+/// Whether an address of a server says all of where it is. Without a port HAProxy takes the clients'.
+pub(super) fn has_port(text: &str) -> bool {
+    plain(text).is_ok_and(|text| text.starts_with('/') || halves(text).1.is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,8 @@ const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 const YEAR_MS: u64 = 365 * 24 * HOUR_MS;
 
+const NO_PORT: &str = "no port; it is 3306 here, and the one that the client came to there";
+
 /// A cluster to be.
 #[derive(Debug)]
 pub(super) struct Cluster<'p> {
@@ -95,15 +97,20 @@ fn servers<'p>(proxy: &'p Proxy, port: Option<u16>, told: &mut Told) -> Vec<(Str
         let shown = format!("`server {} {}`", server.name, server.address);
         match address::server(&server.address, port) {
             Err(why) => told.lacks(server.line, format!("{shown}: {why}; left out")),
-            Ok(address) => match servers.iter().find(|(other, _)| *other == address) {
-                Some((_, first)) => {
-                    told.lacks(
-                        server.line,
-                        format!("{shown}: the same server as in line {}; left out", first.line),
-                    );
+            Ok(address) => {
+                if port.is_none() && !address::has_port(&server.address) {
+                    told.lacks(server.line, format!("{shown}: {NO_PORT}"));
                 }
-                None => servers.push((address, server)),
-            },
+                match servers.iter().find(|(other, _)| *other == address) {
+                    Some((_, first)) => {
+                        told.lacks(
+                            server.line,
+                            format!("{shown}: the same server as in line {}; left out", first.line),
+                        );
+                    }
+                    None => servers.push((address, server)),
+                }
+            }
         }
     }
     servers
