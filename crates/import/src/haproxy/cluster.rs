@@ -391,6 +391,10 @@ impl Cluster<'_> {
             return;
         };
         let of_servers = || self.servers.iter().map(|(_, server)| &server.parameters.tls);
+        told.lacks(
+            line,
+            "`ssl`: TLS begins within MySQL's login here; a server behind a TLS tunnel cannot be reached",
+        );
         toml.section(&format!("[cluster.{}.tls]", self.name));
         toml.comment("MySQL's own TLS, which begins within the login.");
         toml.taken("mode", &quote("required"), line);
