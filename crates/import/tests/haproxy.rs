@@ -321,6 +321,19 @@ fn servers_without_a_port_behind_several_are_told() {
     assert_eq!(haproxy(text).unwrap().without_equal, [""; 0]);
 }
 
+#[test]
+fn sessions_that_were_never_idle_too_long_stay() {
+    let of = |timeouts: &str| {
+        let text = format!("listen db\nbind :3306\noption mysql-check\nserver a 10.0.0.1 check\n{timeouts}");
+        let imported = haproxy(&text).unwrap();
+        let config = Config::parse(&imported.toml, "imported").unwrap();
+        config.listeners[0].client_idle_timeout.as_secs()
+    };
+    assert_eq!(of("timeout client 0"), 0);
+    assert_eq!(of("timeout client 0\ntimeout server 1h"), 3600);
+    assert_eq!(of("timeout client 0\ntimeout tunnel 2h"), 7200);
+}
+
 /// What comes instead, and what is not for us.
 #[test]
 fn files_of_something_else_are_told_for_what_they_are() {

@@ -179,6 +179,8 @@ impl Listener<'_> {
             }
             (None, client, server) => client.or(server),
         };
+        // No time at all is no limit on both sides, where it is said.
+        let idle = idle.or_else(|| self.proxy.timeouts.get("client").cloned());
         time(toml, "client_idle_timeout", idle.as_ref(), (0, YEAR_MS), told);
     }
 
