@@ -334,6 +334,18 @@ fn sessions_that_were_never_idle_too_long_stay() {
     assert_eq!(of("timeout client 0\ntimeout tunnel 2h"), 7200);
 }
 
+#[test]
+fn what_would_open_more_or_shut_out_is_told() {
+    told_of(
+        "tcp-request connection expect-proxy layer4 if { src -f proxies.lst }\nbind :3307 interface eth1\n.if defined(X)\ntimeout client 5s\n.endif",
+        expect![[r#"
+            line 5: `tcp-request connection expect-proxy layer4 if { src -f proxi…`: needs a hand: who sends a PROXY header cannot log in without its network in `accept_proxy_from`
+            line 6: `interface eth1`: no equal: it listens on all interfaces here; bind the address of that one
+            line 7: `.if defined(X)`: not looked at: the lines of all branches count
+        "#]],
+    );
+}
+
 /// What comes instead, and what is not for us.
 #[test]
 fn files_of_something_else_are_told_for_what_they_are() {

@@ -266,6 +266,12 @@ pub(super) fn of_section(first: &str, second: &str) -> Option<Equal> {
     if first.starts_with("tune.") || first.starts_with("profiling.") || first.starts_with("no-memory-") {
         return Some(TUNING);
     }
+    // Conditions on the file itself.
+    match first {
+        ".if" | ".elif" | ".else" => return Some(Lacks("not looked at: the lines of all branches count")),
+        ".endif" => return Some(NeedsNone("what begins the branches has been told")),
+        _ => {}
+    }
     // Ways to wait for events, switched off for some kernel.
     if [
         "noepoll",
@@ -330,7 +336,7 @@ pub(super) const OF_BINDS: &[Parameter] = &[
     (
         "interface",
         1,
-        Lacks("no equal: bind the address of that interface"),
+        Lacks("no equal: it listens on all interfaces here; bind the address of that one"),
     ),
     ("level", 1, ADMIN),
     ("mss", 1, Lacks("no equal: a matter of routes")),

@@ -135,6 +135,10 @@ impl Proxy {
             ("srvtimeout", text) => self.timeout("server", text, line, told),
             ("option", _) => self.option(line, told),
             ("tcp-request", _) if expects_proxy(line) => self.expect_proxy(line),
+            ("tcp-request", "connection") if line.word(2) == "expect-proxy" => {
+                let why = "needs a hand: who sends a PROXY header cannot log in without its network in `accept_proxy_from`";
+                told.lacks(line.number, format!("{}: {why}", line.shown()));
+            }
             ("no", _) => {
                 told.needs_nothing(line.number, "what is switched off there is not done here either")
             }
