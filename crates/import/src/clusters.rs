@@ -490,6 +490,12 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
                 cluster.primary_reads |= is_static && known.role == Some(Role::Primary);
             }
             None => {
+                if sharing.is_some() && !is_static {
+                    notes.add(format!(
+                        "server {}: hostgroup {hostgroup} alone has it there; here it takes other reads of {}, too",
+                        server.address, cluster.name
+                    ));
+                }
                 server.role = is_static.then_some(Role::Replica);
                 cluster.servers.push(server);
             }

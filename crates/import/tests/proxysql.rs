@@ -317,6 +317,21 @@ fn another_variable_that_makes_a_writer_is_told() {
     assert!(!notes("read_only").contains("check_type"));
 }
 
+#[test]
+fn a_server_of_a_further_hostgroup_that_takes_more_is_told() {
+    let text = with_rules(&["rule_id=1 match_digest=\"^SELECT report\" destination_hostgroup=2 apply=1"]);
+    let further = "address=\"db2\" hostgroup=2 }, { address=\"db3\" hostgroup=2 }, { address=\"db1\"";
+    let imported = proxysql(&text.replacen("address=\"db1\"", further, 1)).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let group = &config.clusters["main"].groups["hostgroup-2"];
+    assert_eq!((group.servers.len(), group.exclusive), (2, false));
+    let notes = imported.without_equal.join("\n");
+    assert!(
+        notes.contains("server db3:3306: hostgroup 2 alone has it there"),
+        "{notes}"
+    );
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
