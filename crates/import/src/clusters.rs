@@ -227,6 +227,7 @@ fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
             ));
         }
         more_columns(row, &address, notes)?;
+        replace_earlier(&mut listed, hostgroup, &address, notes);
         listed.push(Listed {
             hostgroup,
             is_offline_soft,
@@ -244,6 +245,17 @@ fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
         });
     }
     Ok(listed)
+}
+
+/// The table has a row for each hostgroup and address: a later one takes the place of the earlier.
+fn replace_earlier(listed: &mut Vec<Listed>, hostgroup: u64, address: &str, notes: &mut Notes) {
+    let length = listed.len();
+    listed.retain(|row| row.hostgroup != hostgroup || row.server.address != address);
+    if listed.len() < length {
+        notes.add(format!(
+            "server {address} of hostgroup {hostgroup}: it stands there twice; the later row counts"
+        ));
+    }
 }
 
 /// Columns of a server without an equal.

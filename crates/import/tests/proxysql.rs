@@ -332,6 +332,22 @@ fn a_server_of_a_further_hostgroup_that_takes_more_is_told() {
     );
 }
 
+/// Scripts say `REPLACE` of the same server again and again.
+#[test]
+fn the_later_row_of_a_server_counts() {
+    let sql = "REPLACE INTO mysql_servers (hostgroup_id, hostname, max_connections) VALUES (0, 'db1', 100);\n\
+               REPLACE INTO mysql_servers (hostgroup_id, hostname, max_connections) VALUES (0, 'db1', 30);\n\
+               INSERT INTO mysql_users (username, password) VALUES ('app', 'a');";
+    let imported = proxysql(sql).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    assert_eq!(config.clusters["main"].servers[0].max_connections, 30);
+    let notes = imported.without_equal.join("\n");
+    assert!(
+        notes.contains("server db1:3306 of hostgroup 0: it stands there twice"),
+        "{notes}"
+    );
+}
+
 /// A server in several hostgroups is one server here, with all that its rows say, and one weight.
 #[test]
 fn rows_of_further_hostgroups_count() {
