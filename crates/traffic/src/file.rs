@@ -718,6 +718,14 @@ impl Folder {
                     self.is_over = true;
                     return Ok(None);
                 };
+                let is_last = self.files.as_slice().is_empty();
+                if is_last && path.metadata().map_err(io_at(&path))?.len() < HEAD_LEN as u64 {
+                    // Whoever has begun it was killed, has found the disk full, or is at it.
+                    if !self.is_followed {
+                        self.stops.push((path, Stop::Cut { at: 0 }));
+                    }
+                    continue;
+                }
                 let reader = open_file(&path, self.key.as_ref())?;
                 // A file that stands there twice would be given out twice.
                 let is_before = self.number.is_some_and(|number| reader.number < number);
@@ -873,6 +881,44 @@ mod tests {
             assert_eq!(read.next_record().unwrap(), Some(command.clone()));
         }
         assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+    }
+
+    /// A writer that is killed there, or finds the disk full, leaves such a file.
+    #[test]
+    fn a_last_file_that_ends_within_its_head_hides_nothing_before_it() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
+        let command = Record::Command(Box::default());
+        writer.put(&command).unwrap();
+        writer.finish().unwrap();
+        let whole = std::fs::read(&files_of(&folder).unwrap()[0]).unwrap();
+        let second = folder.join(name_of(2));
+        for len in [0, PLAIN_HEAD_LEN, HEAD_LEN - 1] {
+            std::fs::write(&second, &whole[..len]).unwrap();
+            let mut read = Folder::open(&folder, None).unwrap();
+            assert_eq!(read.next_record().unwrap(), Some(command.clone()), "{len}");
+            assert_eq!(read.next_record().unwrap(), None, "{len}");
+            assert_eq!(read.stops(), [(second.clone(), Stop::Cut { at: 0 })], "{len}");
+        }
+        // A follower waits for the rest of it.
+        let mut followed = Folder::open(&folder, None).unwrap();
+        followed.follow();
+        assert_eq!(followed.next_record().unwrap(), Some(command.clone()));
+        assert_eq!(
+            (followed.next_record().unwrap(), followed.stops()),
+            (None, &[][..])
+        );
+        std::fs::remove_file(&second).unwrap();
+        let mut writer = FolderWriter::resume(&folder, 1 << 20, None).unwrap();
+        writer.put(&command).unwrap();
+        writer.finish().unwrap();
+        followed.look_again().unwrap();
+        assert_eq!(followed.next_record().unwrap(), Some(command));
+        assert_eq!(
+            (followed.next_record().unwrap(), followed.stops()),
+            (None, &[][..])
+        );
     }
 
     #[test]
