@@ -72,7 +72,7 @@ fn order(to: &Path, when_full: WhenFull) -> Order {
 }
 
 /// A capture whose thread does not run, and what it would have got.
-fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>, Receiver<Item>) {
+pub(super) fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>, Receiver<Item>) {
     let (sender, items) = channel();
     let run = Arc::new(Run {
         order: order(Path::new("/nowhere"), when_full),

@@ -118,6 +118,8 @@ struct Writing<'a> {
     sessions: HashMap<u32, Session, foldhash::fast::RandomState>,
     /// Bytes that are known of prepared statements of all sessions.
     statement_bytes: usize,
+    /// The number of the first command of a session that is not known: those that were forgotten had others.
+    first_number: u64,
     /// Bytes of what was taken out of the queue and is counted there still.
     taken_out: usize,
 }
@@ -140,6 +142,7 @@ fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: Fo
         writer,
         sessions: HashMap::default(),
         statement_bytes: 0,
+        first_number: 0,
         taken_out: 0,
     };
     let written = writing.until_end(items);
@@ -251,11 +254,18 @@ impl Writing<'_> {
         let start_us = began.saturating_duration_since(self.run.began).as_micros() as u64;
         let is_full = self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&ended.session);
         if is_full || self.statement_bytes >= STATEMENTS_MAX {
+            // Two commands of one number would be taken for one by whoever compares or goes on with a replay.
+            let numbers = self.sessions.values().map(|session| session.commands);
+            self.first_number = numbers.fold(self.first_number, u64::max);
             self.sessions.clear();
             self.statement_bytes = 0;
         }
         let is_new = !self.sessions.contains_key(&ended.session);
-        let session = self.sessions.entry(ended.session).or_default();
+        let first_number = self.first_number;
+        let session = self.sessions.entry(ended.session).or_insert_with(|| Session {
+            commands: first_number,
+            ..Session::default()
+        });
         // It was forgotten, or its beginning was not heard.
         session.may_be_in_mysql |= is_new && !ended.is_first;
         if let Some(who) = ended
@@ -566,7 +576,11 @@ pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
 mod tests {
     use mysql_wire::write_packet;
 
+    use super::super::WhenFull;
+    use super::super::tests::stalled;
     use super::*;
+    use crate::file::Folder;
+    use crate::record::Head;
 
     fn packet(payload: &[u8]) -> Vec<u8> {
         let mut packet = Vec::new();
@@ -618,5 +632,36 @@ mod tests {
         assert_eq!(known(&[Command::STMT_CLOSE.0, 7, 0, 0, 0], &[]), 0);
         known(&prepare, &prepared);
         assert_eq!(known(&[Command::RESET_CONNECTION.0], &[]), 0);
+    }
+
+    #[test]
+    fn a_session_that_is_forgotten_has_no_number_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let (_, run, _) = stalled(WhenFull::Thin, 1.0);
+        let mut writing = Writing {
+            run: &run,
+            writer: FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap(),
+            sessions: HashMap::default(),
+            statement_bytes: 0,
+            first_number: 0,
+            taken_out: 0,
+        };
+        for forgets in [false, false, true, false, true, false] {
+            if forgets {
+                writing.statement_bytes = STATEMENTS_MAX;
+            }
+            let ended = ended(b"\x03SELECT 1", &[]);
+            writing.command(Box::new(ended)).unwrap();
+        }
+        writing.end().unwrap();
+        let mut folder = Folder::open(&folder, None).unwrap();
+        let mut numbers = Vec::new();
+        while let Some(record) = folder.next_record().unwrap() {
+            if let Record::Command(command) = record {
+                numbers.push(command.number);
+            }
+        }
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
     }
 }
