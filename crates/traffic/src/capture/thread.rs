@@ -66,6 +66,8 @@ pub(crate) struct Session {
     statements: HashMap<u32, Prepared>,
     /// Bytes that are known of them.
     statement_bytes: usize,
+    /// The one that was prepared last, which clients of MariaDB need not name; 0 for none.
+    last_prepared: u32,
 }
 
 /// A prepared statement.
@@ -405,6 +407,7 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
             }
             if ended.command == Command::STMT_PREPARE {
                 session.takes_harmless_values = takes_harmless_values(text);
+                session.last_prepared = 0;
             }
         }
         Command::STMT_EXECUTE
@@ -413,7 +416,10 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
         | Command::STMT_FETCH
         | Command::STMT_RESET
         | Command::STMT_CLOSE => {
-            record.statement = statement::statement_id(payload).ok().flatten().unwrap_or(0);
+            record.statement = match statement::statement_id(payload) {
+                Ok(Some(statement::LAST_PREPARED)) => session.last_prepared,
+                named => named.ok().flatten().unwrap_or(0),
+            };
             let mut known = session.statements.get_mut(&record.statement);
             record.digest = match (record.digest, &known) {
                 (0, Some(prepared)) => prepared.digest,
@@ -464,6 +470,7 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
     if ended.command == Command::RESET_CONNECTION || ended.command == Command::CHANGE_USER {
         session.statements.clear();
         session.statement_bytes = 0;
+        session.last_prepared = 0;
     }
     if ended.command == Command::CHANGE_USER {
         session.may_be_in_mysql = true;
@@ -529,6 +536,7 @@ fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) 
     record.checks = read.checks;
     if let Some((id, parameters)) = read.prepared {
         (record.statement, record.parameters) = (id, parameters);
+        session.last_prepared = id;
         let is_written = !record.flags.has(Flags::WITHHELD) && !record.flags.has(Flags::CUT);
         let may_be_written = is_written && session.takes_harmless_values;
         let prepared = Prepared {
@@ -632,6 +640,23 @@ mod tests {
         assert_eq!(known(&[Command::STMT_CLOSE.0, 7, 0, 0, 0], &[]), 0);
         known(&prepare, &prepared);
         assert_eq!(known(&[Command::RESET_CONNECTION.0], &[]), 0);
+    }
+
+    #[test]
+    fn the_statement_that_was_prepared_last_need_not_be_named() {
+        let prepare = [&[Command::STMT_PREPARE.0][..], b"SELECT 1"].concat();
+        let prepared = packet(&[0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let refused = packet(b"\xff\x28\x04#42000no");
+        let execute = [&[Command::STMT_EXECUTE.0][..], &[0xff; 4], &[0, 1, 0, 0, 0]].concat();
+        let mut session = Session::new("app", Some(b"shop"));
+        let mut statement = |payload: &[u8], answer: &[u8]| {
+            let record = record(&mut ended(payload, answer), &mut session, 0);
+            (record.statement, record.flags.has(Flags::WITHHELD))
+        };
+        assert_eq!(statement(&prepare, &prepared), (7, false));
+        assert_eq!(statement(&execute, &[]), (7, false));
+        assert_eq!(statement(&prepare, &refused), (0, false));
+        assert_eq!(statement(&execute, &[]), (0, true), "there is none");
     }
 
     #[test]
