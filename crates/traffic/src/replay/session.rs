@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, StatusFlags, statement};
 use regex::bytes::Regex;
 use sql_class::text::{has, only_sets_insert_id};
@@ -54,6 +55,9 @@ struct Session {
     statements: HashMap<u32, u32>,
     /// Prepares of those that are closed behind each execution.
     texts: HashMap<u32, CommandRecord>,
+    /// By their captured numbers, those with parameters: how many they are, and their types as they were said
+    /// last; `None` where nobody knows them.
+    types: HashMap<u32, (u16, Option<Box<[u8]>>)>,
     /// Captured numbers of statements whose parameters have come in parts.
     has_long_data: HashSet<u32>,
     has_no_login: bool,
@@ -95,6 +99,7 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
         client: None,
         statements: HashMap::new(),
         texts: HashMap::new(),
+        types: HashMap::new(),
         has_long_data: HashSet::new(),
         has_no_login: false,
         in_transaction: false,
@@ -134,6 +139,7 @@ impl Session {
         let schema = self.schema(&captured.schema).to_vec();
         self.ids.hear(captured, &schema);
         self.hear_time(captured);
+        self.hear_types(captured);
         let verdict = self.judge.may_be_sent(captured);
         let is_chosen = shared.order.selection.takes(captured);
         let verdict = if is_chosen {
@@ -370,6 +376,29 @@ impl Session {
         }
     }
 
+    /// The types of parameters, sent or not: an execution may leave out those of the one before.
+    fn hear_types(&mut self, captured: &CommandRecord) {
+        match Command(captured.command) {
+            Command::STMT_PREPARE if captured.parameters > 0 => {
+                self.types.insert(captured.statement, (captured.parameters, None));
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+                if let Some((parameters, types)) = self.types.get_mut(&captured.statement) {
+                    let payload = [&[captured.command], &captured.body[..]].concat();
+                    match ExecuteHead::decode(&payload, *parameters, Capabilities::default()) {
+                        Ok(head) if head.types().is_some() => *types = head.types().map(Into::into),
+                        Ok(_) => {}
+                        // Its parameters were not written, and may have had other types.
+                        Err(_) => *types = None,
+                    }
+                }
+            }
+            Command::STMT_CLOSE => drop(self.types.remove(&captured.statement)),
+            Command::RESET_CONNECTION | Command::CHANGE_USER => self.types.clear(),
+            _ => {}
+        }
+    }
+
     /// Where a statement writes or asks for the time, the time is the one when it was captured. What sets it
     /// for itself has its own.
     async fn freeze_time(&mut self, captured: &CommandRecord) {
@@ -457,7 +486,13 @@ impl Session {
             }
         }
         self.prepare_again(captured.statement).await;
-        let mut payload = self.payload(captured)?;
+        let mut payload = match self.payload(captured) {
+            Ok(payload) => payload,
+            Err(why) => {
+                self.drop_long_data(captured).await;
+                return Err(why);
+            }
+        };
         let schema = self.schema(&captured.schema).to_vec();
         if !self.has_long_data.contains(&captured.statement) {
             self.ids.map(captured, &schema, &mut payload);
@@ -699,6 +734,14 @@ impl Session {
             if !statement::replace_id(&mut payload, *id) {
                 return Err(LeftOut::TooLong);
             }
+        }
+        // The statement of now may not have been executed before, or with other types.
+        if let Some((parameters, types)) = self.types.get(&captured.statement)
+            && let Ok(head) = ExecuteHead::decode(&payload, *parameters, Capabilities::default())
+            && head.needs_types()
+        {
+            let types = types.as_deref().ok_or(LeftOut::PartsMissing)?;
+            head.inject_types(&mut payload, types);
         }
         Ok(payload)
     }

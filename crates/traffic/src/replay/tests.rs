@@ -33,6 +33,7 @@ fn words(payload: &[u8]) -> String {
         Command::QUERY => String::new(),
         Command::INIT_DB => "USE ".to_owned(),
         Command::STMT_PREPARE => "PREPARE ".to_owned(),
+        Command::STMT_EXECUTE if body.len() > 9 => return format!("EXECUTE {} {:?}", body[0], &body[9..]),
         Command::STMT_EXECUTE => return format!("EXECUTE {}", body[0]),
         Command::STMT_SEND_LONG_DATA => return format!("PART {}", body[0]),
         Command::RESET_CONNECTION => "RESET".to_owned(),
@@ -489,6 +490,45 @@ async fn no_execution_is_sent_without_the_parts_that_were_sent_before() {
         "EXECUTE 1",
     ];
     assert_eq!(heard, all);
+}
+
+#[tokio::test]
+async fn an_execution_has_types_whatever_was_sent_before_it() {
+    let prepared = CommandRecord {
+        parameters: 1,
+        ..prepare(7, "INSERT INTO t VALUES (?)")
+    };
+    let execution = |rest: &[u8]| {
+        let mut execution = with(Command::STMT_EXECUTE, 7);
+        execution.body.extend_from_slice(rest);
+        execution
+    };
+    let (typed, untyped) = (execution(&[0, 1, 1, 0, 5]), execution(&[0, 0, 6]));
+    let heard = told(&[
+        (prepared.clone(), DONE),
+        (typed.clone(), DONE),
+        (untyped.clone(), Was::Open),
+    ])
+    .await;
+    let expected = ["PREPARE INSERT INTO t VALUES (?)", "EXECUTE 1 [0, 1, 1, 0, 6]"];
+    assert_eq!(heard, expected);
+    // Which types those had that were too long to be captured nobody knows.
+    let mut cut = command(Command::STMT_EXECUTE, 7, b"");
+    cut.flags.set(Flags::CUT);
+    let heard = told(&[
+        (prepared, Was::Open),
+        (cut, Was::Open),
+        (untyped.clone(), Was::Open),
+        (typed, Was::Open),
+        (untyped, Was::Open),
+    ])
+    .await;
+    let expected = [
+        "PREPARE INSERT INTO t VALUES (?)",
+        "EXECUTE 1 [0, 1, 1, 0, 5]",
+        "EXECUTE 1 [0, 1, 1, 0, 6]",
+    ];
+    assert_eq!(heard, expected);
 }
 
 #[tokio::test]
