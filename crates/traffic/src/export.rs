@@ -253,6 +253,13 @@ impl Exporting {
             Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {}
             _ => return Vec::new(),
         }
+        // Its parts are not for the next one, and its types, which the next one may leave out, are not known.
+        if verdict.is_err()
+            && let Some(prepared) = self.prepared.get_mut(&place)
+        {
+            prepared.long.clear();
+            prepared.types.clear();
+        }
         let at = format!("{:.6} s", command.start_us as f64 / 1e6);
         let text = verdict.map_err(|why| why.words()).and_then(|()| {
             if Command(command.command) == Command::QUERY {
@@ -457,6 +464,38 @@ fn quoted_len(text: &[u8], has_escapes: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Flags;
+
+    #[test]
+    fn an_execution_has_nothing_of_one_that_was_left_out() {
+        let mut exporting = Exporting {
+            judge: Judge::new(Permitted::default()),
+            charsets: HashMap::new(),
+            prepared: HashMap::new(),
+            exported: Exported::default(),
+        };
+        let mut say = |command: Command, flags, body: &[u8]| {
+            let text = exporting.command(&CommandRecord {
+                command: command.0,
+                statement: 7,
+                flags,
+                body: body.to_vec(),
+                ..CommandRecord::default()
+            });
+            String::from_utf8(text).unwrap()
+        };
+        let (whole, cut) = (Flags::default(), Flags::CUT);
+        let typed = [7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 5];
+        let untyped = [7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6];
+        say(Command::STMT_PREPARE, whole, b"SELECT ?");
+        assert!(say(Command::STMT_EXECUTE, whole, &typed).ends_with("SELECT 5;\n"));
+        assert!(say(Command::STMT_EXECUTE, whole, &untyped).ends_with("SELECT 6;\n"));
+        assert!(say(Command::STMT_EXECUTE, cut, b"").contains("left out"));
+        assert!(say(Command::STMT_EXECUTE, whole, &untyped).contains("left out"));
+        say(Command::STMT_SEND_LONG_DATA, whole, b"\x07\0\0\0\0\0part");
+        assert!(say(Command::STMT_EXECUTE, cut, b"").contains("left out"));
+        assert!(say(Command::STMT_EXECUTE, whole, &typed).ends_with("SELECT 5;\n"));
+    }
 
     #[test]
     fn a_client_finds_no_command_of_its_own() {
