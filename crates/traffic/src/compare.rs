@@ -334,17 +334,17 @@ impl Comparing {
                 (_, command) => Command(command).name().to_owned(),
             },
             text: plain(&a.text, EXAMPLE_MAX),
-            masked: volatile(&a.text).filter(|_| key != (0, 0)),
+            masked: masked(a).filter(|_| key != (0, 0)),
             is_ordered: orders(&a.text) && key != (0, 0),
             ..Statement::default()
         });
         // Those that are counted together have little in common.
-        let (masked, is_ordered) = match key {
-            (0, 0) => (volatile(&a.text), orders(&a.text)),
+        let (masking, is_ordered) = match key {
+            (0, 0) => (masked(a), orders(&a.text)),
             _ => (statement.masked.clone(), statement.is_ordered),
         };
-        let found = differ(a, b, masked.is_some(), is_ordered);
-        if let Some(name) = masked {
+        let found = differ(a, b, masking.is_some(), is_ordered);
+        if let Some(name) = masking {
             *self.comparison.masked.entry(name).or_default() += 1;
         }
         for difference in [&mut statement.difference, &mut self.comparison.total] {
@@ -423,6 +423,15 @@ impl Difference {
         if let Some(times) = &self.times.0 {
             (self.a, self.b) = (of(&times.0), of(&times.1));
         }
+    }
+}
+
+/// What makes a result differ each time. Of executions whose statement is not known anything may.
+fn masked(a: &Waiting) -> Option<String> {
+    let executions = [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE];
+    match a.text.is_empty() && executions.contains(&Command(a.command)) {
+        true => Some("executions whose text is not known".to_owned()),
+        false => volatile(&a.text),
     }
 }
 
@@ -785,6 +794,35 @@ mod tests {
         );
         assert_eq!(comparison.total.results(), 0);
         assert_eq!(comparison.masked.get("now"), Some(&1));
+    }
+
+    #[test]
+    fn an_execution_is_masked_as_its_text_is() {
+        let of_all = |texts: &[&str], sum| {
+            let records = texts.iter().zip(0..).flat_map(|(text, number)| {
+                let prepare = query(2 * number, text, |record| {
+                    record.command = Command::STMT_PREPARE.0
+                });
+                let execution = query(2 * number + 1, text, |record| {
+                    record.command = Command::STMT_EXECUTE.0;
+                    record.body.clear();
+                    record.checks[0].sum = sum;
+                });
+                [prepare, execution]
+            });
+            records.collect::<Vec<_>>()
+        };
+        let texts = ["SELECT a FROM t", "SELECT NOW()"];
+        let comparison = of(of_all(&texts, 5), of_all(&texts, 9));
+        assert_eq!(
+            (comparison.total.values, comparison.masked.get("now")),
+            (1, Some(&2))
+        );
+        // One that was prepared before.
+        let last = |sum| of_all(&texts[1..], sum).split_off(1);
+        let comparison = of(last(5), last(9));
+        assert_eq!(comparison.total.values, 0);
+        assert_eq!(comparison.masked.values().sum::<u64>(), 1);
     }
 
     #[test]
