@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
+use sql_class::{Syntax, literals};
 
 /// The names are found as words, with a bracket where a column could be called so.
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -14,7 +15,8 @@ static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
           |ps_current_thread_id|benchmark|sleep|get_lock|is_used_lock|is_free_lock|nextval|lastval|setval)\s*\(
         | \b(current_date|current_time|current_timestamp|localtime|localtimestamp|current_user|sysdate|curdate)\b
         | (@@\s*(?:global|session|local)?\s*\.?\s*[a-z_]+)
-        | ^\s*(explain|analyze|describe|desc|show)\b
+        | ^(?:\s | \( | /\*(?:[^*]|\*+[^*/])*\*+/ | (?:\#|--\s)[^\n]*\n)*
+          (explain|analyze|describe|desc|show)\b
         | \b(information_schema|performance_schema)\b
         | \b(sys)\s*\.";
     Regex::new(NAMES).ok()
@@ -37,10 +39,32 @@ pub(crate) fn asks_for_time(text: &[u8]) -> bool {
     TIME.as_ref().is_some_and(|time| time.is_match(text))
 }
 
-/// Whether a statement says in which order its rows come.
+/// Whether a statement says in which order its rows come. In brackets a subquery, a window or an aggregate
+/// says so for itself, unless all of the statement is in brackets.
 pub(crate) fn orders(text: &[u8]) -> bool {
     static ORDER_BY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\border\s+by\b").ok());
-    ORDER_BY.as_ref().is_some_and(|order| order.is_match(text))
+    if ORDER_BY.as_ref().is_none_or(|order| !order.is_match(text)) {
+        return false;
+    }
+    let Some(tokens) = literals(text, Syntax::default()) else {
+        return true;
+    };
+    let (mut depth, mut is_behind_order) = (0_usize, false);
+    for (at, (_, place)) in tokens.into_iter().enumerate() {
+        match &text[place] {
+            b"(" if at == 0 => return true,
+            b"(" => depth += 1,
+            b")" => depth = depth.saturating_sub(1),
+            word if depth == 0 => {
+                if is_behind_order && word.eq_ignore_ascii_case(b"by") {
+                    return true;
+                }
+                is_behind_order = word.eq_ignore_ascii_case(b"order");
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -65,5 +89,33 @@ mod tests {
         assert_eq!(of("SELECT c FROM t ORDER BY c"), None);
         assert!(orders(b"SELECT c FROM t Order  By c"));
         assert!(!orders(b"SELECT order_by FROM t"));
+        for text in [
+            "/* DBeaver */ SHOW TABLES",
+            "/* a **/ -- b\n# c\n show tables",
+            "(EXPLAIN SELECT 1)",
+        ] {
+            assert!(of(text).is_some(), "{text}");
+        }
+        assert_eq!(of("/* a */ SELECT b /* c */ show FROM t"), None);
+    }
+
+    #[test]
+    fn what_orders_in_brackets_orders_not_the_result() {
+        for text in [
+            "SELECT ROW_NUMBER() OVER (ORDER BY a) FROM t",
+            "SELECT GROUP_CONCAT(a ORDER BY b) FROM t GROUP BY c",
+            "SELECT a FROM (SELECT a FROM t ORDER BY a LIMIT 5) x",
+            "SELECT a FROM t WHERE b = 'order by'",
+            "SELECT a FROM t /* order by */",
+        ] {
+            assert!(!orders(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SELECT COUNT(*) FROM t GROUP BY a ORDER BY a",
+            "SELECT (SELECT b FROM u ORDER BY b LIMIT 1) FROM t ORDER BY a",
+            "(SELECT a FROM t ORDER BY a)",
+        ] {
+            assert!(orders(text.as_bytes()), "{text}");
+        }
     }
 }
