@@ -116,6 +116,7 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
         match next {
             Given::Session(who) => {
                 let is_new = session.who.id == 0;
+                session.has_no_login &= session.who.user == who.user;
                 session.who = who;
                 // The connection is there before the first command is due.
                 if is_new {

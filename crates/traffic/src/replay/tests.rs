@@ -60,6 +60,12 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
     stream.write_all(&packets).await.ok()?;
     let mut said = packet(&mut stream).await?;
     sequence = 2;
+    if said.windows(6).any(|part| part == b"nobody") {
+        packets.clear();
+        write_packet(&mut packets, &mut sequence, b"\xff\x15\x04#28000no");
+        stream.write_all(&packets).await.ok()?;
+        return None;
+    }
     loop {
         let text = String::from_utf8_lossy(said.get(1..)?).to_uppercase();
         match &text[..] {
@@ -744,6 +750,42 @@ async fn statements_that_were_prepared_by_text_are_prepared_again() {
         (query("INSERT 2"), Was::Open),
     ];
     assert_eq!(told(&all).await, [""; 0], "what it has set is not set again");
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_log_in_keeps_no_other_out() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, told) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let mut capture = FolderWriter::create(&from, Head::default(), FILE_MAX, None).unwrap();
+    let commands = [
+        ("nobody", query("INSERT 1")),
+        ("app", command(Command::CHANGE_USER, 0, b"")),
+        ("app", query("INSERT 2")),
+    ];
+    for (number, (user, command)) in (0..).zip(commands) {
+        let session = SessionRecord {
+            id: 1,
+            user: user.to_owned(),
+            ..SessionRecord::default()
+        };
+        let command = CommandRecord { number, ..command };
+        capture.put(&Record::Session(session)).unwrap();
+        capture.put(&Record::Command(Box::new(command))).unwrap();
+    }
+    capture.finish().unwrap();
+    let mut order = order(&from, &result, address, false);
+    let nobody = Login {
+        user: "nobody".to_owned(),
+        password: String::new(),
+    };
+    order.logins.by_user.insert("nobody".to_owned(), nobody);
+    let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+    let outcome = replay(order, &survey, None, "test", |_| {}).await.unwrap();
+    assert!(outcome.no_login.is_some());
+    let told = told.lock().unwrap();
+    let inserts: Vec<_> = told.iter().filter(|words| words.starts_with("INSERT")).collect();
+    assert_eq!(inserts, ["INSERT 2"]);
 }
 
 #[tokio::test]
