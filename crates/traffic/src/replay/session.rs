@@ -411,6 +411,11 @@ impl Session {
         if !is_timed || self.has_own_time {
             return;
         }
+        // They would tell of the statement that sets the time.
+        let counts = Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS);
+        if self.part(captured).asks.intersects(counts) {
+            return;
+        }
         let unix_us = self.shared.captured_unix_us.saturating_add(captured.start_us);
         let (seconds, micros) = (unix_us / 1_000_000, unix_us % 1_000_000);
         let mut payload = vec![Command::QUERY.0];

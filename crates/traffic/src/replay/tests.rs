@@ -717,6 +717,27 @@ async fn times_are_frozen_for_what_was_prepared_before_and_until_the_session_has
 }
 
 #[tokio::test]
+async fn nothing_stands_between_a_statement_and_who_asks_for_its_rows() {
+    let asks = "INSERT INTO t VALUES (ROW_COUNT())";
+    let all = [
+        (query("INSERT 1"), Was::Open),
+        (query(asks), Was::Open),
+        (prepare(5, asks), Was::Open),
+        (with(Command::STMT_EXECUTE, 5), Was::Open),
+    ];
+    let (told, _) = resumed_with(&all, true).await;
+    let prepare = format!("PREPARE {asks}");
+    let expected = [
+        "SET TIMESTAMP = 0.000000",
+        "INSERT 1",
+        asks,
+        &prepare,
+        "EXECUTE 1",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
 async fn only_what_sets_nothing_else_gives_the_time_back() {
     for (sets, gives_back) in [
         ("set @@session.timestamp = 0;", true),
