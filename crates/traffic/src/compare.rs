@@ -338,7 +338,7 @@ impl Comparing {
             is_ordered: orders(&a.text) && key != (0, 0),
             ..Statement::default()
         });
-        // Those that are counted together have little in common.
+        // Statements that are counted together have little in common.
         let (masking, is_ordered) = match key {
             (0, 0) => (masked(a), orders(&a.text)),
             _ => (statement.masked.clone(), statement.is_ordered),
@@ -426,7 +426,7 @@ impl Difference {
     }
 }
 
-/// What makes a result differ each time. Of executions whose statement is not known anything may.
+/// The name of what makes a result differ each time. An execution whose text is not known may have any.
 fn masked(a: &Waiting) -> Option<String> {
     let executions = [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE];
     match a.text.is_empty() && executions.contains(&Command(a.command)) {
@@ -639,8 +639,14 @@ impl FailOn {
                 total.warnings
             ));
         }
-        if self.missing && comparison.missing > 0 {
-            failures.push(format!("{} commands are missing", comparison.missing));
+        match comparison.missing {
+            0 => {}
+            missing if self.missing => failures.push(format!("{missing} commands are missing")),
+            // A replay that was killed has nothing that differs in what it has not sent.
+            missing if self.rows && comparison.b.end.is_empty() => {
+                failures.push(format!("b has not come to its end, and lacks {missing} commands"));
+            }
+            _ => {}
         }
         let is_timed = total.timed > 0;
         for (name, limit, a, b) in [
@@ -851,6 +857,17 @@ mod tests {
         assert_eq!((comparison.missing, comparison.added), (1, 0));
         let fail_on = FailOn::parse("missing").unwrap();
         assert_eq!(fail_on.failures(&comparison).len(), 1);
+    }
+
+    #[test]
+    fn a_replay_that_was_killed_is_no_success() {
+        let both = || query(0, "SELECT 1", |_| {});
+        let mut comparison = of(vec![both(), query(1, "SELECT 2", |_| {})], vec![both()]);
+        let fails =
+            |comparison: &Comparison| FailOn::parse("errors,rows").unwrap().failures(comparison).len();
+        assert_eq!(fails(&comparison), 1);
+        "done".clone_into(&mut comparison.b.end);
+        assert_eq!(fails(&comparison), 0, "of one of several replayers");
     }
 
     #[test]

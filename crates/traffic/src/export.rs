@@ -253,7 +253,8 @@ impl Exporting {
             Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {}
             _ => return Vec::new(),
         }
-        // Its parts are not for the next one, and its types, which the next one may leave out, are not known.
+        // The next one has no parts of this one, and may leave out types that this one had and that nobody
+        // knows.
         if verdict.is_err()
             && let Some(prepared) = self.prepared.get_mut(&place)
         {

@@ -411,7 +411,7 @@ impl Session {
         if !is_timed || self.has_own_time {
             return;
         }
-        // They would tell of the statement that sets the time.
+        // Both would tell of the statement that sets the time.
         let counts = Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS);
         if self.part(captured).asks.intersects(counts) {
             return;
