@@ -524,8 +524,12 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 if shared.before.is_some() && !is_followed && !survey.by_session.contains_key(&record.id) => {
             }
             Record::Session(record) if !selection.takes_user(&record.user) => {
-                sessions.remove(&record.id);
-                shared.put(&Record::Session(record));
+                shared.put(&Record::Session(record.clone()));
+                // Whoever goes on with the result takes all before the last record of a session for done, so
+                // that the session itself writes what is left out behind what it was before.
+                if let Some((sender, _)) = sessions.get(&record.id) {
+                    let _ = sender.send(session::Given::Session(record));
+                }
             }
             Record::Session(record) => {
                 shared.put(&Record::Session(record.clone()));

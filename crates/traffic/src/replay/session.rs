@@ -121,6 +121,8 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
                 // The connection is there before the first command is due.
                 if is_new {
                     let _ = session.connect(&[]).await;
+                } else if !session.is_chosen() {
+                    session.hang_up().await;
                 }
             }
             Given::Command(command, turn, _permit) => {
@@ -142,7 +144,7 @@ impl Session {
         self.hear_time(captured);
         self.hear_types(captured);
         let verdict = self.judge.may_be_sent(captured);
-        let is_chosen = shared.order.selection.takes(captured);
+        let is_chosen = self.is_chosen() && shared.order.selection.takes(captured);
         let verdict = if is_chosen {
             verdict
         } else {
@@ -270,6 +272,11 @@ impl Session {
             progress.errors_differ += u64::from(differs);
         }
         shared.put(&Record::Command(Box::new(record)));
+    }
+
+    /// Whether commands of the user that it has now are replayed.
+    fn is_chosen(&self) -> bool {
+        self.shared.order.selection.takes_user(&self.who.user)
     }
 
     /// A command's part in a transaction, and whether it only sets what can be set again.

@@ -773,28 +773,70 @@ async fn statements_that_were_prepared_by_text_are_prepared_again() {
     assert_eq!(told(&all).await, [""; 0], "what it has set is not set again");
 }
 
+/// Makes a capture of one session of several users.
+fn captured(folder: &Path, commands: &[(&str, CommandRecord)]) {
+    let mut capture = FolderWriter::create(folder, Head::default(), FILE_MAX, None).unwrap();
+    for (number, (user, command)) in (0..).zip(commands) {
+        let session = SessionRecord {
+            id: 1,
+            user: (*user).to_owned(),
+            ..SessionRecord::default()
+        };
+        let command = CommandRecord {
+            number,
+            ..command.clone()
+        };
+        capture.put(&Record::Session(session)).unwrap();
+        capture.put(&Record::Command(Box::new(command))).unwrap();
+    }
+    capture.finish().unwrap();
+}
+
+/// Whoever goes on with a result takes all before a session's last record for done.
+#[tokio::test]
+async fn what_is_left_out_of_a_session_is_written_in_its_order() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, told) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let change = || command(Command::CHANGE_USER, 0, b"");
+    let commands = [
+        ("app", query("INSERT 1")),
+        ("app", query("INSERT 2")),
+        ("other", change()),
+        ("other", query("INSERT 3")),
+        ("app", change()),
+        ("app", query("INSERT 4")),
+    ];
+    captured(&from, &commands);
+    let mut order = order(&from, &result, address, false);
+    order.selection.user = Some("app".to_owned());
+    let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+    replay(order, &survey, None, "test", |_| {}).await.unwrap();
+    let told = told.lock().unwrap();
+    let inserts: Vec<_> = told.iter().filter(|words| words.starts_with("INSERT")).collect();
+    assert_eq!(inserts, ["INSERT 1", "INSERT 2", "INSERT 4"]);
+    let mut folder = Folder::open(&result, None).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        if let Record::Command(command) = record {
+            records.push((command.number, command.flags.has(Flags::LEFT_OUT)));
+        }
+    }
+    let expected = [false, false, true, true, false, false];
+    assert_eq!(records, (0..).zip(expected).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn a_user_that_may_not_log_in_keeps_no_other_out() {
     let place = tempfile::tempdir().unwrap();
     let (address, told) = server().await;
     let (from, result) = (place.path().join("from"), place.path().join("result"));
-    let mut capture = FolderWriter::create(&from, Head::default(), FILE_MAX, None).unwrap();
     let commands = [
         ("nobody", query("INSERT 1")),
         ("app", command(Command::CHANGE_USER, 0, b"")),
         ("app", query("INSERT 2")),
     ];
-    for (number, (user, command)) in (0..).zip(commands) {
-        let session = SessionRecord {
-            id: 1,
-            user: user.to_owned(),
-            ..SessionRecord::default()
-        };
-        let command = CommandRecord { number, ..command };
-        capture.put(&Record::Session(session)).unwrap();
-        capture.put(&Record::Command(Box::new(command))).unwrap();
-    }
-    capture.finish().unwrap();
+    captured(&from, &commands);
     let mut order = order(&from, &result, address, false);
     let nobody = Login {
         user: "nobody".to_owned(),
