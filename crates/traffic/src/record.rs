@@ -431,6 +431,17 @@ impl CommandRecord {
     }
 }
 
+/// Lines without what a terminal would obey: names and versions in them come from files of others.
+#[must_use]
+pub fn harmless(lines: &str) -> String {
+    let clean = |letter: char| match letter {
+        '\n' => letter,
+        letter if letter.is_control() => ' ',
+        letter => letter,
+    };
+    lines.chars().map(clean).collect()
+}
+
 /// A text as one line of at most so many letters, without what a terminal would obey.
 #[must_use]
 pub fn plain(text: &[u8], letters: usize) -> String {

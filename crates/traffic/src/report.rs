@@ -96,7 +96,7 @@ pub fn text(comparison: &Comparison) -> String {
     if comparison.statements.len() > SHOWN {
         let _ = writeln!(out, "… and {} more", comparison.statements.len() - SHOWN);
     }
-    out
+    crate::record::harmless(&out)
 }
 
 /// Milliseconds, where both folders know times.
@@ -234,6 +234,23 @@ p.bad, p.good { padding: 0.5em; }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::Side;
+
+    #[test]
+    fn a_terminal_obeys_nothing_of_a_folder() {
+        let comparison = Comparison {
+            b: Side {
+                versions: vec!["9.7\x1b[2J".to_owned()],
+                ..Side::default()
+            },
+            ..Comparison::default()
+        };
+        let text = text(&comparison);
+        assert!(
+            text.contains("9.7 [2J") && text.contains('\n') && !text.contains('\x1b'),
+            "{text}"
+        );
+    }
 
     #[test]
     fn a_page_shows_texts_and_obeys_none() {

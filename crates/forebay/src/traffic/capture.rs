@@ -11,7 +11,7 @@ use serde_json::Value;
 use traffic::Folder;
 use traffic::objects::Location;
 use traffic::offline::{self, Summary};
-use traffic::record::Record;
+use traffic::record::{Record, harmless};
 
 use super::KeyFile;
 use crate::ctl::{self, Gateway, Place, escaped};
@@ -143,7 +143,7 @@ pub(super) fn run(act: Act) -> Result<ExitCode> {
                     Ok(read) => println!(
                         "{}  {}  {}",
                         folder.display(),
-                        read.head().kind,
+                        harmless(&read.head().kind),
                         utc(read.head().began_unix_us)
                     ),
                     Err(error) => println!("{error}"),
@@ -370,7 +370,7 @@ fn in_words(summary: &Summary) -> String {
     for stop in &summary.stops {
         text += &format!("{stop}\n");
     }
-    text
+    harmless(&text)
 }
 
 /// The day and time in UTC.

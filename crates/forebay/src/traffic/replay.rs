@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
+use traffic::record::harmless;
 use traffic::replay::{
     self, Before, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
 };
@@ -327,7 +328,7 @@ fn plan(survey: &Survey) -> String {
         text += &format!("user {user}: {sessions} sessions\n");
     }
     text += &of_open(survey.was_open);
-    text
+    harmless(&text)
 }
 
 fn in_words(outcome: &Outcome) -> String {
@@ -379,7 +380,7 @@ fn in_words(outcome: &Outcome) -> String {
     for stop in &outcome.stops {
         text += &format!("{stop}\n");
     }
-    text
+    harmless(&text)
 }
 
 fn reasons(left_out: &BTreeMap<LeftOut, u64>) -> String {
