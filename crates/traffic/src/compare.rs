@@ -192,32 +192,56 @@ pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<C
         Reading::of(parts),
     ];
     let mut comparing = Comparing::default();
-    let mut waiting: [HashMap<(u32, u64), Waiting>; 2] = Default::default();
-    loop {
-        let mut is_over = true;
-        for index in [0, 1] {
-            let Some(record) = sides[index].next_command()? else {
+    let mut waits = Waits::default();
+    while waits.is_over != [true; 2] {
+        for side in [0, 1] {
+            let Some(record) = sides[side].next_command()? else {
+                waits.end(side);
                 continue;
             };
-            is_over = false;
             let place = (record.session, record.number);
             let mut this = Waiting::from(record);
-            if index == 0 {
+            if side == 0 {
                 comparing.learn(place.0, &mut this);
             }
-            match waiting[1 - index].remove(&place) {
-                Some(other) if index == 0 => comparing.pair(place, &this, &other),
-                Some(other) => comparing.pair(place, &other, &this),
-                None => drop(waiting[index].insert(place, this)),
+            if let Some([a, b]) = waits.meet(side, place, this) {
+                comparing.pair(place, &a, &b);
             }
-        }
-        if is_over {
-            break;
         }
     }
     let [a, b] = sides;
-    let [missing, added] = waiting.map(|waiting| waiting.len() as u64);
+    let [missing, added] = waits.alone;
     Ok(comparing.conclude(a.side(), b.side(), missing, added))
+}
+
+/// Commands of both sides whose counterpart has not come yet.
+#[derive(Default)]
+struct Waits {
+    waiting: [HashMap<(u32, u64), Waiting>; 2],
+    is_over: [bool; 2],
+    /// How many of each side have no counterpart.
+    alone: [u64; 2],
+}
+
+impl Waits {
+    /// A command of a side with its counterpart, the one of the first side in front. Without one it waits, as
+    /// long as the other side goes on: of a replay that was killed most of a capture may be missing.
+    fn meet(&mut self, side: usize, place: (u32, u64), this: Waiting) -> Option<[Waiting; 2]> {
+        match self.waiting[1 - side].remove(&place) {
+            Some(other) if side == 0 => return Some([this, other]),
+            Some(other) => return Some([other, this]),
+            None if self.is_over[1 - side] => self.alone[side] += 1,
+            None => drop(self.waiting[side].insert(place, this)),
+        }
+        None
+    }
+
+    /// Nothing more comes of a side.
+    fn end(&mut self, side: usize) {
+        self.is_over[side] = true;
+        let waiting = std::mem::take(&mut self.waiting[1 - side]);
+        self.alone[1 - side] += waiting.len() as u64;
+    }
 }
 
 /// A folder that is read, or several as if they were one: a command of each in turn.
@@ -857,6 +881,20 @@ mod tests {
         assert_eq!((comparison.missing, comparison.added), (1, 0));
         let fail_on = FailOn::parse("missing").unwrap();
         assert_eq!(fail_on.failures(&comparison).len(), 1);
+    }
+
+    #[test]
+    fn nothing_waits_for_a_side_that_is_over() {
+        let mut waits = Waits::default();
+        let waiting = || Waiting::from(query(0, "SELECT 1", |_| {}));
+        let met = |waits: &mut Waits, side, number| waits.meet(side, (1, number), waiting()).is_some();
+        assert!(!met(&mut waits, 0, 0) && !met(&mut waits, 0, 1) && !met(&mut waits, 1, 2));
+        assert!(met(&mut waits, 1, 0));
+        waits.end(1);
+        assert!(met(&mut waits, 0, 2) && !met(&mut waits, 0, 3));
+        waits.end(0);
+        assert_eq!(waits.alone, [2, 0]);
+        assert!(waits.waiting.iter().all(HashMap::is_empty));
     }
 
     #[test]
