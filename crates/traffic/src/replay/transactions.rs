@@ -116,22 +116,35 @@ pub(super) struct Turn {
 #[derive(Default)]
 pub(super) struct Transactions {
     open: HashSet<u32>,
-    /// Whether prepared statements only read.
-    reads: HashMap<(u32, u32), bool>,
+    /// Whether prepared statements only read, by session and captured number.
+    reads: HashMap<u32, HashMap<u32, bool>>,
 }
 
 impl Transactions {
     /// The next command of the capture.
     pub(super) fn turn(&mut self, command: &CommandRecord) -> Turn {
         let only_reads = |text: &[u8]| class_of(text) == Class::Read;
-        let place = (command.session, command.statement);
+        let prepared = self.reads.get_mut(&command.session);
         let reads = match Command(command.command) {
             Command::STMT_PREPARE => {
-                self.reads.insert(place, only_reads(&command.body));
+                let prepared = self.reads.entry(command.session).or_default();
+                prepared.insert(command.statement, only_reads(&command.body));
                 return Turn::default();
             }
+            Command::STMT_CLOSE => {
+                if let Some(prepared) = prepared {
+                    prepared.remove(&command.statement);
+                }
+                return Turn::default();
+            }
+            Command::RESET_CONNECTION | Command::CHANGE_USER | Command::QUIT => {
+                self.reads.remove(&command.session);
+                false
+            }
             Command::QUERY => only_reads(&command.body),
-            _ => self.reads.get(&place).copied().unwrap_or(false),
+            _ => prepared
+                .and_then(|prepared| prepared.get(&command.statement).copied())
+                .unwrap_or(false),
         };
         let was_open = self.open.contains(&command.session);
         let mut turn = Turn::default();
@@ -265,5 +278,26 @@ mod tests {
         assert_eq!(turn("INSERT INTO t VALUES (1)"), (false, false));
         assert_eq!(turn("COMMIT"), (false, true));
         assert_eq!(turn("DROP TABLE t"), (true, true));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_statements_that_are_closed() {
+        let mut transactions = Transactions::default();
+        let mut turn = |command: Command, statement| {
+            let turn = transactions.turn(&CommandRecord {
+                command: command.0,
+                statement,
+                body: b"SELECT a FROM t".to_vec(),
+                ..CommandRecord::default()
+            });
+            let kept: usize = transactions.reads.values().map(HashMap::len).sum();
+            (turn.begins, turn.commits, kept)
+        };
+        assert_eq!(turn(Command::STMT_PREPARE, 1), (false, false, 1));
+        assert_eq!(turn(Command::STMT_PREPARE, 2), (false, false, 2));
+        assert_eq!(turn(Command::STMT_EXECUTE, 1), (true, false, 2));
+        assert_eq!(turn(Command::STMT_CLOSE, 1), (false, false, 1));
+        assert_eq!(turn(Command::STMT_EXECUTE, 2), (true, false, 1));
+        assert_eq!(turn(Command::QUIT, 0), (true, true, 0));
     }
 }
