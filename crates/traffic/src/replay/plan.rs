@@ -33,7 +33,7 @@ pub enum LeftOut {
     NotPrepared,
     /// Parameters of it that came before it in parts were not sent, or not all of them.
     PartsMissing,
-    /// The gateway has refused it, or it was for the gateway.
+    /// The gateway has refused it, or has ended its session before a server had it, or it was for the gateway.
     Gateway,
     /// It loads a file of the client's, which was not captured.
     LocalFile,
@@ -72,7 +72,7 @@ impl LeftOut {
             Self::TooLong => "too long to be captured",
             Self::NotPrepared => "its statement was prepared before the capture, or not at all",
             Self::PartsMissing => "its parameters, or parts of them, were not sent",
-            Self::Gateway => "refused by the gateway, or meant for it",
+            Self::Gateway => "refused by the gateway, or with its session ended there, or meant for it",
             Self::LocalFile => "loads a file of the client's",
             Self::Server => "KILL, SHUTDOWN, SET GLOBAL and their like (--all sends them)",
             Self::Account => "about accounts (--all sends them)",
@@ -174,7 +174,9 @@ impl Judge {
     }
 
     fn verdict(&self, record: &CommandRecord) -> Result<(), LeftOut> {
-        if record.flags.has(Flags::GATEWAY) && record.error != 0 {
+        let is_refused = record.flags.has(Flags::GATEWAY) && record.error != 0;
+        // No server had a command with which its session was ended.
+        if is_refused || record.flags.has(Flags::CLOSED) && Command(record.command) != Command::QUIT {
             return Err(LeftOut::Gateway);
         }
         let of = self.sessions.get(&record.session);
@@ -475,6 +477,24 @@ mod tests {
             ..Permitted::default()
         };
         assert_eq!(verdict("SET GLOBAL max_connections = 1", all), Ok(()));
+    }
+
+    #[test]
+    fn what_no_server_had_is_left_out() {
+        let verdict = |command: Command, flags, error| {
+            Judge::new(Permitted::default()).may_be_sent(&CommandRecord {
+                command: command.0,
+                flags,
+                error,
+                body: b"INSERT INTO t VALUES (1)".to_vec(),
+                ..CommandRecord::default()
+            })
+        };
+        for (flags, error) in [(Flags::GATEWAY, 1317), (Flags::CLOSED, 0), (Flags::CLOSED, 1053)] {
+            assert_eq!(verdict(Command::QUERY, flags, error), Err(LeftOut::Gateway));
+        }
+        assert_eq!(verdict(Command::QUERY, Flags::GATEWAY, 0), Ok(()));
+        assert_eq!(verdict(Command::QUIT, Flags::CLOSED, 0), Ok(()));
     }
 
     #[test]
