@@ -30,7 +30,9 @@ impl Selection {
             return true;
         };
         // Numbers of sessions are not even: gateways of a fleet, or other clients, have those between them.
-        let place = u64::from(session.wrapping_mul(0x9e37_79b1));
+        let mixed = session.wrapping_mul(0x9e37_79b1);
+        // A capture of a share of the sessions has those for which this is small: each part gets some of them.
+        let place = u64::from((mixed ^ (mixed >> 16)).wrapping_mul(0x85eb_ca6b));
         (place * u64::from(count)) >> 32 == u64::from(index.saturating_sub(1))
     }
 
@@ -93,6 +95,13 @@ mod tests {
             counts[having[0] as usize - 1] += 1;
         }
         assert!(counts.iter().all(|count| *count > 800), "{counts:?}");
+        // Sessions of a capture with a sample are spread as well.
+        let sampled = (1..10_000_u32).filter(|session| session.wrapping_mul(0x9e37_79b1) < u32::MAX / 3);
+        let sampled: Vec<_> = sampled.collect();
+        for index in 1..=3 {
+            let count = sampled.iter().filter(|session| of(index).has(**session)).count();
+            assert!(count > sampled.len() / 4, "{count} of {}", sampled.len());
+        }
     }
 
     #[test]
