@@ -314,6 +314,13 @@ static IMMEDIATE: LazyLock<Option<Regex>> =
 static EXECUTE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?is-u)^\W*execute\s+([^\s;]+)").ok());
 
+/// Words of statements about the server and its replication that are told from others by their class alone.
+static SERVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const WORDS: &str = r"(?xi-u)\b(?:shutdown|restart|clone|install|uninstall|flush|purge|reset|slave|replica
+        |master|binlog|replication)\b";
+    Regex::new(WORDS).ok()
+});
+
 /// What the groups of a pattern have found, in the text or in what is left of it without comments.
 pub(super) fn found(pattern: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let pattern = pattern.as_ref()?;
@@ -397,6 +404,13 @@ fn harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
     if ends_or_changes.into_iter().any(begins) {
         return Err(LeftOut::Server);
     }
+    // Text behind a semicolon may be a part of a program or of a compound statement, or the next one.
+    let rest = text.trim_ascii_end();
+    let has_several = rest.strip_suffix(b";").unwrap_or(rest).contains(&b';');
+    let has_words = || SERVER.as_ref().is_none_or(|words| words.is_match(text));
+    if has_several && matches!(facts.class, Class::Ddl | Class::Unknown) && has_words() {
+        return Err(LeftOut::Server);
+    }
     if facts.class != Class::Administration {
         return Ok(());
     }
@@ -469,6 +483,14 @@ mod tests {
             ),
             ("EXECUTE IMMEDIATE CONCAT('KILL', ' 5')", LeftOut::Server),
             ("EXECUTE IMMEDIATE 'KI' 'LL 5'", LeftOut::Server),
+            ("CALL p(); SHUTDOWN", LeftOut::Server),
+            ("CALL p(); FLUSH TABLES", LeftOut::Server),
+            ("CREATE PROCEDURE p() SELECT 1; SHUTDOWN", LeftOut::Server),
+            ("BEGIN NOT ATOMIC SHUTDOWN; END", LeftOut::Server),
+            (
+                "PREPARE s FROM 'BEGIN NOT ATOMIC STOP SLAVE; END'",
+                LeftOut::Server,
+            ),
         ] {
             assert_eq!(verdict(text, Permitted::default()), Err(why), "{text}");
         }
@@ -508,6 +530,11 @@ mod tests {
             "SHOW TABLES",
             "CREATE TABLE t (a INT)",
             "CALL p()",
+            "CALL p('restart')",
+            "CALL p(); SELECT 1",
+            "BEGIN NOT ATOMIC SELECT 1; END",
+            "CREATE PROCEDURE p() BEGIN SELECT 1; END",
+            "ALTER SEQUENCE s RESTART 5;",
             "SHOW PROCESSLIST",
             "LOCK TABLES t READ",
             "USE d",
