@@ -372,7 +372,7 @@ fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Clients leave comments out, so that the line behind one is the first, where they look for their commands.
-fn without_comments_in_front(text: &[u8]) -> &[u8] {
+pub(crate) fn without_comments_in_front(text: &[u8]) -> &[u8] {
     let mut rest = text.trim_ascii_start();
     loop {
         let len = match rest {

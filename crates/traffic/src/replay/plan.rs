@@ -8,6 +8,7 @@ use mysql_wire::Command;
 use regex::bytes::Regex;
 use sql_class::{Class, Dialect, Effects, Facts, Syntax};
 
+use crate::export::without_comments_in_front;
 use crate::record::{CommandRecord, Flags};
 use crate::secrets::without_comments;
 use crate::volatile::asks_for_time;
@@ -395,9 +396,10 @@ fn harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
         text.windows(word.len())
             .any(|part| part.eq_ignore_ascii_case(word))
     };
+    let plain = without_comments_in_front(text);
     let begins = |word: &str| {
-        let text = text.trim_ascii_start();
-        text.get(..word.len())
+        plain
+            .get(..word.len())
             .is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
     };
     let ends_or_changes = ["SHUTDOWN", "RESTART", "CLONE", "INSTALL", "UNINSTALL"];
@@ -454,6 +456,8 @@ mod tests {
             ("KILL 5", LeftOut::Server),
             ("KILL QUERY 5", LeftOut::Server),
             ("SHUTDOWN", LeftOut::Server),
+            ("/* x */ SHUTDOWN", LeftOut::Server),
+            ("/*! FLUSH TABLES */", LeftOut::Server),
             ("RESTART", LeftOut::Server),
             ("SET GLOBAL max_connections = 1", LeftOut::Server),
             ("SET PERSIST max_connections = 1", LeftOut::Server),
@@ -536,6 +540,7 @@ mod tests {
             "CREATE PROCEDURE p() BEGIN SELECT 1; END",
             "ALTER SEQUENCE s RESTART 5;",
             "SHOW PROCESSLIST",
+            "/* DBeaver */ SHOW PROCESSLIST",
             "LOCK TABLES t READ",
             "USE d",
             "PREPARE s FROM 'SELECT 1'",
