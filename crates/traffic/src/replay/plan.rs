@@ -34,7 +34,7 @@ pub enum LeftOut {
     NotPrepared,
     /// Parameters of it that came before it in parts were not sent, or not all of them.
     PartsMissing,
-    /// The gateway has refused it, or has ended its session before a server had it, or it was for the gateway.
+    /// The gateway has refused it, or ended its session before a server had it, or it was for the gateway.
     Gateway,
     /// It loads a file of the client's, which was not captured.
     LocalFile,

@@ -31,7 +31,7 @@ impl Selection {
         };
         // Numbers of sessions are not even: gateways of a fleet, or other clients, have those between them.
         let mixed = session.wrapping_mul(0x9e37_79b1);
-        // A capture of a share of the sessions has those for which this is small: each part gets some of them.
+        // A capture with a sample has the sessions for which this is small: each part gets some of them.
         let place = u64::from((mixed ^ (mixed >> 16)).wrapping_mul(0x85eb_ca6b));
         (place * u64::from(count)) >> 32 == u64::from(index.saturating_sub(1))
     }
