@@ -166,6 +166,10 @@ pub struct CaptureOrder {
     pub user: Option<String>,
     /// Only commands in this schema.
     pub schema: Option<String>,
+    /// Only of sessions that came by this listener.
+    pub listener: Option<String>,
+    /// Only statements with this digest, in 16 hexadecimal digits.
+    pub digest: Option<String>,
     /// Where its thread does not keep up it ends, instead of leaving sessions out.
     pub end_when_full: bool,
     /// A file on the gateway's machine with the key with which it is encrypted.

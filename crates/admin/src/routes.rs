@@ -391,6 +391,8 @@ struct CaptureQuery {
     sample: Option<f64>,
     user: Option<String>,
     schema: Option<String>,
+    listener: Option<String>,
+    digest: Option<String>,
     #[serde(default)]
     end_when_full: bool,
     key_file: Option<String>,
@@ -423,6 +425,8 @@ async fn start_capture(
         sample: query.sample,
         user: query.user,
         schema: query.schema,
+        listener: query.listener,
+        digest: query.digest,
         end_when_full: query.end_when_full,
         key_file: query.key_file,
     };

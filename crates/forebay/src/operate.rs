@@ -906,7 +906,13 @@ impl admin::Gateway for Operator {
         &self,
         order: CaptureOrder,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        let listeners = self.config().listeners.clone();
+        let is_known = |name: &str| listeners.iter().any(|listener| listener.name == name);
+        let unknown = order.listener.clone().filter(|name| !is_known(name));
         Box::pin(async move {
+            if let Some(name) = unknown {
+                return Err(format!("there is no listener {name:?}"));
+            }
             let (to, upload) = destination(order.to, order.spool)?;
             let servers = capture::servers(&self.gateway.clusters()).await;
             let order = capture::Order {
@@ -919,6 +925,8 @@ impl admin::Gateway for Operator {
                     user: order.user,
                     schema: order.schema,
                     sample: order.sample,
+                    listener: order.listener,
+                    digest: order.digest,
                 },
                 when_full: match order.end_when_full {
                     true => WhenFull::End,

@@ -48,7 +48,7 @@ pub struct Head {
     /// Bytes of the file before it, where the same program has written that one to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_before: Option<u64>,
-    /// What was captured: `--user`, `--schema`, `--sample`.
+    /// What was captured: `--user`, `--listener`, `--schema`, `--digest`, `--sample`.
     #[serde(default)]
     pub filters: Filters,
     /// The servers as they were when it began: those of the captured clusters, or the target of the replay.
@@ -71,6 +71,19 @@ pub struct Filters {
     pub schema: Option<String>,
     /// The share of sessions, 0 to 1; all where nothing is said.
     pub sample: Option<f64>,
+    /// Of sessions that came by this listener alone.
+    #[serde(default)]
+    pub listener: Option<String>,
+    /// Statements with this digest alone, in 16 hexadecimal digits, and what sessions set for themselves.
+    #[serde(default)]
+    pub digest: Option<String>,
+}
+
+/// The number of a digest that is written in 16 hexadecimal digits.
+#[must_use]
+pub fn digest_of(text: &str) -> Option<u64> {
+    let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_one.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
 /// A server, as it was at the beginning. What could not be asked for is missing.

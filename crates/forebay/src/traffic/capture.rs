@@ -11,7 +11,7 @@ use serde_json::Value;
 use traffic::Folder;
 use traffic::objects::Location;
 use traffic::offline::{self, Summary};
-use traffic::record::{Record, harmless};
+use traffic::record::{Record, digest_of, harmless};
 
 use super::KeyFile;
 use crate::ctl::{self, Gateway, Place, escaped};
@@ -93,6 +93,13 @@ pub(super) struct Start {
     /// Only commands whose current schema is this.
     #[arg(long)]
     schema: Option<String>,
+    /// Only sessions that came by this listener.
+    #[arg(long)]
+    listener: Option<String>,
+    /// Only statements with this digest (16 hexadecimal digits, as `compare --json` has them), and what
+    /// sessions set for themselves.
+    #[arg(long, value_name = "HEX", value_parser = digest)]
+    digest: Option<String>,
     /// Where the disk does not keep up the capture ends, instead of leaving sessions out from there on.
     #[arg(long)]
     end_when_full: bool,
@@ -115,6 +122,12 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     number
         .map(|number| number * unit)
         .ok_or_else(|| "a time like 90s, 30m or 1h".to_owned())
+}
+
+fn digest(text: &str) -> Result<String, String> {
+    digest_of(text)
+        .map(|_| text.to_owned())
+        .ok_or_else(|| "16 hexadecimal digits".to_owned())
 }
 
 /// `500MiB`, `20GiB`, or a number.
@@ -215,6 +228,8 @@ fn begin(start: Start) -> Result<()> {
     add("sample", start.sample.map(|share| share.to_string()));
     add("user", start.user);
     add("schema", start.schema);
+    add("listener", start.listener);
+    add("digest", start.digest);
     add("end_when_full", start.end_when_full.then(|| "true".to_owned()));
     if let Some(file) = &start.key_file {
         let name = file.to_str().context("the name of the key file is no text")?;
@@ -408,6 +423,14 @@ mod tests {
         assert_eq!(bytes("2KiB"), Ok(2048));
         assert_eq!(bytes("7"), Ok(7));
         assert!(bytes("7 GB").is_err() && bytes("0").is_err());
+    }
+
+    #[test]
+    fn a_digest_has_sixteen_digits() {
+        assert!(digest("00ff00ff00ff00ff").is_ok());
+        for wrong in ["00ff", "+0ff00ff00ff00ff", "00ff00ff00ff00fg", ""] {
+            assert!(digest(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use telemetry::{Samples, Source, catalog};
 use crate::file::{FileError, FolderWriter};
 use crate::objects::upload::{self, Upload, UploadStatus};
 use crate::objects::{Location, Marker, Objects, ObjectsError};
-use crate::record::{Filters, Head, ServerAtStart};
+use crate::record::{Filters, Head, ServerAtStart, digest_of};
 use crate::seal::{Key, KeyError};
 
 use self::observer::{Item, WorkerObserver};
@@ -106,6 +106,8 @@ struct Run {
     sender: Mutex<Option<Sender<Item>>>,
     /// Sessions of which a share is captured, in 2^32ths.
     share: u64,
+    /// Of which statements alone are captured.
+    digest: Option<u64>,
     /// Bytes of copies, of commands under way and of those that wait for the thread.
     queued: Arc<AtomicUsize>,
     /// It is to end, and the thread says so.
@@ -238,6 +240,7 @@ impl Capture {
         let share = order.filters.sample.unwrap_or(1.0);
         let run = Arc::new(Run {
             share: (share * (1_u64 << 32) as f64) as u64,
+            digest: order.filters.digest.as_deref().and_then(digest_of),
             upload: order.upload.as_ref().map(|to| Upload::new(to, &order.to)),
             order,
             began: Instant::now(),
@@ -384,6 +387,16 @@ fn checked(order: &Order) -> Result<Option<Key>, StartError> {
     {
         return Err(StartError::Order(
             "the share of sessions (sample) is to be from 0 to 1",
+        ));
+    }
+    if order
+        .filters
+        .digest
+        .as_ref()
+        .is_some_and(|digest| digest_of(digest).is_none())
+    {
+        return Err(StartError::Order(
+            "the digest is to be 16 hexadecimal digits, as `compare --json` has them",
         ));
     }
     if order.key_file.as_ref().is_some_and(|file| !file.is_absolute()) {

@@ -168,7 +168,8 @@ impl Observer for WorkerObserver {
         } = &mut *part;
         let Some((run, sender, _)) = run else { return };
         let filters = &run.order.filters;
-        if filters.user.as_ref().is_some_and(|user| *user != finished.user) {
+        let is_other = |wanted: &Option<String>, is: &str| wanted.as_ref().is_some_and(|wanted| wanted != is);
+        if is_other(&filters.user, finished.user) || is_other(&filters.listener, finished.listener) {
             return;
         }
         let Some(copied) = finished.copied.take() else {

@@ -79,6 +79,7 @@ pub(super) fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run
         began: Instant::now(),
         sender: Mutex::new(Some(sender)),
         share: (sample * (1_u64 << 32) as f64) as u64,
+        digest: None,
         queued: Arc::default(),
         is_to_stop: AtomicBool::new(false),
         is_overrun: AtomicBool::new(false),
@@ -139,12 +140,20 @@ fn a_share_of_the_sessions_is_captured_whole() {
 
 /// What is captured of these commands.
 fn captured(commands: &[Finished<'_>]) -> Vec<Record> {
+    captured_of(Filters::default(), commands)
+}
+
+/// The same, with filters.
+fn captured_of(filters: Filters, commands: &[Finished<'_>]) -> Vec<Record> {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("captured");
     let capture = Capture::new();
     let observer = capture.observer();
-    let started = capture.start(order(&folder, WhenFull::Thin), Vec::new(), "test");
-    started.unwrap();
+    let order_of = Order {
+        filters,
+        ..order(&folder, WhenFull::Thin)
+    };
+    capture.start(order_of, Vec::new(), "test").unwrap();
     let again = capture.start(
         order(&place.path().join("other"), WhenFull::Thin),
         Vec::new(),
@@ -340,6 +349,45 @@ fn parameters_of_a_harmless_statement_are_kept() {
 }
 
 #[test]
+fn of_another_listener_nothing_is_captured() {
+    let filters = Filters {
+        listener: Some("clients".to_owned()),
+        ..Filters::default()
+    };
+    let other = Finished {
+        listener: "others",
+        ..query(8, "SELECT 1")
+    };
+    let records = captured_of(filters, &[query(7, "SELECT 1"), other]);
+    let sessions: Vec<_> = commands(&records).iter().map(|command| command.session).collect();
+    assert_eq!(sessions, [7]);
+}
+
+#[test]
+fn of_another_digest_what_sessions_set_is_captured_alone() {
+    let wanted = sql_class::digest(b"SELECT a FROM t", sql_class::Syntax::default()).hash;
+    let filters = Filters {
+        digest: Some(format!("{wanted:016x}")),
+        ..Filters::default()
+    };
+    let records = captured_of(
+        filters,
+        &[
+            query(7, "SELECT b FROM t"),
+            query(7, "SET NAMES utf8mb4"),
+            finished(7, &[&[Command::INIT_DB.0][..], b"other"].concat(), OK),
+            query(7, "SELECT a FROM t"),
+            finished(7, &[Command::PING.0], OK),
+            finished(7, &[Command::RESET_CONNECTION.0], OK),
+            finished(7, &[Command::QUIT.0], b""),
+        ],
+    );
+    // The numbers are those of a capture of all.
+    let numbers: Vec<_> = commands(&records).iter().map(|command| command.number).collect();
+    assert_eq!(numbers, [1, 2, 3, 5, 6]);
+}
+
+#[test]
 fn an_order_that_makes_no_sense_is_refused_by_name() {
     let place = tempfile::tempdir().unwrap();
     let capture = Capture::new();
@@ -355,6 +403,9 @@ fn an_order_that_makes_no_sense_is_refused_by_name() {
     order.filters.sample = Some(1.5);
     assert!(refused(&order).contains("sample"));
     order.filters.sample = None;
+    order.filters.digest = Some("00ff".to_owned());
+    assert!(refused(&order).contains("16 hexadecimal digits"));
+    order.filters.digest = None;
     order.free_disk = 101;
     assert!(refused(&order).contains("101 % are to stay free"));
     assert!(!place.path().join("captured").exists());

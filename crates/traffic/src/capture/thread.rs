@@ -17,6 +17,7 @@ use super::{Run, free_percent, lock};
 use crate::checks;
 use crate::file::{FileError, FolderWriter};
 use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
+use crate::replay::sets_session;
 use crate::secrets::{
     goes_to_mysql, may_be_written, may_change_accounts, takes_harmless_values, values_may_be_written,
 };
@@ -310,6 +311,10 @@ impl Writing<'_> {
         if let Some(wanted) = &self.run.order.filters.schema
             && *wanted.as_bytes() != *record.schema
         {
+            return Ok(());
+        }
+        // A replay of the others needs what their session had set.
+        if self.run.digest.is_some_and(|wanted| wanted != record.digest) && !sets_session(&record) {
             return Ok(());
         }
         if record.flags.has(Flags::UNCHECKED) {

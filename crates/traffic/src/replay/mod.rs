@@ -39,6 +39,7 @@ use self::ids::{Ids, Keys};
 pub(crate) use self::plan::Judge;
 pub use self::plan::{LeftOut, Permitted};
 pub use self::selection::Selection;
+pub(crate) use self::selection::sets_session;
 use self::transactions::{Commits, Transactions, Turn};
 
 /// Commands that are read ahead of those that are executed.

@@ -59,7 +59,8 @@ impl Selection {
     }
 }
 
-fn sets_session(command: &CommandRecord) -> bool {
+/// Whether the command is one by which a session sets something for itself.
+pub(crate) fn sets_session(command: &CommandRecord) -> bool {
     match Command(command.command) {
         Command::QUERY => matches!(
             class_of(&command.body),
