@@ -1,14 +1,17 @@
 //! `forebay traffic replay`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use config::Config;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
+use tokio::runtime::Runtime;
 use traffic::record::harmless;
 use traffic::replay::{
     self, Before, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
@@ -20,9 +23,13 @@ pub(super) struct Replay {
     folder: PathBuf,
     #[command(flatten)]
     key: super::KeyFile,
-    /// HOST:PORT of the server.
-    #[arg(long)]
+    /// HOST:PORT of the server; or the name of a cluster in the file of `--config`: the first of its servers
+    /// that answers and is not read_only.
+    #[arg(long, value_name = "HOST:PORT|CLUSTER")]
     to: String,
+    /// The gateway's configuration, for the cluster of `--to`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The new folder for what comes of it; without it FOLDER-replay-1, or the next that is free.
     #[arg(long)]
     result: Option<PathBuf>,
@@ -201,13 +208,14 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         print!("{}", plan(&survey));
         return Ok(ExitCode::SUCCESS);
     }
+    let logins = logins(&args)?;
     let order = Order {
-        target: address(&args.to)?,
+        target: target(&args, &logins)?,
         result: match args.resume.as_ref().or(args.result.as_ref()) {
             Some(result) => result.clone(),
             None => free_name(&args.folder)?,
         },
-        logins: logins(&args)?,
+        logins,
         from: args.folder,
         key,
         speed: args.speed,
@@ -239,10 +247,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
             progress.late.as_secs_f64() * 1e3
         ));
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let replayed = runtime.block_on(replay::replay(
+    let replayed = runtime()?.block_on(replay::replay(
         order,
         &survey,
         before,
@@ -263,10 +268,48 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     })
 }
 
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn target(args: &Replay, logins: &Logins) -> Result<SocketAddr> {
+    if args.to.contains(':') {
+        return address(&args.to);
+    }
+    let servers = servers(&args.to, args.config.as_deref())?;
+    Ok(runtime()?.block_on(replay::primary_of(&servers, logins))?)
+}
+
+fn servers(cluster: &str, config: Option<&Path>) -> Result<Vec<SocketAddr>> {
+    let file = config.with_context(|| {
+        format!("--to {cluster} has no port: HOST:PORT, or the name of a cluster and --config FILE")
+    })?;
+    addresses(&crate::load(file)?, cluster)
+}
+
+/// The addresses of a cluster's servers, in their order.
+fn addresses(config: &Config, cluster: &str) -> Result<Vec<SocketAddr>> {
+    let known = config.clusters.get(cluster);
+    let known = known.with_context(|| format!("the configuration has no cluster {cluster}"))?;
+    let mut servers = Vec::new();
+    for server in &known.servers {
+        match address(&server.address.to_string()) {
+            Ok(address) => servers.push(address),
+            // Another one may be the primary.
+            Err(error) => eprintln!("forebay: {error:#}"),
+        }
+    }
+    ensure!(
+        !servers.is_empty(),
+        "`servers` of the cluster {cluster} has no address that can be used: --to HOST:PORT"
+    );
+    Ok(servers)
+}
+
 fn address(text: &str) -> Result<SocketAddr> {
     let mut found = text
         .to_socket_addrs()
-        .with_context(|| format!("--to {text}: HOST:PORT"))?;
+        .with_context(|| format!("{text}: HOST:PORT"))?;
     found.next().with_context(|| format!("{text} has no address"))
 }
 
@@ -409,5 +452,19 @@ mod tests {
             assert!(index(wrong).is_err(), "{wrong}");
         }
         assert!(digest("00ff") == Ok(255) && digest("x").is_err());
+    }
+
+    #[test]
+    fn a_cluster_is_one_of_the_configuration() {
+        let error = servers("main", None).unwrap_err().to_string();
+        assert!(error.contains("--config FILE"), "{error}");
+        let text = "[[listener]]\nbind = \"127.0.0.1:6033\"\ncluster = \"main\"\n\
+                    [cluster.main]\nservers = [\"127.0.0.1:3307\", \"127.0.0.1\"]\n";
+        let config = Config::parse(text, "f.toml").unwrap();
+        let ports = addresses(&config, "main").unwrap();
+        let ports: Vec<_> = ports.iter().map(SocketAddr::port).collect();
+        assert_eq!(ports, [3307, 3306]);
+        let error = addresses(&config, "other").unwrap_err().to_string();
+        assert!(error.contains("no cluster other"), "{error}");
     }
 }

@@ -231,6 +231,17 @@ impl Client {
         Ok(server)
     }
 
+    /// Whether the server says that writes are let in. `super_read_only` is MySQL's alone.
+    pub(super) async fn may_write(&mut self) -> Result<bool, ClientError> {
+        let is_off = |row: Vec<Option<String>>| {
+            let value = row.into_iter().next().flatten().unwrap_or_default();
+            value == "0" || value.eq_ignore_ascii_case("off")
+        };
+        let read_only = self.row("SELECT @@GLOBAL.read_only").await?;
+        let of_mysql = self.row("SELECT @@GLOBAL.super_read_only").await?;
+        Ok(read_only.is_some_and(is_off) && of_mysql.is_none_or(is_off))
+    }
+
     /// Whether it says that it replicates from somebody.
     pub(super) async fn is_replica(&mut self) -> Result<bool, ClientError> {
         for statement in [

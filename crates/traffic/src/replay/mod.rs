@@ -90,6 +90,11 @@ impl Logins {
     fn of(&self, user: &str) -> Option<&Login> {
         self.by_user.get(user).or(self.others.as_ref())
     }
+
+    fn any(&self) -> Result<&Login, ReplayError> {
+        let any = self.others.as_ref().or(self.by_user.values().next());
+        any.ok_or_else(|| ReplayError::NoLogin(String::new()))
+    }
 }
 
 /// When prepared statements are closed.
@@ -204,6 +209,9 @@ pub enum ReplayError {
     /// It is where the traffic comes from, or may be.
     #[error("{0}; --even-source replays all the same")]
     Source(String),
+    /// None of a cluster's servers answers and may be written.
+    #[error("no server of the cluster answers and takes writes: {0}")]
+    NoServer(String),
     /// Nobody to log in as.
     #[error("no account for the captured user {0:?}: name one with --user, or in the file of --users")]
     NoLogin(String),
@@ -636,12 +644,7 @@ struct Target {
 }
 
 async fn target(order: &Order) -> Result<Target, ReplayError> {
-    let login = order
-        .logins
-        .others
-        .as_ref()
-        .or(order.logins.by_user.values().next());
-    let login = login.ok_or_else(|| ReplayError::NoLogin(String::new()))?;
+    let login = order.logins.any()?;
     let target = order.target;
     let mut known = in_time(ask_target(target, login))
         .await
@@ -679,6 +682,30 @@ async fn ask_keys(target: SocketAddr, login: &Login) -> Result<Keys, ClientError
     let keys = client.keys().await?;
     client.close().await;
     Ok(keys)
+}
+
+/// The first of a cluster's servers that answers and takes writes.
+///
+/// # Errors
+/// None does, or there is nobody to log in as.
+pub async fn primary_of(servers: &[SocketAddr], logins: &Logins) -> Result<SocketAddr, ReplayError> {
+    let login = logins.any()?;
+    let mut others = Vec::new();
+    for server in servers {
+        match in_time(ask_whether_writable(*server, login)).await {
+            Ok(true) => return Ok(*server),
+            Ok(false) => others.push(format!("{server} is read_only")),
+            Err(error) => others.push(format!("{server}: {error}")),
+        }
+    }
+    Err(ReplayError::NoServer(others.join("; ")))
+}
+
+async fn ask_whether_writable(server: SocketAddr, login: &Login) -> Result<bool, ClientError> {
+    let mut client = client::Client::connect(server, login, &SessionRecord::default()).await?;
+    let may_write = client.may_write().await?;
+    client.close().await;
+    Ok(may_write)
 }
 
 /// Nobody goes on with a replay of another capture, or on another server.

@@ -15,6 +15,8 @@ const CAPABILITIES: Capabilities = Capabilities(
         | Capabilities::PLUGIN_AUTH.0
         | Capabilities::CONNECT_WITH_DB.0,
 );
+/// Nothing that is said ends so: a server that would end a connection there says that it is read-only.
+const READ_ONLY: &[u8] = b"read-only";
 const IN_TRANSACTION: Flags = Flags::IN_TRANSACTION;
 
 /// The next packet of a client; `None` once it is gone.
@@ -84,6 +86,14 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
             Command::STMT_PREPARE if sequence == 1 => {
                 prepared += 1;
                 out.extend_from_slice(&[0, prepared, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            Command::QUERY if text.ends_with("@@GLOBAL.READ_ONLY") => {
+                let eof = [0xfe, 0, 0, 2, 0];
+                let row = [1, if lost_at == READ_ONLY { b'1' } else { b'0' }];
+                for part in [&[1][..], b"a column", &eof, &row] {
+                    write_packet(&mut packets, &mut sequence, part);
+                }
+                out.extend_from_slice(&eof);
             }
             Command::QUERY if text.ends_with("LONG") => {
                 let eof = [0xfe, 0, 0, 2, 0];
@@ -865,6 +875,27 @@ async fn of_a_list_that_is_too_long_nothing_is_used() {
         client.rows("SELECT long").await,
         Err(ClientError::TooLong)
     ));
+}
+
+#[tokio::test]
+async fn of_a_cluster_the_first_server_that_takes_writes_is_the_target() {
+    let (replica, _) = server_that_ends(READ_ONLY).await;
+    let (fails, _) = server_that_ends(b"SELECT @@GLOBAL.read_only").await;
+    let ((primary, _), (other, _)) = (server().await, server().await);
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let logins = order(Path::new(""), Path::new(""), gone, false).logins;
+    let found = primary_of(&[gone, replica, fails, primary, other], &logins).await;
+    assert_eq!(found.unwrap(), primary);
+    let none = primary_of(&[gone, replica], &logins)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(none.contains(&format!("{gone}: no connection")), "{none}");
+    assert!(none.contains(&format!("{replica} is read_only")), "{none}");
 }
 
 #[tokio::test]
