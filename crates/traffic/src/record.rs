@@ -71,10 +71,10 @@ pub struct Filters {
     pub schema: Option<String>,
     /// The share of sessions, 0 to 1; all where nothing is said.
     pub sample: Option<f64>,
-    /// Of sessions that came by this listener alone.
+    /// Sessions that came by this listener alone.
     #[serde(default)]
     pub listener: Option<String>,
-    /// Statements with this digest alone, in 16 hexadecimal digits, and what sessions set for themselves.
+    /// Statements with this digest alone, which is in 16 hexadecimal digits, and what sessions set for themselves.
     #[serde(default)]
     pub digest: Option<String>,
 }

@@ -22,6 +22,7 @@ async fn what_comes_is_replayed_until_the_capture_ends() {
     let result = gateway.folder().join("result").display().to_string();
     let mut replay = Command::new(e2e::program())
         .args(["traffic", "replay", &captured, "--follow", "--even-source"])
+        .arg("--any-position")
         .args(["--to", &copy.address(), "--user", USER])
         .args(["--password-env", "REPLAY_PASSWORD", "--result", &result])
         .env("REPLAY_PASSWORD", PASSWORD)

@@ -54,6 +54,7 @@ fn replayer(captured: &str, target: &str, more: &[&str]) -> Child {
             "--password-env",
             "REPLAY_PASSWORD",
             "--even-source",
+            "--any-position",
             "--speed",
             "max",
         ])

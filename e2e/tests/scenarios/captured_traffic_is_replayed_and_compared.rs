@@ -157,6 +157,7 @@ async fn replayed_and_compared(mode: &str) {
             USER,
             "--password-env",
             "REPLAY_PASSWORD",
+            "--any-position",
             "--result",
             result,
         ];
@@ -549,6 +550,7 @@ async fn what_is_captured_with_a_key_is_read_with_it_alone() {
         "--password-env",
         "REPLAY_PASSWORD",
         "--even-source",
+        "--any-position",
         "--result",
         &result,
     ]);

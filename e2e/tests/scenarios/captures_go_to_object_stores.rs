@@ -179,6 +179,7 @@ async fn what_comes_from_a_store_is_replayed_alike() {
         "--password-env",
         "REPLAY_PASSWORD",
         "--even-source",
+        "--any-position",
         "--result",
         &result,
     ]);

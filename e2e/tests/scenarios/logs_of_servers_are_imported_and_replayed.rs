@@ -86,6 +86,7 @@ fn import_and_replay(from: &str, file: &Path, place: &Path, copy: &Node) -> [(Op
             "--password-env",
             "REPLAY_PASSWORD",
             "--even-source",
+            "--any-position",
             "--result",
             result,
         ]);
@@ -313,6 +314,7 @@ async fn a_long_statement_begins_in_time() {
         "--password-env",
         "REPLAY_PASSWORD",
         "--even-source",
+        "--any-position",
         "--speed",
         "2",
         "--result",

@@ -23,6 +23,7 @@ fn replay(gateway: &Gateway, captured: &str, copy: &Node, more: &[&str]) -> Stri
         "--password-env",
         "REPLAY_PASSWORD",
         "--even-source",
+        "--any-position",
         "--speed",
         "max",
         "--result",

@@ -46,6 +46,7 @@ async fn rows_are_found_by_their_new_ids() {
             "--password-env",
             "REPLAY_PASSWORD",
             "--even-source",
+            "--any-position",
             "--speed",
             "max",
             "--result",

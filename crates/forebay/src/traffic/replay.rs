@@ -104,6 +104,9 @@ pub(super) struct Replay {
     /// Also to a server that is the source, a replica, or of which nobody knows.
     #[arg(long)]
     even_source: bool,
+    /// Also to a server at another GTID position than the primary had when the capture began.
+    #[arg(long)]
+    any_position: bool,
 }
 
 fn speed(text: &str) -> Result<Speed, String> {
@@ -228,6 +231,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
             Close::Never => Closing::Never,
         },
         even_source: args.even_source,
+        any_position: args.any_position,
         orders_commits: args.order == By::Commits,
         freezes_time: args.freeze_time,
         follow: args.follow,
@@ -295,7 +299,7 @@ fn addresses(config: &Config, cluster: &str) -> Result<Vec<SocketAddr>> {
     for server in &known.servers {
         match address(&server.address.to_string()) {
             Ok(address) => servers.push(address),
-            // Another one may be the primary.
+            // Another server may be the primary.
             Err(error) => eprintln!("forebay: {error:#}"),
         }
     }

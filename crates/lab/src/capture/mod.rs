@@ -387,6 +387,7 @@ impl<'a> Bench<'a> {
             "--speed",
             "max",
             "--even-source",
+            "--any-position",
             "--to",
             target.as_str(),
         ];

@@ -106,7 +106,7 @@ struct Run {
     sender: Mutex<Option<Sender<Item>>>,
     /// Sessions of which a share is captured, in 2^32ths.
     share: u64,
-    /// Of which statements alone are captured.
+    /// Statements with this digest alone are captured.
     digest: Option<u64>,
     /// Bytes of copies, of commands under way and of those that wait for the thread.
     queued: Arc<AtomicUsize>,

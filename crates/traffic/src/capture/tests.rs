@@ -143,7 +143,7 @@ fn captured(commands: &[Finished<'_>]) -> Vec<Record> {
     captured_of(Filters::default(), commands)
 }
 
-/// The same, with filters.
+/// What is captured of these commands with filters.
 fn captured_of(filters: Filters, commands: &[Finished<'_>]) -> Vec<Record> {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("captured");

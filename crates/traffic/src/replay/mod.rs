@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use mysql_wire::Command;
+use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinSet, LocalSet};
 
@@ -134,6 +135,8 @@ pub struct Order {
     pub closing: Closing,
     /// Also to the source, or to a replica.
     pub even_source: bool,
+    /// The target may be at another GTID position than the captured primary had.
+    pub any_position: bool,
     /// A transaction begins once those have ended that had ended before it in the capture.
     pub orders_commits: bool,
     /// Statements that write or ask for the time have the time that it was.
@@ -209,6 +212,19 @@ pub enum ReplayError {
     /// It is where the traffic comes from, or may be.
     #[error("{0}; --even-source replays all the same")]
     Source(String),
+    /// The target's data are not those of the beginning of the capture.
+    #[error(
+        "the target is not where {server} was when the capture began: it is at the GTID position {now}, \
+         that one was at {then}; --any-position replays all the same"
+    )]
+    Position {
+        /// The primary of the capture.
+        server: String,
+        /// The position of that primary.
+        then: String,
+        /// The position of the target.
+        now: String,
+    },
     /// None of a cluster's servers answers and may be written.
     #[error("no server of the cluster answers and takes writes: {0}")]
     NoServer(String),
@@ -425,6 +441,10 @@ pub async fn replay(
     let target = target(&order).await?;
     if !order.even_source {
         refuse_source(folder.head(), &target.server, target.is_replica)?;
+    }
+    // A replay that goes on has moved its target itself.
+    if !order.any_position && before.is_none() {
+        refuse_position(folder.head(), &target.server)?;
     }
     if let Some(before) = &before {
         refuse_another(&before.head, folder.head(), &target.server)?;
@@ -761,4 +781,35 @@ fn refuse_source(head: &Head, target: &ServerAtStart, is_replica: bool) -> Resul
         return refuse("the target is a replica: of the source, maybe".to_owned());
     }
     Ok(())
+}
+
+/// Positions of different kinds say nothing of one another.
+fn refuse_position(head: &Head, target: &ServerAtStart) -> Result<(), ReplayError> {
+    let Some(now) = position(target) else {
+        return Ok(());
+    };
+    let primaries = head.servers.iter().filter(|server| server.role == "primary");
+    let known = primaries.filter_map(|server| Some((server, position(server)?)));
+    let known: Vec<_> = known.filter(|(_, then)| then.flavor() == now.flavor()).collect();
+    // A target is a copy of one cluster, where several were captured.
+    let is_copy = known.iter().any(|(_, then)| *then == now);
+    match known.first() {
+        Some((server, then)) if !is_copy => Err(ReplayError::Position {
+            server: server.name.clone(),
+            then: then.to_string(),
+            now: now.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The GTID position of a server, where that is known and not empty. MySQL alone has a `server_uuid`.
+fn position(server: &ServerAtStart) -> Option<GtidSet> {
+    let flavor = match server.server_uuid {
+        Some(_) => Flavor::MySql,
+        None => Flavor::MariaDb,
+    };
+    let text = server.gtid_position.as_ref()?;
+    let position = GtidSet::parse(flavor, text.as_bytes()).ok()?;
+    (!position.is_empty()).then_some(position)
 }

@@ -215,6 +215,7 @@ fn order(from: &Path, result: &Path, target: SocketAddr, freezes_time: bool) -> 
         schemas: HashMap::new(),
         closing: Closing::AsCaptured,
         even_source: true,
+        any_position: true,
         orders_commits: false,
         freezes_time,
         follow: false,
@@ -916,4 +917,51 @@ async fn who_cannot_ask_for_ids_is_told_of_the_option() {
     let error = replayed(true).await.unwrap_err().to_string();
     assert!(error.contains("--map-ids no"), "{error}");
     replayed(false).await.unwrap();
+}
+
+#[test]
+fn a_target_at_another_position_than_the_captured_primary_is_refused() {
+    const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+    let server = |role: &str, server_uuid: Option<&str>, gtid_position: &str| ServerAtStart {
+        name: format!("the {role}"),
+        role: role.to_owned(),
+        server_uuid: server_uuid.map(str::to_owned),
+        gtid_position: Some(gtid_position.to_owned()),
+        ..ServerAtStart::default()
+    };
+    let refused = |servers: &[ServerAtStart], target: ServerAtStart| {
+        let head = Head {
+            servers: servers.to_vec(),
+            ..Head::default()
+        };
+        refuse_position(&head, &target)
+            .err()
+            .map(|error| error.to_string())
+    };
+    let mysql = |numbers: &str| server("primary", Some(UUID), &format!("{UUID}:{numbers}"));
+    let mariadb = |position: &str| server("primary", None, position);
+    // The same set may be written in several ways.
+    assert_eq!(refused(&[mysql("1-5:7")], mysql("7:1-3:4-5")), None);
+    assert_eq!(refused(&[mariadb("0-1-7,1-1-2")], mariadb("1-1-2,0-1-7")), None);
+    let words = refused(&[mysql("1-5")], mysql("1-6")).unwrap();
+    assert!(
+        words.contains("the primary") && words.contains("--any-position"),
+        "{words}"
+    );
+    for part in ["1-5;", "1-6,"].map(|numbers| format!("{UUID}:{numbers}")) {
+        assert!(words.contains(&part), "{part}: {words}");
+    }
+    let words = refused(&[mariadb("0-1-7")], mariadb("0-1-8")).unwrap();
+    assert!(words.contains("0-1-7") && words.contains("0-1-8"), "{words}");
+    // A copy of one of several clusters is at that one's position.
+    assert_eq!(refused(&[mysql("1-5"), mysql("1-6")], mysql("1-6")), None);
+    // Nobody can tell: another kind, no position, a replica alone.
+    assert_eq!(refused(&[mysql("1-5")], mariadb("0-1-7")), None);
+    assert_eq!(refused(&[mariadb("")], mariadb("0-1-7")), None);
+    assert_eq!(refused(&[mariadb("0-1-7")], mariadb("")), None);
+    assert_eq!(
+        refused(&[server("replica", None, "0-1-6")], mariadb("0-1-7")),
+        None
+    );
+    assert_eq!(refused(&[], mariadb("0-1-7")), None);
 }
