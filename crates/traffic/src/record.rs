@@ -74,7 +74,8 @@ pub struct Filters {
     /// Sessions that came by this listener alone.
     #[serde(default)]
     pub listener: Option<String>,
-    /// Statements with this digest alone, which is in 16 hexadecimal digits, and what sessions set for themselves.
+    /// Statements with this digest alone, and what sessions set for themselves. The digest has 16 hexadecimal
+    /// digits.
     #[serde(default)]
     pub digest: Option<String>,
 }
