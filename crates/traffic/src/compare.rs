@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use mysql_wire::Command;
 use serde::Serialize;
 
+use crate::explain::Plans;
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Record, plain};
 use crate::seal::Key;
@@ -140,6 +141,9 @@ pub struct Statement {
     pub difference: Difference,
     /// What has differed, the first few times.
     pub examples: Vec<String>,
+    /// Where both servers were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plans: Option<Plans>,
 }
 
 /// What is kept of a command until its counterpart has come.

@@ -85,9 +85,7 @@ pub fn export(
 ) -> Result<Exported, ExportError> {
     let mut folder = Folder::open(folder, key)?;
     let mut exporting = Exporting {
-        judge: Judge::new(wanted.permitted),
-        charsets: HashMap::new(),
-        prepared: HashMap::new(),
+        texts: Texts::new(wanted.permitted),
         exported: Exported::default(),
     };
     writeln!(
@@ -117,7 +115,10 @@ pub fn export(
     let mut last = 0;
     while let Some(record) = folder.next_record()? {
         let (id, text, schema) = match record {
-            Record::Session(session) => (session.id, exporting.session(&session), Vec::new()),
+            Record::Session(session) => {
+                exporting.texts.begin(&session);
+                (session.id, begin_of(&session), Vec::new())
+            }
             Record::Command(command) => {
                 let schema = match command.schema.is_empty() {
                     true => b"-- it has chosen no schema\n".to_vec(),
@@ -184,22 +185,64 @@ fn use_of(schema: &[u8]) -> Vec<u8> {
 }
 
 struct Exporting {
-    judge: Judge,
-    /// By session.
-    charsets: HashMap<u32, Charset>,
-    prepared: HashMap<(u32, u32), Prepared>,
+    texts: Texts,
     exported: Exported,
 }
 
 impl Exporting {
-    fn session(&mut self, session: &SessionRecord) -> Vec<u8> {
-        let charset = charset::of_collation(session.collation).filter(|_| !session.was_open);
-        self.charsets.entry(session.id).or_insert(charset);
-        begin_of(session)
-    }
-
     /// The command as lines of text; none where there is nothing to be said in SQL.
     fn command(&mut self, command: &CommandRecord) -> Vec<u8> {
+        let text = self.texts.of(command);
+        match Command(command.command) {
+            Command::INIT_DB => return use_of(&command.body),
+            Command::RESET_CONNECTION | Command::CHANGE_USER => {
+                return format!("-- {}\nROLLBACK;\n", Command(command.command).name()).into_bytes();
+            }
+            _ => {}
+        }
+        let Some(text) = text else {
+            return Vec::new();
+        };
+        let at = format!("{:.6} s", command.start_us as f64 / 1e6);
+        match text.and_then(|text| statement(&at, &text)) {
+            Ok(text) => {
+                self.exported.statements += 1;
+                text
+            }
+            Err(why) => {
+                self.exported.left_out += 1;
+                let digest = command.digest;
+                format!("-- {at}: left out, digest {digest:016x}: {why}\n").into_bytes()
+            }
+        }
+    }
+}
+
+/// The texts of what sessions have said, those of executions with their values in them.
+pub(crate) struct Texts {
+    judge: Judge,
+    /// By session.
+    charsets: HashMap<u32, Charset>,
+    prepared: HashMap<(u32, u32), Prepared>,
+}
+
+impl Texts {
+    pub(crate) fn new(permitted: Permitted) -> Self {
+        Self {
+            judge: Judge::new(permitted),
+            charsets: HashMap::new(),
+            prepared: HashMap::new(),
+        }
+    }
+
+    /// A session begins.
+    pub(crate) fn begin(&mut self, session: &SessionRecord) {
+        let charset = charset::of_collation(session.collation).filter(|_| !session.was_open);
+        self.charsets.entry(session.id).or_insert(charset);
+    }
+
+    /// The text of the next command, or why it is left out; `None` where a command has no text.
+    pub(crate) fn of(&mut self, command: &CommandRecord) -> Option<Result<Vec<u8>, &'static str>> {
         let text = self.text(command);
         let charset = self.charsets.entry(command.session).or_default();
         let prepared = self.prepared.get(&(command.session, command.statement));
@@ -218,40 +261,36 @@ impl Exporting {
         text
     }
 
-    fn text(&mut self, command: &CommandRecord) -> Vec<u8> {
+    fn text(&mut self, command: &CommandRecord) -> Option<Result<Vec<u8>, &'static str>> {
         let verdict = self.judge.may_be_sent(command);
         let place = (command.session, command.statement);
         match Command(command.command) {
-            Command::INIT_DB => return use_of(&command.body),
-            Command::RESET_CONNECTION | Command::CHANGE_USER => {
-                return format!("-- {}\nROLLBACK;\n", Command(command.command).name()).into_bytes();
-            }
             Command::STMT_PREPARE => {
                 let prepared = Prepared {
                     text: command.body.clone(),
                     ..Prepared::default()
                 };
                 self.prepared.insert(place, prepared);
-                return Vec::new();
+                return None;
             }
             Command::STMT_SEND_LONG_DATA => {
                 if let Some(prepared) = self.prepared.get_mut(&place) {
                     prepared.add(&command.body);
                 }
-                return Vec::new();
+                return None;
             }
             Command::STMT_CLOSE => {
                 self.prepared.remove(&place);
-                return Vec::new();
+                return None;
             }
             Command::STMT_RESET => {
                 if let Some(prepared) = self.prepared.get_mut(&place) {
                     prepared.long.clear();
                 }
-                return Vec::new();
+                return None;
             }
             Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {}
-            _ => return Vec::new(),
+            _ => return None,
         }
         // The next one has no parts of this one, and may leave out types that this one had and that nobody
         // knows.
@@ -261,29 +300,18 @@ impl Exporting {
             prepared.long.clear();
             prepared.types.clear();
         }
-        let at = format!("{:.6} s", command.start_us as f64 / 1e6);
         let text = verdict.map_err(|why| why.words()).and_then(|()| {
             if Command(command.command) == Command::QUERY {
-                return statement(&at, &command.body);
+                return Ok(command.body.clone());
             }
             let prepared = self
                 .prepared
                 .get_mut(&place)
                 .ok_or("its statement is not there")?;
             let charset = self.charsets.get(&command.session).copied().flatten();
-            statement(&at, &prepared.with_values(command, charset)?)
+            prepared.with_values(command, charset)
         });
-        match text {
-            Ok(text) => {
-                self.exported.statements += 1;
-                text
-            }
-            Err(why) => {
-                self.exported.left_out += 1;
-                let digest = command.digest;
-                format!("-- {at}: left out, digest {digest:016x}: {why}\n").into_bytes()
-            }
-        }
+        Some(text)
     }
 }
 

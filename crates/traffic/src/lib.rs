@@ -5,8 +5,9 @@
 //! thread of its own and never wait for it. [`mod@file`] and [`record`] are what is on the disk
 //! (`docs/protocol/traffic.md`); [`checks`] makes a few numbers of a result, by which two results are
 //! compared; [`secrets`] says which texts are never written. [`replay`] sends the statements of a folder to
-//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart. [`mirrors`]
-//! compares in the same way what a rule's copies of live statements are answered. [`import`]
+//! another server and writes a folder of the same kind, and [`compare`] tells two folders apart; [`explain`]
+//! asks both servers for the plans of what differs. [`mirrors`] compares in the same way what a rule's copies
+//! of live statements are answered. [`import`]
 //! makes such a folder of logs of servers, [`mod@anonymise`] makes one in which nobody is named, and
 //! [`mod@export`] makes SQL text of one. [`objects`] has such folders in object stores.
 //!
@@ -17,6 +18,7 @@ pub mod capture;
 pub mod checks;
 mod codec;
 pub mod compare;
+pub mod explain;
 pub mod export;
 pub mod file;
 #[doc(hidden)]

@@ -92,6 +92,7 @@ pub fn text(comparison: &Comparison) -> String {
             let short: String = example.chars().take(160).collect();
             let _ = writeln!(out, "          {short}");
         }
+        out += &plans_as_text(statement);
     }
     if comparison.statements.len() > SHOWN {
         let _ = writeln!(out, "… and {} more", comparison.statements.len() - SHOWN);
@@ -171,6 +172,7 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
             }
             text += "</ul></details>";
         }
+        text += &plans_on_page(statement);
         row(&mut out, &statement.difference, &text);
     }
     out += "</table></body></html>\n";
@@ -202,6 +204,37 @@ fn row(out: &mut String, difference: &Difference, statement: &str) {
         let _ = write!(out, "<td>{a}</td><td{class}>{b}</td>");
     }
     let _ = write!(out, "<td class=text>{statement}</td></tr>");
+}
+
+fn plans_as_text(statement: &Statement) -> String {
+    let Some(plans) = &statement.plans else {
+        return String::new();
+    };
+    let of = |name: &str, plan: &str| {
+        let lines: String = plan
+            .lines()
+            .map(|line| format!("              {line}\n"))
+            .collect();
+        format!("            plan of {name}:\n{lines}")
+    };
+    let text = crate::record::plain(plans.text.as_bytes(), 160);
+    format!(
+        "          EXPLAIN {text}\n{}{}",
+        of("a", &plans.a),
+        of("b", &plans.b)
+    )
+}
+
+fn plans_on_page(statement: &Statement) -> String {
+    let Some(plans) = &statement.plans else {
+        return String::new();
+    };
+    format!(
+        "<details><summary>plans</summary>EXPLAIN {}<br>a<pre>{}</pre>b<pre>{}</pre></details>",
+        escaped(&plans.text),
+        escaped(&plans.a),
+        escaped(&plans.b)
+    )
 }
 
 fn escaped(text: &str) -> String {

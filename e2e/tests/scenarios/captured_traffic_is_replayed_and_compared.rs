@@ -200,7 +200,7 @@ async fn replayed_and_compared(mode: &str) {
         .unwrap();
     let (code, said) = replay(&result("another"), &["--even-source"]);
     assert_eq!(code, Some(0), "{said}");
-    let page = result("page.html");
+    let (page, json) = (result("page.html"), result("report.json"));
     let (code, said) = forebay(&[
         "traffic",
         "compare",
@@ -208,6 +208,16 @@ async fn replayed_and_compared(mode: &str) {
         &result("another"),
         "--html",
         &page,
+        "--json",
+        &json,
+        "--explain-a",
+        &source.address(),
+        "--explain-b",
+        &target,
+        "--user",
+        USER,
+        "--password-env",
+        "REPLAY_PASSWORD",
     ]);
     assert!(
         code == Some(2) && said.contains("other values in 3 rows: SELECT * FROM test.item"),
@@ -218,6 +228,28 @@ async fn replayed_and_compared(mode: &str) {
             .unwrap()
             .contains("SELECT * FROM test.item")
     );
+    assert!(said.contains("plan of b:"), "{said}");
+    what_differs_has_both_plans(&json);
+}
+
+/// The report has how both servers execute what differs, of what reads alone.
+fn what_differs_has_both_plans(json: &str) {
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let statements = report["statements"].as_array().unwrap();
+    let asked = "SELECT * FROM test.item";
+    let statement = statements
+        .iter()
+        .find(|statement| statement["text"] == asked && statement["command"] == "query");
+    let plans = &statement.unwrap()["plans"];
+    assert_eq!(plans["text"], asked);
+    for side in ["a", "b"] {
+        let plan = plans[side].as_str().unwrap();
+        assert!(plan.contains("item") && !plan.contains("error"), "{plan}");
+    }
+    for statement in statements {
+        let reads = statement["text"].as_str().unwrap().starts_with("SELECT");
+        assert!(reads || statement["plans"].is_null(), "{statement}");
+    }
 }
 
 /// What is replayed to, and with which options; how it ended, and what it said.

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use traffic::compare::{self, FailOn};
-use traffic::report;
+use traffic::{explain, report};
+
+use super::replay::{address, login};
 
 #[derive(Args)]
 pub(super) struct Compare {
@@ -31,10 +33,38 @@ pub(super) struct Compare {
     /// Writes a page for a browser that needs nothing else.
     #[arg(long)]
     html: Option<PathBuf>,
+    /// HOST:PORT of the server of A: both servers are asked (`EXPLAIN`) how they execute the first 20
+    /// statements that differ or are slower, those that only read.
+    #[arg(long, requires_all = ["explain_b", "user"])]
+    explain_a: Option<String>,
+    /// HOST:PORT of the server of B.
+    #[arg(long, requires = "explain_a")]
+    explain_b: Option<String>,
+    /// The account of both servers for that.
+    #[arg(long, requires = "explain_a")]
+    user: Option<String>,
+    /// The environment variable with the password of `--user`.
+    #[arg(long, requires = "user")]
+    password_env: Option<String>,
 }
 
 pub(super) fn run(args: &Compare) -> Result<ExitCode> {
-    let comparison = compare::compare(&args.a, &args.b, args.key.read()?.as_ref())?;
+    let key = args.key.read()?;
+    let mut comparison = compare::compare(&args.a, &args.b, key.as_ref())?;
+    if let (Some(a), Some(b), Some(user)) = (&args.explain_a, &args.explain_b, &args.user) {
+        let servers = [address(a)?, address(b)?];
+        let login = login(user, args.password_env.as_deref())?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(explain::explain(
+            &mut comparison,
+            &args.a,
+            key.as_ref(),
+            servers,
+            &login,
+        ))?;
+    }
     let mut failures = args.fail_on.failures(&comparison);
     if args.b.len() > 1 && comparison.missing > 0 && args.fail_on.looks_at_results() {
         failures.push(format!(

@@ -310,24 +310,30 @@ fn addresses(config: &Config, cluster: &str) -> Result<Vec<SocketAddr>> {
     Ok(servers)
 }
 
-fn address(text: &str) -> Result<SocketAddr> {
+/// Of HOST:PORT.
+pub(super) fn address(text: &str) -> Result<SocketAddr> {
     let mut found = text
         .to_socket_addrs()
         .with_context(|| format!("{text}: HOST:PORT"))?;
     found.next().with_context(|| format!("{text} has no address"))
 }
 
+/// Of `--user` and `--password-env`.
+pub(super) fn login(user: &str, password_env: Option<&str>) -> Result<Login> {
+    let password = match password_env {
+        Some(name) => std::env::var(name).with_context(|| format!("--password-env {name}"))?,
+        None => String::new(),
+    };
+    Ok(Login {
+        user: user.to_owned(),
+        password,
+    })
+}
+
 fn logins(args: &Replay) -> Result<Logins> {
     let mut logins = Logins::default();
     if let Some(user) = &args.user {
-        let password = match &args.password_env {
-            Some(name) => std::env::var(name).with_context(|| format!("--password-env {name}"))?,
-            None => String::new(),
-        };
-        logins.others = Some(Login {
-            user: user.clone(),
-            password,
-        });
+        logins.others = Some(login(user, args.password_env.as_deref())?);
     }
     if let Some(file) = &args.users {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;

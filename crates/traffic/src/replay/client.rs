@@ -48,19 +48,19 @@ pub enum ClientError {
 }
 
 /// A connection.
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: Stream,
-    pub(super) capabilities: Capabilities,
+    pub(crate) capabilities: Capabilities,
     tracker: ResponseTracker,
     unread: Vec<u8>,
 }
 
 /// The answer to a command.
-pub(super) struct Answer {
-    pub(super) outcome: Outcome,
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
     /// Its packets, up to [`ANSWER_MAX`] bytes.
-    pub(super) packets: Vec<u8>,
-    pub(super) is_cut: bool,
+    pub(crate) packets: Vec<u8>,
+    pub(crate) is_cut: bool,
 }
 
 fn lost(error: impl ToString) -> ClientError {
@@ -69,7 +69,7 @@ fn lost(error: impl ToString) -> ClientError {
 
 impl Client {
     /// `session`: the captured one.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         target: SocketAddr,
         login: &Login,
         session: &SessionRecord,
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Sends a command and reads all of its answer, where it has one.
-    pub(super) async fn ask(&mut self, payload: &[u8]) -> Result<Answer, ClientError> {
+    pub(crate) async fn ask(&mut self, payload: &[u8]) -> Result<Answer, ClientError> {
         let mut packets = Vec::with_capacity(payload.len() + 4);
         write_packet(&mut packets, &mut 0, payload);
         self.stream.write_all(&packets).await.map_err(lost)?;
@@ -257,7 +257,7 @@ impl Client {
     }
 
     /// Says good-bye.
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         // Whoever is gone already needs none.
         let _ = self.ask(&[Command::QUIT.0]).await;
     }

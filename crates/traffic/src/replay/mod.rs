@@ -35,6 +35,7 @@ use crate::seal::Key;
 pub use self::checkpoint::Before;
 use self::checkpoint::{Fate, Journal};
 pub use self::client::ClientError;
+pub(crate) use self::client::{Answer, Client};
 pub use self::ids::IdsMapped;
 use self::ids::{Ids, Keys};
 pub(crate) use self::plan::Judge;
