@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::explain::Plans;
 use crate::file::{FileError, Folder};
-use crate::record::{CommandRecord, Flags, Record, plain};
+use crate::record::{CommandRecord, Flags, Lateness, Record, plain};
 use crate::seal::Key;
 use crate::volatile::{orders, volatile};
 
@@ -59,6 +59,29 @@ pub struct Side {
     pub thinned_sessions: u64,
     /// Files that could not be read to their end.
     pub stops: Vec<String>,
+    /// Of replays in time: how late each of its folders was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lateness: Vec<LatenessOf>,
+}
+
+impl Side {
+    /// Which folders have times that are worth nothing, and why, in words.
+    #[must_use]
+    pub fn worthless_times(&self) -> Vec<String> {
+        let all = self.lateness.iter();
+        let words = |one: &LatenessOf| Some(format!("{}: {}", one.folder, one.lateness.verdict()?));
+        all.filter_map(words).collect()
+    }
+}
+
+/// How late a folder was.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LatenessOf {
+    /// Where it is.
+    pub folder: String,
+    /// How late.
+    #[serde(flatten)]
+    pub lateness: Lateness,
 }
 
 /// How answers differ. Counts of commands.
@@ -251,6 +274,7 @@ impl Waits {
 /// A folder that is read, or several as if they were one: a command of each in turn.
 struct Reading {
     folders: Vec<Folder>,
+    names: Vec<String>,
     /// How each has ended, as far as it has.
     ends: Vec<Option<String>>,
     /// Whose turn it is.
@@ -277,6 +301,7 @@ impl Reading {
             }
         }
         Self {
+            names,
             ends: vec![None; folders.len()],
             folders: folders.into_iter().map(|(_, folder)| folder).collect(),
             turn: 0,
@@ -291,7 +316,13 @@ impl Reading {
                 match record {
                     Record::Command(command) => return Ok(Some(*command)),
                     Record::Thinned { .. } => self.side.thinned_sessions += 1,
-                    Record::End(end) => self.ends[self.turn] = Some(end.reason),
+                    Record::End(end) => {
+                        if let Some(lateness) = end.lateness {
+                            let folder = self.names[self.turn].clone();
+                            self.side.lateness.push(LatenessOf { folder, lateness });
+                        }
+                        self.ends[self.turn] = Some(end.reason);
+                    }
                     Record::Head(_) | Record::Session(_) => {}
                 }
             }
@@ -677,6 +708,13 @@ impl FailOn {
             _ => {}
         }
         let is_timed = total.timed > 0;
+        let judges_times = [self.p50, self.p95, self.p99].iter().any(Option::is_some);
+        let sides = [&comparison.a, &comparison.b];
+        let worthless: Vec<_> = sides.into_iter().flat_map(Side::worthless_times).collect();
+        if judges_times && !worthless.is_empty() {
+            failures.extend(worthless);
+            return failures;
+        }
         for (name, limit, a, b) in [
             ("p50", self.p50, total.a.p50, total.b.p50),
             ("p95", self.p95, total.a.p95, total.b.p95),
@@ -919,6 +957,46 @@ mod tests {
             vec![query(7, "SELECT 1", |_| {})],
         );
         assert!(!FailOn::parse("none").unwrap().failures(&comparison).is_empty());
+    }
+
+    #[test]
+    fn times_of_a_replay_that_was_late_are_not_judged() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, took_us, lateness| {
+            let folder = place.path().join(name);
+            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
+            let command = query(0, "SELECT 1", |record| record.took_us = took_us);
+            writer.put(&Record::Command(Box::new(command))).unwrap();
+            let end = crate::record::End {
+                lateness,
+                ..crate::record::End::default()
+            };
+            writer.put(&Record::End(Box::new(end))).unwrap();
+            writer.finish().unwrap();
+            folder
+        };
+        let late = |limit_us| {
+            Some(Lateness {
+                p99_us: 2_000,
+                limit_us,
+                ..Lateness::default()
+            })
+        };
+        let a = write("a", 1_000, None);
+        let fails = |b: &Path, text: &str| {
+            let comparison = compare(&a, &[b], None).unwrap();
+            FailOn::parse(text).unwrap().failures(&comparison)
+        };
+        let too_late = write("too-late", 5_000, late(Some(1_000)));
+        let failures = fails(&too_late, "errors,p50=2,p99=2");
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(
+            failures[0].contains("too-late: its times are worth nothing"),
+            "{failures:?}"
+        );
+        assert_eq!(fails(&too_late, "errors,rows"), Vec::<String>::new());
+        let in_time = write("in-time", 1_000, late(None));
+        assert_eq!(fails(&in_time, "errors,p99=2"), Vec::<String>::new());
     }
 
     #[test]

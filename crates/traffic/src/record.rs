@@ -271,6 +271,39 @@ pub struct End {
     /// Commands whose result has no checks: it was too long, or there was no room for its copy.
     #[serde(default)]
     pub unchecked: u64,
+    /// Of a replay in time: how late its commands were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Lateness>,
+}
+
+/// How late the commands of a replay were sent, in microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// The 99th percentile.
+    pub p99_us: u64,
+    /// Above this the times of the replay are worth nothing (`--max-lateness`).
+    #[serde(default)]
+    pub limit_us: Option<u64>,
+    /// How long each part of the timeline is.
+    #[serde(default)]
+    pub part_us: u64,
+    /// The greatest lateness of each part, from the beginning of the replay on.
+    #[serde(default)]
+    pub timeline: Vec<u64>,
+}
+
+impl Lateness {
+    /// Why the times are worth nothing, in words; `None` where nobody has said how late is too late, or they
+    /// are in time.
+    #[must_use]
+    pub fn verdict(&self) -> Option<String> {
+        let limit_us = self.limit_us.filter(|limit_us| self.p99_us > *limit_us)?;
+        Some(format!(
+            "its times are worth nothing: the 99th percentile of lateness is {:.3} ms, and {:.3} ms are allowed",
+            self.p99_us as f64 / 1e3,
+            limit_us as f64 / 1e3
+        ))
+    }
 }
 
 const HEAD: u8 = 1;
@@ -487,5 +520,38 @@ mod tests {
         bytes.pop();
         session.collation = 0;
         assert_eq!(Record::decode(&bytes), Ok(Some(Record::Session(session))));
+    }
+
+    #[test]
+    fn an_end_of_before_there_was_lateness_is_read_and_one_with_it_as_well() {
+        let old =
+            br#"{"reason":"done","words":"","commands":1,"sessions":1,"thinned_sessions":0,"withheld":0}"#;
+        let bytes = [&[END], &old[..]].concat();
+        let Ok(Some(Record::End(mut end))) = Record::decode(&bytes) else {
+            panic!("it is not read");
+        };
+        assert_eq!(end.lateness, None);
+        end.lateness = Some(Lateness {
+            p99_us: 7,
+            timeline: vec![3, 7],
+            ..Lateness::default()
+        });
+        let mut bytes = Vec::new();
+        Record::End(end.clone()).encode(&mut bytes);
+        assert_eq!(Record::decode(&bytes), Ok(Some(Record::End(end))));
+    }
+
+    #[test]
+    fn times_are_worth_nothing_above_the_limit_alone() {
+        let verdict = |p99_us, limit_us| {
+            let lateness = Lateness {
+                p99_us,
+                limit_us,
+                ..Lateness::default()
+            };
+            lateness.verdict().is_some()
+        };
+        assert!(verdict(1001, Some(1000)));
+        assert!(!verdict(1000, Some(1000)) && !verdict(1001, None));
     }
 }

@@ -28,6 +28,9 @@ pub fn text(comparison: &Comparison) -> String {
                 side.thinned_sessions
             );
         }
+        for worthless in side.worthless_times() {
+            let _ = writeln!(out, "   {worthless}");
+        }
     }
     let _ = writeln!(
         out,
@@ -136,6 +139,11 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
         );
     }
     out += "</table>";
+    for side in [&comparison.a, &comparison.b] {
+        for worthless in side.worthless_times() {
+            let _ = write!(out, "<p class=bad>{}</p>", escaped(&worthless));
+        }
+    }
     let total = &comparison.total;
     let _ = write!(
         out,

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -12,7 +13,7 @@ use config::Config;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
-use traffic::record::harmless;
+use traffic::record::{Lateness, harmless};
 use traffic::replay::{
     self, Before, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
 };
@@ -101,6 +102,10 @@ pub(super) struct Replay {
     /// The capture goes on meanwhile: replay what comes, until it ends.
     #[arg(long, conflicts_with = "dry_run")]
     follow: bool,
+    /// Where more than 1 of 100 commands is sent later than this (`100ms`, `2s`), the times of the replay are
+    /// worth nothing: it says so at its end, and `compare` does not judge them.
+    #[arg(long, value_parser = lateness)]
+    max_lateness: Option<f64>,
     /// Also to a server that is the source, a replica, or of which nobody knows.
     #[arg(long)]
     even_source: bool,
@@ -120,6 +125,20 @@ fn speed(text: &str) -> Result<Speed, String> {
                 false => Err(wrong()),
             }
         }
+    }
+}
+
+/// `100ms`, or as other times.
+fn lateness(text: &str) -> Result<f64, String> {
+    match text.strip_suffix("ms") {
+        Some(number) => {
+            let number: Option<f64> = number.parse().ok();
+            let number = number.filter(|number| *number > 0.0 && number.is_finite());
+            number
+                .map(|number| number / 1e3)
+                .ok_or_else(|| "a time like 100ms or 2s".to_owned())
+        }
+        None => super::capture::seconds(text),
     }
 }
 
@@ -193,6 +212,14 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         from_us: args.after.map_or(0, micros),
         until_us: args.until.map(micros),
     };
+    if args.max_lateness.is_some() && args.speed == Speed::Max {
+        bail!("--max-lateness: with --speed max nothing is ever late");
+    }
+    let max_lateness = args
+        .max_lateness
+        .map(Duration::try_from_secs_f64)
+        .transpose()
+        .context("--max-lateness")?;
     let key = args.key.read()?;
     let before = args
         .resume
@@ -236,6 +263,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         freezes_time: args.freeze_time,
         follow: args.follow,
         maps_ids: args.map_ids == YesOrNo::Yes,
+        max_lateness,
     };
     let result = order.result.clone();
     let bar = ProgressBar::new(survey.commands);
@@ -403,6 +431,9 @@ fn in_words(outcome: &Outcome) -> String {
             ms(most)
         );
     }
+    if let Some(verdict) = outcome.lateness.as_ref().and_then(Lateness::verdict) {
+        text += &format!("{verdict}\n");
+    }
     if let Some((count, why)) = &outcome.no_login {
         text += &format!("{count} times there was no connection: {why}\n");
     }
@@ -476,5 +507,23 @@ mod tests {
         assert_eq!(ports, [3307, 3306]);
         let error = addresses(&config, "other").unwrap_err().to_string();
         assert!(error.contains("no cluster other"), "{error}");
+    }
+
+    #[test]
+    fn a_replay_that_was_too_late_says_that_its_times_are_worth_nothing() {
+        assert_eq!((lateness("100ms"), lateness("2s")), (Ok(0.1), Ok(2.0)));
+        assert!(lateness("0ms").is_err() && lateness("late").is_err());
+        let said = |limit_us| {
+            in_words(&Outcome {
+                lateness: Some(Lateness {
+                    p99_us: 2_000,
+                    limit_us,
+                    ..Lateness::default()
+                }),
+                ..Outcome::default()
+            })
+        };
+        assert!(said(Some(1_000)).contains("worth nothing"));
+        assert!(!said(Some(2_000)).contains("worth nothing") && !said(None).contains("worth nothing"));
     }
 }

@@ -342,6 +342,7 @@ impl Writing<'_> {
             thinned_sessions: run.counts.thinned.load(Relaxed),
             withheld: run.counts.withheld.load(Relaxed),
             unchecked: run.counts.unchecked.load(Relaxed),
+            lateness: None,
         })))?;
         let written = writer.finish()?;
         run.counts.bytes.store(written, Relaxed);

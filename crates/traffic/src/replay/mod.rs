@@ -12,6 +12,7 @@ mod selection;
 mod session;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod transactions;
 
 use std::cell::RefCell;
@@ -29,7 +30,9 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::capture::unix_us;
 use crate::file::{FileError, Folder, FolderWriter, io_at};
-use crate::record::{CommandRecord, End, Flags, Head, Record, ReplayOf, ServerAtStart, SessionRecord};
+use crate::record::{
+    CommandRecord, End, Flags, Head, Lateness, Record, ReplayOf, ServerAtStart, SessionRecord,
+};
 use crate::seal::Key;
 
 pub use self::checkpoint::Before;
@@ -42,6 +45,7 @@ pub(crate) use self::plan::Judge;
 pub use self::plan::{LeftOut, Permitted};
 pub use self::selection::Selection;
 pub(crate) use self::selection::sets_session;
+use self::timeline::Timeline;
 use self::transactions::{Commits, Transactions, Turn};
 
 /// Commands that are read ahead of those that are executed.
@@ -146,6 +150,8 @@ pub struct Order {
     pub follow: bool,
     /// Ids that the server has made then are sent as those of now.
     pub maps_ids: bool,
+    /// Where the 99th percentile of lateness is above this, times are worth nothing.
+    pub max_lateness: Option<Duration>,
 }
 
 /// How far it is.
@@ -176,6 +182,8 @@ pub struct Outcome {
     pub was_open: u64,
     /// How late commands were, in microseconds: the median, the 99th percentile, the most.
     pub late_us: Option<[u64; 3]>,
+    /// What the result says of that.
+    pub lateness: Option<Lateness>,
     /// Transactions that have begun before all had ended that were to end before.
     pub out_of_order: u64,
     /// Statements for which the target would not have another time.
@@ -355,9 +363,20 @@ struct Shared {
     progress: RefCell<Progress>,
     outcome: RefCell<Outcome>,
     late: RefCell<Option<Histogram<u64>>>,
+    timeline: RefCell<Timeline>,
 }
 
 impl Shared {
+    /// A command is sent so late.
+    fn note_late(&self, late: Duration) {
+        if let Some(all) = self.late.borrow_mut().as_mut() {
+            // It grows as it needs.
+            let _ = all.record(late.as_micros() as u64);
+        }
+        self.timeline.borrow_mut().note(self.began.elapsed(), late);
+        self.progress.borrow_mut().late = late;
+    }
+
     fn flush(&self) {
         if let Err(error) = self.writer.borrow_mut().flush() {
             self.failed.borrow_mut().get_or_insert(error);
@@ -501,6 +520,7 @@ pub async fn replay(
         }),
         outcome: RefCell::default(),
         late: RefCell::new(Histogram::new(2).ok()),
+        timeline: RefCell::default(),
     });
     let tasks = LocalSet::new();
     tasks
@@ -633,6 +653,14 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
             late.value_at_quantile(0.99),
             late.max(),
         ]);
+        let timeline = shared.timeline.take();
+        let micros = |limit: Duration| limit.as_micros() as u64;
+        outcome.lateness = Some(Lateness {
+            p99_us: late.value_at_quantile(0.99),
+            limit_us: shared.order.max_lateness.map(micros),
+            part_us: timeline.part_us,
+            timeline: timeline.greatest,
+        });
     }
     if let Some(error) = shared.failed.take() {
         return Err(error.into());
@@ -645,6 +673,7 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
         thinned_sessions: 0,
         withheld: outcome.left_out.values().sum(),
         unchecked: 0,
+        lateness: outcome.lateness.clone(),
     })));
     // All sessions have ended, so that nobody else has it.
     match Rc::try_unwrap(shared) {

@@ -196,11 +196,7 @@ impl Session {
                 tokio::time::sleep(wait).await;
             }
             let late = Instant::now().saturating_duration_since(due);
-            if let Some(all) = shared.late.borrow_mut().as_mut() {
-                // It grows as it needs.
-                let _ = all.record(late.as_micros() as u64);
-            }
-            shared.progress.borrow_mut().late = late;
+            shared.note_late(late);
         }
         if verdict.is_ok() && begins && !shared.commits.wait(captured).await {
             shared.outcome.borrow_mut().out_of_order += 1;

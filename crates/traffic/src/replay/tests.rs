@@ -220,6 +220,7 @@ fn order(from: &Path, result: &Path, target: SocketAddr, freezes_time: bool) -> 
         freezes_time,
         follow: false,
         maps_ids: true,
+        max_lateness: None,
     }
 }
 
@@ -835,6 +836,42 @@ async fn what_is_left_out_of_a_session_is_written_in_its_order() {
     }
     let expected = [false, false, true, true, false, false];
     assert_eq!(records, (0..).zip(expected).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_end_of_a_replay_in_time_says_how_late_it_was() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, _) = server().await;
+    let from = place.path().join("from");
+    captured(&from, &[("app", query("INSERT 1"))]);
+    for (speed, limit, is_late) in [
+        (Speed::Times(1.0), Some(Duration::ZERO), Some(true)),
+        (Speed::Times(1.0), Some(Duration::from_secs(3600)), Some(false)),
+        (Speed::Times(1.0), None, Some(false)),
+        (Speed::Max, None, None),
+    ] {
+        let result = place.path().join(format!("{speed:?} {limit:?}"));
+        let mut order = order(&from, &result, address, false);
+        (order.speed, order.max_lateness) = (speed, limit);
+        let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+        let outcome = replay(order, &survey, None, "test", |_| {}).await.unwrap();
+        let verdict = |lateness: &Lateness| lateness.verdict().is_some();
+        assert_eq!(
+            outcome.lateness.as_ref().map(verdict),
+            is_late,
+            "{speed:?} {limit:?}"
+        );
+        let mut folder = Folder::open(&result, None).unwrap();
+        let records = std::iter::from_fn(|| folder.next_record().unwrap());
+        let Some(Record::End(end)) = records.last() else {
+            panic!("it has no end");
+        };
+        assert_eq!(end.lateness, outcome.lateness);
+        assert_eq!(
+            end.lateness.is_some_and(|lateness| !lateness.timeline.is_empty()),
+            is_late.is_some()
+        );
+    }
 }
 
 #[tokio::test]
