@@ -299,7 +299,7 @@ impl Lateness {
     pub fn verdict(&self) -> Option<String> {
         let limit_us = self.limit_us.filter(|limit_us| self.p99_us > *limit_us)?;
         Some(format!(
-            "its times are worth nothing: the 99th percentile of lateness is {:.3} ms, and {:.3} ms are allowed",
+            "its times are worth nothing: the 99th percentile of lateness is {:.3} ms, above {:.3} ms",
             self.p99_us as f64 / 1e3,
             limit_us as f64 / 1e3
         ))

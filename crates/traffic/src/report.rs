@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::compare::{Comparison, Difference, Statement};
+use crate::compare::{Comparison, Difference, LatenessOf, Statement};
 
 /// Statements in the terminal.
 const SHOWN: usize = 20;
 /// Statements on the page.
 const ON_PAGE: usize = 500;
+/// Parts of a timeline; a replay writes no more.
+const PARTS: usize = 200;
 
 /// The table for the terminal.
 #[must_use]
@@ -143,6 +145,9 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
         for worthless in side.worthless_times() {
             let _ = write!(out, "<p class=bad>{}</p>", escaped(&worthless));
         }
+        for one in &side.lateness {
+            timeline(&mut out, one);
+        }
     }
     let total = &comparison.total;
     let _ = write!(
@@ -185,6 +190,40 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
     }
     out += "</table></body></html>\n";
     out
+}
+
+/// Draws how late a replay was in each part of its run.
+fn timeline(out: &mut String, of: &LatenessOf) {
+    // Where the line is: from left to right, from top to bottom.
+    const X: [f64; 2] = [80.0, 720.0];
+    const Y: [f64; 2] = [20.0, 140.0];
+    let parts = &of.lateness.timeline[..of.lateness.timeline.len().min(PARTS)];
+    let (Some(greatest), part_us) = (parts.iter().max(), of.lateness.part_us as f64) else {
+        return;
+    };
+    let ([left, right], [top, bottom]) = (X, Y);
+    let wide = (right - left) / parts.len() as f64;
+    let high = (bottom - top) / (*greatest).max(1) as f64;
+    let _ = write!(
+        out,
+        "<h2>How late {} was</h2><svg width=760 height=180 viewBox=\"0 0 760 180\"><path fill=none stroke=#888 \
+         d=\"M{left} {top}V{bottom}H{right}\"/><polyline fill=none stroke=#06c points=\"",
+        escaped(&of.folder)
+    );
+    for (index, late_us) in parts.iter().enumerate() {
+        let (x, y) = (
+            left + (index as f64 + 0.5) * wide,
+            bottom - *late_us as f64 * high,
+        );
+        let _ = write!(out, "{x:.1},{y:.1} ");
+    }
+    let _ = write!(
+        out,
+        "\"/><g font-size=12><text x=4 y={top}>{:.3} ms</text><text x=4 y={bottom}>0 ms</text>\
+         <text x={left} y=160>0 s</text><text x={right} y=160 text-anchor=end>{:.1} s</text></g></svg>",
+        *greatest as f64 / 1e3,
+        parts.len() as f64 * part_us / 1e6
+    );
 }
 
 fn row(out: &mut String, difference: &Difference, statement: &str) {
@@ -276,6 +315,7 @@ p.bad, p.good { padding: 0.5em; }
 mod tests {
     use super::*;
     use crate::compare::Side;
+    use crate::record::Lateness;
 
     #[test]
     fn a_terminal_obeys_nothing_of_a_folder() {
@@ -313,5 +353,35 @@ mod tests {
             !page.contains("src=") && !page.contains("href="),
             "it needs nothing else"
         );
+    }
+
+    #[test]
+    fn a_page_draws_how_late_each_folder_was() {
+        let of = |timeline| LatenessOf {
+            folder: "<monday>".to_owned(),
+            lateness: Lateness {
+                part_us: 200_000,
+                timeline,
+                ..Lateness::default()
+            },
+        };
+        let page = |timeline| {
+            let comparison = Comparison {
+                b: Side {
+                    lateness: vec![of(timeline)],
+                    ..Side::default()
+                },
+                ..Comparison::default()
+            };
+            html(&comparison, &[])
+        };
+        let drawn = page(vec![0, 1_500, 3_000, 0]);
+        let points = "points=\"160.0,140.0 320.0,80.0 480.0,20.0 640.0,140.0 \"";
+        assert!(drawn.contains(points), "{drawn}");
+        assert!(drawn.contains("3.000 ms") && drawn.contains("0.8 s"), "{drawn}");
+        assert!(drawn.contains("&lt;monday&gt;") && !drawn.contains("<monday>"));
+        assert!(!drawn.contains("src=") && !drawn.contains("href=") && !drawn.contains("<script"));
+        assert!(!page(Vec::new()).contains("<svg"), "there is nothing to draw");
+        assert!(page(vec![0]).contains("400.0,140.0"), "never late");
     }
 }
