@@ -11,6 +11,7 @@ use mysql_wire::{Capabilities, Command, OkPacket, PacketHeader, StatusFlags};
 
 use crate::codec::Senseless;
 use crate::hash;
+use crate::kept::Kept;
 use crate::record::{CHECKS_MAX, Check};
 
 const FLOAT: u8 = 4;
@@ -31,12 +32,26 @@ pub struct Read {
     pub prepared: Option<(u32, u16)>,
     /// All of it was read.
     pub is_whole: bool,
+    /// The first rows, where they are to be kept.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// Reads an answer. `packets`: with their headers. `capabilities`: in which form they are.
 #[must_use]
 pub fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Read {
-    let mut read = Read::default();
+    read_into(Read::default(), command, capabilities, packets)
+}
+
+/// Reads an answer as [`read`] does, and keeps the first rows.
+pub(crate) fn read_and_keep(command: Command, capabilities: Capabilities, packets: &[u8]) -> Read {
+    let read = Read {
+        kept: Some(Kept::default()),
+        ..Read::default()
+    };
+    read_into(read, command, capabilities, packets)
+}
+
+fn read_into(mut read: Read, command: Command, capabilities: Capabilities, packets: &[u8]) -> Read {
     let mut packets = Packets(packets);
     let result = match command {
         Command::STMT_PREPARE => prepared(&mut packets, &mut read),
@@ -128,12 +143,19 @@ fn rows(
     if columns == 0 || columns + 1 + read.checks.len() as u64 > CHECKS_MAX as u64 {
         return Err(Senseless("count of columns"));
     }
+    if let Some(kept) = &mut read.kept {
+        kept.begin();
+    }
     let mut types = Vec::with_capacity(columns as usize);
     for _ in 0..columns {
         let definition = packets.next()?;
         let at = definition.len().checked_sub(TYPE_FROM_END);
         let kind = at.and_then(|at| definition.get(at));
-        types.push(*kind.ok_or(Senseless("a column's definition"))?);
+        let kind = *kind.ok_or(Senseless("a column's definition"))?;
+        if let Some(kept) = &mut read.kept {
+            kept.column(kind, definition[definition.len() - TYPE_FROM_END + 1]);
+        }
+        types.push(kind);
     }
     let is_old = !capabilities.contains(Capabilities::DEPRECATE_EOF);
     if is_old {
@@ -167,6 +189,9 @@ fn rows(
             _ => {}
         }
         read.rows += 1;
+        if let Some(kept) = &mut read.kept {
+            kept.row(row, is_binary);
+        }
         let checks = &mut read.checks[base..];
         match is_binary {
             true => binary_row(row, &types, checks, &mut digits)?,
@@ -393,6 +418,21 @@ mod tests {
             assert_eq!(read.checks[2].sum, hash::bytes(b"ab"));
             assert_eq!(read.checks[4].sum, hash::NULL);
         }
+    }
+
+    #[test]
+    fn rows_that_are_kept_are_checked_as_others_are() {
+        let rows = [text(&[Some("a"), None]), text(&[Some("b"), Some("c")])];
+        for capabilities in [MODERN, OLD] {
+            let packets = answer(capabilities, &[253, 253], &rows, 2);
+            let mut kept = read_and_keep(Command::QUERY, capabilities, &packets);
+            let text = kept.kept.take().unwrap().text(kept.is_whole);
+            assert_eq!(text.as_deref(), Some("a\t\\N\nb\tc\n"));
+            assert_eq!(kept, read(Command::QUERY, capabilities, &packets));
+        }
+        let ok = [7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
+        let kept = read_and_keep(Command::QUERY, MODERN, &ok);
+        assert_eq!(kept.kept.unwrap().text(kept.is_whole), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::explain::Plans;
 use crate::file::{FileError, Folder};
-use crate::record::{CommandRecord, Flags, Lateness, Record, plain};
+use crate::record::{CommandRecord, Flags, Lateness, Record, ResultRecord, plain};
 use crate::seal::Key;
 use crate::volatile::{orders, volatile};
 
@@ -22,6 +22,8 @@ const DIGESTS_MAX: usize = 5000;
 const EXAMPLE_MAX: usize = 1000;
 /// Examples of a difference, for each statement.
 const EXAMPLES: usize = 3;
+/// Bytes of kept results whose commands wait for their counterpart, and of those of examples.
+const RESULTS_MAX: usize = 64 << 20;
 
 /// What two folders have in common, and what not.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -59,7 +61,7 @@ pub struct Side {
     pub thinned_sessions: u64,
     /// Files that could not be read to their end.
     pub stops: Vec<String>,
-    /// Of replays in time: how late each of its folders was.
+    /// Lateness of each of its folders that is a replay in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lateness: Vec<LatenessOf>,
 }
@@ -79,7 +81,7 @@ impl Side {
 pub struct LatenessOf {
     /// Where it is.
     pub folder: String,
-    /// How late.
+    /// How late it was.
     #[serde(flatten)]
     pub lateness: Lateness,
 }
@@ -167,6 +169,20 @@ pub struct Statement {
     /// Where both servers were asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plans: Option<Plans>,
+    /// Both results of examples whose rows or values differ, where both folders have kept them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<BothResults>,
+}
+
+/// The first rows of both results of an example: a line for each row, with tabs between its cells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BothResults {
+    /// Which of the examples, from 0.
+    pub example: usize,
+    /// The result of the first folder.
+    pub a: String,
+    /// The result of the second.
+    pub b: String,
 }
 
 /// What is kept of a command until its counterpart has come.
@@ -183,6 +199,8 @@ pub(crate) struct Waiting {
     checks: Vec<crate::record::Check>,
     /// Of the first folder: a text.
     text: Vec<u8>,
+    /// The first rows, where they were kept.
+    result: Option<String>,
 }
 
 impl From<CommandRecord> for Waiting {
@@ -200,7 +218,14 @@ impl From<CommandRecord> for Waiting {
             start_us: record.start_us,
             checks: record.checks,
             text,
+            result: None,
         }
+    }
+}
+
+impl Waiting {
+    fn result_len(&self) -> usize {
+        self.result.as_ref().map_or(0, String::len)
     }
 }
 
@@ -222,12 +247,13 @@ pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<C
     let mut waits = Waits::default();
     while waits.is_over != [true; 2] {
         for side in [0, 1] {
-            let Some(record) = sides[side].next_command()? else {
+            let Some((record, result)) = sides[side].next_command()? else {
                 waits.end(side);
                 continue;
             };
             let place = (record.session, record.number);
             let mut this = Waiting::from(record);
+            this.result = result;
             if side == 0 {
                 comparing.learn(place.0, &mut this);
             }
@@ -248,19 +274,34 @@ struct Waits {
     is_over: [bool; 2],
     /// How many of each side have no counterpart.
     alone: [u64; 2],
+    /// Bytes of the results that wait with them.
+    results: usize,
 }
 
 impl Waits {
     /// A command of a side with its counterpart, the one of the first side in front. Without one it waits, as
     /// long as the other side goes on: of a replay that was killed most of a capture may be missing.
     fn meet(&mut self, side: usize, place: (u32, u64), this: Waiting) -> Option<[Waiting; 2]> {
-        match self.waiting[1 - side].remove(&place) {
-            Some(other) if side == 0 => return Some([this, other]),
-            Some(other) => return Some([other, this]),
-            None if self.is_over[1 - side] => self.alone[side] += 1,
-            None => drop(self.waiting[side].insert(place, this)),
+        if let Some(other) = self.waiting[1 - side].remove(&place) {
+            self.results -= other.result_len();
+            return Some(if side == 0 { [this, other] } else { [other, this] });
+        }
+        match self.is_over[1 - side] {
+            true => self.alone[side] += 1,
+            false => self.keep(side, place, this),
         }
         None
+    }
+
+    /// Where too many results wait already, this one goes without.
+    fn keep(&mut self, side: usize, place: (u32, u64), mut this: Waiting) {
+        if self.results + this.result_len() > RESULTS_MAX {
+            this.result = None;
+        }
+        self.results += this.result_len();
+        if let Some(same) = self.waiting[side].insert(place, this) {
+            self.results -= same.result_len();
+        }
     }
 
     /// Nothing more comes of a side.
@@ -268,6 +309,7 @@ impl Waits {
         self.is_over[side] = true;
         let waiting = std::mem::take(&mut self.waiting[1 - side]);
         self.alone[1 - side] += waiting.len() as u64;
+        self.results -= waiting.values().map(Waiting::result_len).sum::<usize>();
     }
 }
 
@@ -277,6 +319,8 @@ struct Reading {
     names: Vec<String>,
     /// How each has ended, as far as it has.
     ends: Vec<Option<String>>,
+    /// The result that was read last of each folder: its command comes behind.
+    results: Vec<Option<ResultRecord>>,
     /// Whose turn it is.
     turn: usize,
     side: Side,
@@ -303,18 +347,26 @@ impl Reading {
         Self {
             names,
             ends: vec![None; folders.len()],
+            results: vec![None; folders.len()],
             folders: folders.into_iter().map(|(_, folder)| folder).collect(),
             turn: 0,
             side,
         }
     }
 
-    fn next_command(&mut self) -> Result<Option<CommandRecord>, FileError> {
+    /// A command, and what was kept of its result.
+    fn next_command(&mut self) -> Result<Option<(CommandRecord, Option<String>)>, FileError> {
         for _ in 0..self.folders.len() {
             self.turn = (self.turn + 1) % self.folders.len();
             while let Some(record) = self.folders[self.turn].next_record()? {
                 match record {
-                    Record::Command(command) => return Ok(Some(*command)),
+                    Record::Command(command) => {
+                        let place = (command.session, command.number);
+                        let result = self.results[self.turn].take();
+                        let result = result.filter(|result| (result.session, result.number) == place);
+                        return Ok(Some((*command, result.map(|result| result.text))));
+                    }
+                    Record::Result(result) => self.results[self.turn] = Some(result),
                     Record::Thinned { .. } => self.side.thinned_sessions += 1,
                     Record::End(end) => {
                         if let Some(lateness) = end.lateness {
@@ -354,6 +406,8 @@ struct Comparing {
     statements: HashMap<(u64, u8), Statement>,
     /// Texts of prepared statements, by digest: executions have none.
     texts: HashMap<u64, Vec<u8>>,
+    /// Bytes of the results of examples.
+    results: usize,
 }
 
 impl Comparing {
@@ -416,6 +470,18 @@ impl Comparing {
         if let Some(words) = found.words(a, b)
             && statement.examples.len() < EXAMPLES
         {
+            let len = a.result_len() + b.result_len();
+            if let (Some(a), Some(b)) = (&a.result, &b.result)
+                && (found.rows || found.values)
+                && self.results + len <= RESULTS_MAX
+            {
+                self.results += len;
+                statement.results.push(BothResults {
+                    example: statement.examples.len(),
+                    a: a.clone(),
+                    b: b.clone(),
+                });
+            }
             statement.examples.push(format!(
                 "session {} command {} at {:.3} s: {words}: {}",
                 place.0,
@@ -957,6 +1023,62 @@ mod tests {
             vec![query(7, "SELECT 1", |_| {})],
         );
         assert!(!FailOn::parse("none").unwrap().failures(&comparison).is_empty());
+    }
+
+    #[test]
+    fn both_results_are_told_of_examples_whose_rows_differ() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, sum, kept: &[(u64, &str)]| {
+            let folder = place.path().join(name);
+            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
+            for number in 0..3 {
+                for (_, text) in kept.iter().filter(|(of, _)| *of == number) {
+                    let result = ResultRecord {
+                        session: 1,
+                        number,
+                        text: (*text).to_owned(),
+                    };
+                    writer.put(&Record::Result(result)).unwrap();
+                }
+                // Only the last one has a difference.
+                let command = query(number, "SELECT a FROM t", |record| {
+                    record.checks[0].sum = if number == 2 { sum } else { 5 };
+                });
+                writer.put(&Record::Command(Box::new(command))).unwrap();
+            }
+            writer.finish().unwrap();
+            folder
+        };
+        let a = write("a", 5, &[(0, "1\n"), (2, "2\n")]);
+        let b = write("b", 9, &[(0, "1\n"), (2, "3\n")]);
+        let results = |a: &Path, b: &Path| compare(a, &[b], None).unwrap().statements.remove(0).results;
+        let both = BothResults {
+            example: 0,
+            a: "2\n".to_owned(),
+            b: "3\n".to_owned(),
+        };
+        assert_eq!(results(&a, &b), [both]);
+        let without = write("without", 9, &[(0, "1\n")]);
+        assert!(results(&a, &without).is_empty());
+    }
+
+    #[test]
+    fn results_that_wait_have_a_bound() {
+        let mut waits = Waits::default();
+        let waiting = |len| {
+            let mut waiting = Waiting::from(query(0, "SELECT 1", |_| {}));
+            waiting.result = Some("x".repeat(len));
+            waiting
+        };
+        assert!(waits.meet(0, (1, 0), waiting(RESULTS_MAX - 1)).is_none());
+        assert!(waits.meet(0, (1, 1), waiting(2)).is_none());
+        let [without, _] = waits.meet(1, (1, 1), waiting(1)).unwrap();
+        assert_eq!((without.result, waits.results), (None, RESULTS_MAX - 1));
+        let [with, _] = waits.meet(1, (1, 0), waiting(1)).unwrap();
+        assert_eq!((with.result_len(), waits.results), (RESULTS_MAX - 1, 0));
+        assert!(waits.meet(0, (1, 2), waiting(2)).is_none());
+        waits.end(1);
+        assert_eq!(waits.results, 0);
     }
 
     #[test]

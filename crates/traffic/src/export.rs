@@ -126,7 +126,7 @@ pub fn export(
                 };
                 (command.session, exporting.command(&command), schema)
             }
-            Record::Head(_) | Record::Thinned { .. } | Record::End(_) => continue,
+            Record::Head(_) | Record::Thinned { .. } | Record::End(_) | Record::Result(_) => continue,
         };
         if wanted.session.is_some_and(|session| session != id) {
             continue;

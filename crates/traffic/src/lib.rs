@@ -25,6 +25,7 @@ pub mod file;
 pub mod fuzzing;
 mod hash;
 pub mod import;
+mod kept;
 pub mod mirrors;
 pub mod objects;
 pub mod offline;

@@ -70,7 +70,7 @@ pub fn summary(path: &Path, key: Option<&Key>) -> Result<Summary, FileError> {
             }
             Record::Thinned { .. } => summary.thinned += 1,
             Record::End(end) => summary.end = Some(*end),
-            Record::Head(_) => {}
+            Record::Head(_) | Record::Result(_) => {}
         }
     }
     summary.stops = stops_of_files(&folder);

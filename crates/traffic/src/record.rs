@@ -29,6 +29,8 @@ pub enum Record {
     },
     /// The last of the last file, where whoever wrote it came to its end.
     End(Box<End>),
+    /// The result of the command whose record comes behind, in a replay that keeps results.
+    Result(ResultRecord),
 }
 
 /// How it all began.
@@ -252,6 +254,17 @@ impl CommandRecord {
     }
 }
 
+/// The first rows of a result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResultRecord {
+    /// The session's number.
+    pub session: u32,
+    /// The command's number in its session.
+    pub number: u64,
+    /// A line for each row, with tabs between its cells.
+    pub text: String,
+}
+
 /// How it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -271,7 +284,7 @@ pub struct End {
     /// Commands whose result has no checks: it was too long, or there was no room for its copy.
     #[serde(default)]
     pub unchecked: u64,
-    /// Of a replay in time: how late its commands were sent.
+    /// Lateness of the commands of a replay in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
 }
@@ -311,6 +324,7 @@ const SESSION: u8 = 2;
 const COMMAND: u8 = 3;
 const THINNED: u8 = 4;
 const END: u8 = 5;
+const RESULT: u8 = 6;
 
 impl Record {
     /// Appends the record's bytes, without its length and checksum.
@@ -324,6 +338,7 @@ impl Record {
                 put_number(out, u64::from(*session));
             }
             Self::End(end) => json(out, END, end),
+            Self::Result(result) => result.encode(out),
         }
     }
 
@@ -343,6 +358,7 @@ impl Record {
                 Self::Thinned { session }
             }
             END => Self::End(serde_json::from_slice(reader.0).map_err(|_| Senseless("the end"))?),
+            RESULT => Self::Result(ResultRecord::decode(reader)?),
             _ => return Ok(None),
         }))
     }
@@ -382,6 +398,24 @@ impl SessionRecord {
             },
         };
         reader.end().map(|()| session)
+    }
+}
+
+impl ResultRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(RESULT);
+        put_number(out, u64::from(self.session));
+        put_number(out, self.number);
+        put_bytes(out, self.text.as_bytes());
+    }
+
+    fn decode(mut reader: Reader<'_>) -> Result<Self, Senseless> {
+        let result = Self {
+            session: reader.small("session's number")?,
+            number: reader.number("number of the command")?,
+            text: String::from_utf8_lossy(reader.bytes("text of the result")?).into_owned(),
+        };
+        reader.end().map(|()| result)
     }
 }
 
@@ -520,6 +554,21 @@ mod tests {
         bytes.pop();
         session.collation = 0;
         assert_eq!(Record::decode(&bytes), Ok(Some(Record::Session(session))));
+    }
+
+    #[test]
+    fn a_result_is_read_as_it_was_written() {
+        let record = Record::Result(ResultRecord {
+            session: 7,
+            number: 300,
+            text: "1\té\n".to_owned(),
+        });
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        assert_eq!(Record::decode(&bytes), Ok(Some(record)));
+        bytes.pop();
+        assert!(Record::decode(&bytes).is_err(), "it is cut");
+        assert_eq!(Record::decode(&[RESULT + 1]), Ok(None), "of a later version");
     }
 
     #[test]

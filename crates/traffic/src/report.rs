@@ -6,6 +6,8 @@ use crate::compare::{Comparison, Difference, LatenessOf, Statement};
 
 /// Statements in the terminal.
 const SHOWN: usize = 20;
+/// Lines of a result in the terminal.
+const LINES: usize = 3;
 /// Statements on the page.
 const ON_PAGE: usize = 500;
 /// Parts of a timeline; a replay writes no more.
@@ -93,9 +95,15 @@ pub fn text(comparison: &Comparison) -> String {
             time(difference, difference.b.p99),
             name(statement, 80),
         );
-        for example in &statement.examples {
+        for (index, example) in statement.examples.iter().enumerate() {
             let short: String = example.chars().take(160).collect();
             let _ = writeln!(out, "          {short}");
+            for (name, result) in results(statement, index) {
+                for line in result.lines().take(LINES) {
+                    let short: String = line.chars().take(150).collect();
+                    let _ = writeln!(out, "            {name}: {short}");
+                }
+            }
         }
         out += &plans_as_text(statement);
     }
@@ -103,6 +111,22 @@ pub fn text(comparison: &Comparison) -> String {
         let _ = writeln!(out, "… and {} more", comparison.statements.len() - SHOWN);
     }
     crate::record::harmless(&out)
+}
+
+/// Both results of an example; nothing where they were not kept.
+fn results(statement: &Statement, example: usize) -> impl Iterator<Item = (&'static str, &str)> {
+    let of = statement
+        .results
+        .iter()
+        .filter(move |both| both.example == example);
+    of.flat_map(|both| [("a", shown(&both.a)), ("b", shown(&both.b))])
+}
+
+fn shown(result: &str) -> &str {
+    match result.is_empty() {
+        true => "(no rows)",
+        false => result,
+    }
 }
 
 /// Milliseconds, where both folders know times.
@@ -180,8 +204,12 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
         }
         if !statement.examples.is_empty() {
             text += "<details><summary>examples</summary><ul>";
-            for example in &statement.examples {
-                let _ = write!(text, "<li>{}</li>", escaped(example));
+            for (index, example) in statement.examples.iter().enumerate() {
+                let _ = write!(text, "<li>{}", escaped(example));
+                for (name, result) in results(statement, index) {
+                    let _ = write!(text, "<br>{name}:<pre>{}</pre>", escaped(result));
+                }
+                text += "</li>";
             }
             text += "</ul></details>";
         }
@@ -307,6 +335,7 @@ th, td { border: 1px solid #ccc; padding: 0.2em 0.5em; text-align: right; vertic
 td.text { text-align: left; font-family: monospace; max-width: 60em; overflow-wrap: anywhere; }
 .bad { background: #fdd; } .slow { background: #ffd; } .good { background: #dfd; }
 p.bad, p.good { padding: 0.5em; }
+pre { margin: 0.2em 0; max-width: 60em; overflow-x: auto; }
 </style></head><body><h1>Traffic compared</h1>
 <p>This page has statements with their values: treat it as personal data. Times are milliseconds.</p>
 ";
@@ -314,7 +343,7 @@ p.bad, p.good { padding: 0.5em; }
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::Side;
+    use crate::compare::{BothResults, Side};
     use crate::record::Lateness;
 
     #[test]
@@ -353,6 +382,33 @@ mod tests {
             !page.contains("src=") && !page.contains("href="),
             "it needs nothing else"
         );
+    }
+
+    #[test]
+    fn both_results_stand_with_their_example() {
+        let both = BothResults {
+            example: 1,
+            a: "<i>\t1\n2\n3\n4\n".to_owned(),
+            b: String::new(),
+        };
+        let comparison = Comparison {
+            statements: vec![Statement {
+                examples: vec!["first".to_owned(), "second".to_owned()],
+                results: vec![both],
+                ..Statement::default()
+            }],
+            ..Comparison::default()
+        };
+        let said = text(&comparison);
+        let at = |part: &str| said.find(part).unwrap_or_else(|| panic!("{part} in {said}"));
+        assert!(at("second") < at("a: <i> 1") && at("first") < at("second"));
+        assert!(said.contains("a: 3") && !said.contains("a: 4") && said.contains("b: (no rows)"));
+        let page = html(&comparison, &[]);
+        assert!(
+            page.contains("<li>first</li><li>second<br>a:<pre>&lt;i&gt;\t1\n2\n3\n4\n</pre>"),
+            "{page}"
+        );
+        assert!(page.contains("b:<pre>(no rows)</pre></li>"), "{page}");
     }
 
     #[test]

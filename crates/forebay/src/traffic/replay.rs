@@ -106,6 +106,10 @@ pub(super) struct Replay {
     /// worth nothing: it says so at its end, and `compare` does not judge them.
     #[arg(long, value_parser = lateness)]
     max_lateness: Option<f64>,
+    /// Keep the first rows of each result: at most 20, and 4 KiB. `compare` of two such replays shows both
+    /// where they differ. They are personal data, and may have secrets.
+    #[arg(long)]
+    keep_results: bool,
     /// Also to a server that is the source, a replica, or of which nobody knows.
     #[arg(long)]
     even_source: bool,
@@ -264,6 +268,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         follow: args.follow,
         maps_ids: args.map_ids == YesOrNo::Yes,
         max_lateness,
+        keeps_results: args.keep_results,
     };
     let result = order.result.clone();
     let bar = ProgressBar::new(survey.commands);

@@ -346,6 +346,11 @@ fn a_folder_is_made_of_another() {
     ] {
         writer.put(&record).unwrap();
     }
+    let result = crate::record::ResultRecord {
+        text: "Miller\n".to_owned(),
+        ..crate::record::ResultRecord::default()
+    };
+    writer.put(&Record::Result(result)).unwrap();
     let end = crate::record::End {
         words: "/home/miller/slow.log".to_owned(),
         ..crate::record::End::default()

@@ -119,7 +119,7 @@ impl Before {
                     last.insert(command.session, (command.number, is_in_transaction));
                 }
                 Record::End(_) => return wrong("this replay has come to its end"),
-                Record::Head(_) | Record::Session(_) | Record::Thinned { .. } => {}
+                Record::Head(_) | Record::Session(_) | Record::Thinned { .. } | Record::Result(_) => {}
             }
         }
         let sent = journal.read().map_err(io_at(result))?;

@@ -152,6 +152,8 @@ pub struct Order {
     pub maps_ids: bool,
     /// Where the 99th percentile of lateness is above this, times are worth nothing.
     pub max_lateness: Option<Duration>,
+    /// The first rows of each result are written, too.
+    pub keeps_results: bool,
 }
 
 /// How far it is.
@@ -182,7 +184,7 @@ pub struct Outcome {
     pub was_open: u64,
     /// How late commands were, in microseconds: the median, the 99th percentile, the most.
     pub late_us: Option<[u64; 3]>,
-    /// What the result says of that.
+    /// Lateness, as the result says it.
     pub lateness: Option<Lateness>,
     /// Transactions that have begun before all had ended that were to end before.
     pub out_of_order: u64,
@@ -321,7 +323,7 @@ pub fn survey(
                     *survey.left_out.entry(why).or_default() += 1;
                 }
             }
-            Record::Head(_) | Record::Thinned { .. } | Record::End(_) => {}
+            Record::Head(_) | Record::Thinned { .. } | Record::End(_) | Record::Result(_) => {}
         }
     }
     survey.stops = crate::offline::stops_in_words(&folder);
@@ -632,7 +634,7 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 while running.try_join_next().is_some() {}
             }
             Record::End(_) => has_ended = true,
-            Record::Head(_) | Record::Thinned { .. } => {}
+            Record::Head(_) | Record::Thinned { .. } | Record::Result(_) => {}
         }
     }
     drop(sessions);

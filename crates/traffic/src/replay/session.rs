@@ -24,7 +24,7 @@ use super::transactions::{Part, Turn};
 use super::{Closing, Fate, Shared, Speed};
 use crate::capture::schema_of;
 use crate::checks;
-use crate::record::{CommandRecord, Flags, Record, SessionRecord};
+use crate::record::{CommandRecord, Flags, Record, ResultRecord, SessionRecord};
 use crate::volatile::asks_for_time;
 
 /// For an answer, or four times as long as it took when it was captured.
@@ -79,6 +79,8 @@ struct Session {
     has_own_time: bool,
     /// Captured numbers of statements that write or ask for the time.
     timed: HashSet<u32>,
+    /// The first rows of what was answered last, where results are kept.
+    kept: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -111,6 +113,7 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
         has_settings: false,
         has_own_time: false,
         timed: HashSet::new(),
+        kept: None,
     };
     while let Some(next) = given.recv().await {
         match next {
@@ -228,6 +231,7 @@ impl Session {
             statement: captured.statement,
             ..CommandRecord::default()
         };
+        self.kept = None;
         let sent = match verdict {
             Ok(()) if !shared.note_sent(captured) => return,
             Ok(()) => self.send(captured, &mut record).await,
@@ -266,6 +270,13 @@ impl Session {
             let is_known = !captured.flags.has(Flags::ERROR_UNKNOWN);
             let differs = sent.is_ok() && is_known && record.error != captured.error;
             progress.errors_differ += u64::from(differs);
+        }
+        if let Some(text) = self.kept.take() {
+            shared.put(&Record::Result(ResultRecord {
+                session: record.session,
+                number: record.number,
+                text,
+            }));
         }
         shared.put(&Record::Command(Box::new(record)));
     }
@@ -786,12 +797,22 @@ impl Session {
             }
             _ => {}
         }
+        let capabilities = self.client.as_ref().map(|client| client.capabilities);
+        let capabilities = capabilities.unwrap_or_default();
+        let keeps_results = self.shared.order.keeps_results;
+        if answer.is_cut && !keeps_results {
+            record.flags.set(Flags::UNCHECKED);
+            return;
+        }
+        let mut read = match keeps_results {
+            true => checks::read_and_keep(command, capabilities, &answer.packets),
+            false => checks::read(command, capabilities, &answer.packets),
+        };
+        self.kept = read.kept.take().and_then(|kept| kept.text(read.is_whole));
         if answer.is_cut {
             record.flags.set(Flags::UNCHECKED);
             return;
         }
-        let capabilities = self.client.as_ref().map(|client| client.capabilities);
-        let read = checks::read(command, capabilities.unwrap_or_default(), &answer.packets);
         if !read.is_whole {
             record.flags.set(Flags::UNCHECKED);
         }

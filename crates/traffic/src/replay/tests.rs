@@ -95,9 +95,12 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
                 }
                 out.extend_from_slice(&eof);
             }
-            Command::QUERY if text.ends_with("LONG") => {
+            Command::QUERY if text.ends_with("LONG") || text.ends_with("SHORT") => {
                 let eof = [0xfe, 0, 0, 2, 0];
-                let row = [&[0xfd, 0, 0, 0x10][..], &vec![b'x'; 1 << 20]].concat();
+                let row = match text.ends_with("LONG") {
+                    true => [&[0xfd, 0, 0, 0x10][..], &vec![b'x'; 1 << 20]].concat(),
+                    false => b"\x03a\tb".to_vec(),
+                };
                 for part in [&[1][..], b"a column", &eof, &row] {
                     write_packet(&mut packets, &mut sequence, part);
                 }
@@ -221,6 +224,7 @@ fn order(from: &Path, result: &Path, target: SocketAddr, freezes_time: bool) -> 
         follow: false,
         maps_ids: true,
         max_lateness: None,
+        keeps_results: false,
     }
 }
 
@@ -836,6 +840,35 @@ async fn what_is_left_out_of_a_session_is_written_in_its_order() {
     }
     let expected = [false, false, true, true, false, false];
     assert_eq!(records, (0..).zip(expected).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn results_are_kept_in_front_of_their_commands_where_they_are_to_be() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, _) = server().await;
+    let from = place.path().join("from");
+    let commands = ["SELECT 1 AS a_short", "INSERT 1", "SELECT 1 AS a_long"];
+    captured(&from, &commands.map(|text| ("app", query(text))));
+    for keeps_results in [true, false] {
+        let result = place.path().join(keeps_results.to_string());
+        let mut order = order(&from, &result, address, false);
+        order.keeps_results = keeps_results;
+        let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+        replay(order, &survey, None, "test", |_| {}).await.unwrap();
+        let mut folder = Folder::open(&result, None).unwrap();
+        let mut records = Vec::new();
+        while let Some(record) = folder.next_record().unwrap() {
+            match record {
+                Record::Result(result) => records.push(format!("{} {}", result.number, result.text)),
+                Record::Command(command) => records.push(command.number.to_string()),
+                _ => {}
+            }
+        }
+        match keeps_results {
+            true => assert_eq!(records, ["0 a\\tb\n", "0", "1", "2 …\n", "2"]),
+            false => assert_eq!(records, ["0", "1", "2"]),
+        }
+    }
 }
 
 #[tokio::test]
