@@ -130,7 +130,7 @@ fn questions(
                     questions.insert(index, question);
                 }
             }
-            Record::Head(_) | Record::Thinned { .. } | Record::End(_) => {}
+            Record::Head(_) | Record::Thinned { .. } | Record::End(_) | Record::Result(_) => {}
         }
     }
     Ok(questions.into_iter().take(ASKED_MAX).collect())

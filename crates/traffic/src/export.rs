@@ -498,9 +498,7 @@ mod tests {
     #[test]
     fn an_execution_has_nothing_of_one_that_was_left_out() {
         let mut exporting = Exporting {
-            judge: Judge::new(Permitted::default()),
-            charsets: HashMap::new(),
-            prepared: HashMap::new(),
+            texts: Texts::new(Permitted::default()),
             exported: Exported::default(),
         };
         let mut say = |command: Command, flags, body: &[u8]| {

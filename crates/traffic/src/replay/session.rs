@@ -45,6 +45,9 @@ pub(super) enum Given {
     Command(Box<CommandRecord>, Turn, OwnedSemaphorePermit),
 }
 
+/// The types of a statement's parameters, two bytes each.
+type Types = Box<[u8]>;
+
 struct Session {
     shared: Rc<Shared>,
     ids: SessionIds,
@@ -57,7 +60,7 @@ struct Session {
     texts: HashMap<u32, CommandRecord>,
     /// By their captured numbers, those with parameters: how many they are, and their types as they were said
     /// last; `None` where nobody knows them.
-    types: HashMap<u32, (u16, Option<Box<[u8]>>)>,
+    types: HashMap<u32, (u16, Option<Types>)>,
     /// Captured numbers of statements whose parameters have come in parts.
     has_long_data: HashSet<u32>,
     has_no_login: bool,

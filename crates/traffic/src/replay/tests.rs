@@ -95,7 +95,7 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
                 }
                 out.extend_from_slice(&eof);
             }
-            Command::QUERY if text.ends_with("LONG") || text.ends_with("SHORT") => {
+            Command::QUERY if text.ends_with("LONG") || text.ends_with("_SHORT") => {
                 let eof = [0xfe, 0, 0, 2, 0];
                 let row = match text.ends_with("LONG") {
                     true => [&[0xfd, 0, 0, 0x10][..], &vec![b'x'; 1 << 20]].concat(),
