@@ -10,7 +10,6 @@ use hdrhistogram::Histogram;
 use mysql_wire::Command;
 use serde::Serialize;
 
-use crate::explain::Plans;
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Lateness, Record, ResultRecord, plain};
 use crate::seal::Key;
@@ -182,6 +181,17 @@ pub struct BothResults {
     /// The result of the first folder.
     pub a: String,
     /// The result of the second.
+    pub b: String,
+}
+
+/// How both servers execute a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Plans {
+    /// What they were asked, with its values.
+    pub text: String,
+    /// The plan of the first server: a line for each row, or why there is none.
+    pub a: String,
+    /// The plan of the second.
     pub b: String,
 }
 

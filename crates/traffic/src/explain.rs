@@ -10,12 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use mysql_wire::{Capabilities, Command, ErrPacket, text_values};
-use serde::Serialize;
 use sql_class::{Class, Dialect, Effects, Syntax};
 use tokio::time::timeout;
 use upstream::conversation::Reply;
 
-use crate::compare::{Comparison, Statement};
+use crate::compare::{Comparison, Plans, Statement};
 use crate::export::{Texts, without_comments_in_front};
 use crate::file::{FileError, Folder};
 use crate::record::{Record, SessionRecord, harmless};
@@ -32,17 +31,6 @@ const SLOWER: f64 = 1.5;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of a plan, and of its text.
 const PLAN_MAX: usize = 16 << 10;
-
-/// How both servers execute a statement.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Plans {
-    /// What they were asked, with its values.
-    pub text: String,
-    /// The plan of the first server: a line for each row, or why there is none.
-    pub a: String,
-    /// The plan of the second.
-    pub b: String,
-}
 
 /// What both servers are asked.
 struct Question {
