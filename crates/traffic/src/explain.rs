@@ -53,11 +53,16 @@ pub async fn explain(
     servers: [SocketAddr; 2],
     login: &Login,
 ) -> Result<(), FileError> {
+    let mut servers = servers.map(|address| Server {
+        address,
+        login,
+        failed: None,
+    });
     for (index, question) in questions(comparison, folder, key)? {
-        let [a, b] = servers;
+        let [a, b] = &mut servers;
         let plans = Plans {
-            a: plan(a, login, &question).await,
-            b: plan(b, login, &question).await,
+            a: a.plan(&question).await,
+            b: b.plan(&question).await,
             text: cut(harmless(&String::from_utf8_lossy(&question.text))),
         };
         comparison.statements[index].plans = Some(plans);
@@ -175,16 +180,30 @@ fn syntaxes() -> impl Iterator<Item = Syntax> {
         })
 }
 
-/// The plan of a server, or why there is none.
-async fn plan(server: SocketAddr, login: &Login, question: &Question) -> String {
-    let client = match Client::connect(server, login, &question.session).await {
-        Ok(client) => client,
-        Err(why) => return cut(harmless(&why.to_string())),
-    };
-    let (Ok(said) | Err(said)) = timeout(ANSWER_LIMIT, ask(client, question))
-        .await
-        .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER_LIMIT.as_secs())));
-    cut(said)
+/// A server that is asked.
+struct Server<'a> {
+    address: SocketAddr,
+    login: &'a Login,
+    /// Why there was no connection. None is tried again: servers lock accounts whose login fails often, and
+    /// twenty times the limit is long.
+    failed: Option<String>,
+}
+
+impl Server<'_> {
+    /// The server's plan, or why there is none.
+    async fn plan(&mut self, question: &Question) -> String {
+        if let Some(why) = &self.failed {
+            return why.clone();
+        }
+        let client = match Client::connect(self.address, self.login, &question.session).await {
+            Ok(client) => client,
+            Err(why) => return self.failed.insert(cut(harmless(&why.to_string()))).clone(),
+        };
+        let (Ok(said) | Err(said)) = timeout(ANSWER_LIMIT, ask(client, question))
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER_LIMIT.as_secs())));
+        cut(said)
+    }
 }
 
 /// Each question has a connection of its own, so that none is asked in the schema of another one.
@@ -406,6 +425,32 @@ mod tests {
             plans.iter().all(|plans| plans.a.contains("no connection")),
             "{plans:?}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_server_that_lets_nobody_in_is_not_asked_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let login = Login {
+            user: "app".to_owned(),
+            password: String::new(),
+        };
+        let mut server = Server {
+            address,
+            login: &login,
+            failed: None,
+        };
+        let question = Question {
+            text: b"SELECT 1".to_vec(),
+            schema: Vec::new(),
+            session: SessionRecord::default(),
+        };
+        let why = server.plan(&question).await;
+        let listener = TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(server.plan(&question).await, why);
+        assert!(listener.accept().is_err(), "it was asked again");
     }
 
     #[test]
