@@ -299,6 +299,9 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), FileError> {
 /// change all that comes into it, whatever its mode is, and the owner of a link says where it leads.
 fn take_folder(folder: &Path, user: u32) -> io::Result<()> {
     let found = std::fs::symlink_metadata(folder)?;
+    if found.is_symlink() {
+        return Err(io::Error::other("a link stands there: name the folder itself"));
+    }
     if !found.is_dir() {
         return Err(io::Error::other("there is something else than a folder"));
     }
@@ -851,7 +854,8 @@ mod tests {
         );
         let link = place.path().join("link");
         std::os::unix::fs::symlink(&folder, &link).unwrap();
-        assert!(make_folder(&link).is_err());
+        let of_link = make_folder(&link).unwrap_err().to_string();
+        assert!(of_link.contains("name the folder itself"), "{of_link}");
         let mode = || std::fs::metadata(&folder).unwrap().mode() & 0o777;
         assert_eq!(mode(), 0o777, "what is refused stays as it is");
         make_folder(&folder).unwrap();
