@@ -183,13 +183,12 @@ async fn arming_baseline_and_reset(fixture: &mut Fixture) {
     let (pool, server) = fixture.pool();
     // latin1_swedish_ci: none of these servers' default, or not as a matter of course.
     let account = credential(sandbox::USER, sandbox::PASSWORD);
-    let capabilities = Capabilities::INTERACTIVE
-        | Capabilities::MULTI_STATEMENTS
-        | Capabilities::QUERY_ATTRIBUTES
-        | Capabilities::OPTIONAL_RESULTSET_METADATA
-        | Capabilities::FOUND_ROWS
-        | Capabilities::MARIADB_EXTENDED_METADATA
-        | Capabilities::MARIADB_CACHE_METADATA;
+    let of_kind = match fixture.is_mariadb() {
+        true => Capabilities::MARIADB_EXTENDED_METADATA | Capabilities::MARIADB_CACHE_METADATA,
+        false => Capabilities::QUERY_ATTRIBUTES | Capabilities::OPTIONAL_RESULTSET_METADATA,
+    };
+    let capabilities =
+        of_kind | Capabilities::INTERACTIVE | Capabilities::MULTI_STATEMENTS | Capabilities::FOUND_ROWS;
     let mut connection = lease_with(&pool, &server, &account, capabilities, 8)
         .await
         .unwrap();
