@@ -48,22 +48,22 @@ pub(crate) struct Player {
     pub(crate) received: Arc<Mutex<Vec<Vec<u8>>>>,
     act: Arc<Mutex<Act>>,
     task: Option<JoinHandle<()>>,
-    /// Keeps the address while nobody listens there.
-    place: Option<TcpSocket>,
+    /// Keeps the address, also for the moments in which nobody listens there.
+    _place: TcpSocket,
 }
 
 impl Player {
     pub(crate) async fn start(act: Act) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = bound("127.0.0.1:0".parse().unwrap());
         let mut player = Self {
-            address: listener.local_addr().unwrap(),
+            address: place.local_addr().unwrap(),
             accepted: Arc::default(),
             received: Arc::default(),
             act: Arc::new(Mutex::new(act)),
             task: None,
-            place: None,
+            _place: place,
         };
-        player.play(listener);
+        player.resume().await;
         player
     }
 
@@ -80,14 +80,12 @@ impl Player {
         if let Some(task) = self.task.take() {
             task.abort();
             let _ = task.await;
-            self.place = Some(bound(self.address));
         }
     }
 
     /// Listens again, where it was.
     pub(crate) async fn resume(&mut self) {
-        let place = self.place.take().unwrap();
-        self.play(place.listen(64).unwrap());
+        self.play(bound(self.address).listen(1024).unwrap());
     }
 
     pub(crate) fn config(&self, name: &str) -> Server {
@@ -184,10 +182,11 @@ pub(crate) fn server(name: &str, address: SocketAddr) -> Server {
     }
 }
 
-/// A socket that has an address and refuses connections.
+/// A socket that has an address and refuses connections. Others that are made here may have the same.
 fn bound(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
+    socket.set_reuseport(true).unwrap();
     socket.bind(address).unwrap();
     socket
 }
