@@ -274,8 +274,12 @@ fn in_parts_and_otherwise(captured: &str, copy: &Node, replay: &Replay<'_>, resu
         code == Some(0) && said.contains(" 0 only in a, 0 only in b"),
         "{said}"
     );
-    let (code, said) = compare(&[&parts[0]]);
-    assert!(code == Some(2) && said.contains("commands are missing"), "{said}");
+    // Few sessions may all be in one of the parts.
+    let lacking = parts.iter().filter(|part| {
+        let (code, said) = compare(&[part.as_str()]);
+        code == Some(2) && said.contains("commands are missing")
+    });
+    assert_ne!(lacking.count(), 0);
     // Sessions begin in another schema, and prepared statements live as long as is said.
     copy.sql("CREATE DATABASE IF NOT EXISTS elsewhere").unwrap();
     for (name, close) in [("always", "always"), ("never", "never")] {
