@@ -10,8 +10,8 @@ pub struct CopyLimits {
     pub command: usize,
     /// Of the answer.
     pub answer: usize,
-    /// What all copies have together. Who asks for many has one of these for each worker, so that workers do
-    /// not count the owners of one and the same.
+    /// The room that all copies share. An observer has one `Arc` for each worker, so that workers do not
+    /// count the owners of the same one.
     pub room: Option<Arc<Room>>,
 }
 

@@ -187,7 +187,7 @@ pub struct BothResults {
 /// How both servers execute a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plans {
-    /// What they were asked, with its values.
+    /// The text that both servers were asked about, with its values.
     pub text: String,
     /// The plan of the first server: a line for each row, or why there is none.
     pub a: String,
@@ -966,7 +966,7 @@ mod tests {
             (comparison.total.values, comparison.masked.get("now")),
             (1, Some(&2))
         );
-        // One that was prepared before.
+        // The statement of this execution was prepared before the capture began.
         let last = |sum| of_all(&texts[1..], sum).split_off(1);
         let comparison = of(last(5), last(9));
         assert_eq!(comparison.total.values, 0);

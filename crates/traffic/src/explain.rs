@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mysql_wire::{Capabilities, Command, ErrPacket, text_values};
+use sql_class::text::has;
 use sql_class::{Class, Dialect, Effects, Syntax};
 use tokio::time::timeout;
 use upstream::conversation::Reply;
@@ -36,7 +37,7 @@ const PLAN_MAX: usize = 16 << 10;
 struct Question {
     text: Vec<u8>,
     schema: Vec<u8>,
-    /// Of its session what changes how the text is read.
+    /// The part of its session that changes how the text is read.
     session: SessionRecord,
 }
 
@@ -147,9 +148,8 @@ fn may_be_asked(text: &[u8]) -> bool {
         .with(Effects::READS_CONNECTION_ID)
         .with(Effects::READS_SERVER)
         .with(Effects::READS_LAST_GTID);
-    let has = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
     // What servers read in such comments turns on their versions.
-    if has(b"/*!") || has(b"/*M!") {
+    if has(text, b"/*!") || has(text, b"/*M!") {
         return false;
     }
     let plain = without_comments_in_front(text);

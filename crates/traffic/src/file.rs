@@ -723,7 +723,7 @@ impl Folder {
                 };
                 let is_last = self.files.as_slice().is_empty();
                 if is_last && path.metadata().map_err(io_at(&path))?.len() < HEAD_LEN as u64 {
-                    // Whoever has begun it was killed, has found the disk full, or is at it.
+                    // The process that began this file was killed, found the disk full, or is at work.
                     if !self.is_followed {
                         self.stops.push((path, Stop::Cut { at: 0 }));
                     }

@@ -50,7 +50,7 @@ pub struct Head {
     /// Bytes of the file before it, where the same program has written that one to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_before: Option<u64>,
-    /// What was captured: `--user`, `--listener`, `--schema`, `--digest`, `--sample`.
+    /// Which part of the traffic: `--user`, `--listener`, `--schema`, `--digest`, `--sample`.
     #[serde(default)]
     pub filters: Filters,
     /// The servers as they were when it began: those of the captured clusters, or the target of the replay.

@@ -385,7 +385,7 @@ impl Gateway {
                 None => self.tell_acceptor(AcceptorMessage::Close { bind: bind.clone() }),
             }
         }
-        // Whoever hears of the reload finds it in force. An acceptor that has stopped takes no connections.
+        // The reload is in force when this returns. An acceptor that has stopped takes no connections.
         let (reply, settled) = std::sync::mpsc::channel();
         self.tell_acceptor(AcceptorMessage::Settled { reply });
         let _ = settled.recv();

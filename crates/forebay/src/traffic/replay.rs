@@ -351,7 +351,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr> {
     found.next().with_context(|| format!("{text} has no address"))
 }
 
-/// Of `--user` and `--password-env`.
+/// The account that `--user` and `--password-env` name.
 pub(super) fn login(user: &str, password_env: Option<&str>) -> Result<Login> {
     let password = match password_env {
         Some(name) => std::env::var(name).with_context(|| format!("--password-env {name}"))?,

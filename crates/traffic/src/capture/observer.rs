@@ -56,7 +56,7 @@ pub(crate) struct Ended {
     pub(crate) answer: Answer,
 }
 
-/// What the client heard.
+/// The answer to a command, as the client got it.
 pub(crate) enum Answer {
     /// More than is copied of one.
     Cut,

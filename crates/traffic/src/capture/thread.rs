@@ -525,7 +525,7 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
     query.map_or(rest, |query| query.text)
 }
 
-/// What the client heard.
+/// Takes over the answer, as the client got it.
 fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
     let read = match std::mem::replace(&mut ended.answer, Answer::Cut) {
         Answer::Read(read) => read,

@@ -577,8 +577,8 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
             }
             Record::Session(record) if !selection.takes_user(&record.user) => {
                 shared.put(&Record::Session(record.clone()));
-                // Whoever goes on with the result takes all before the last record of a session for done, so
-                // that the session itself writes what is left out behind what it was before.
+                // A replay that goes on with the result takes all before the last record of a session for
+                // done. So the session itself writes what is left out, behind what came before that.
                 if let Some((sender, _)) = sessions.get(&record.id) {
                     let _ = sender.send(session::Given::Session(record));
                 }
