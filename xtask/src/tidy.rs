@@ -1,6 +1,7 @@
 //! The rules of this repository that no other tool checks. Each is one function here, and its failure one
 //! line with a place.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -41,6 +42,9 @@ const COMMENT_WIDTH_MAX: usize = 110;
 /// are for other systems, and none is built without the feature `object-stores`.
 const PACKAGES_MAX: usize = 318;
 
+/// Tests that one kind of server is enough for: a module, or a test as `module::test`, and the reason.
+const LEFT_OUT: &str = "e2e/left_out_on_mysql.txt";
+
 /// Names that say nothing about what a module is for.
 const EMPTY_NAMES: [&str; 8] = [
     "common", "helper", "helpers", "manager", "misc", "shared", "util", "utils",
@@ -58,6 +62,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     problems.extend(docs::check(root));
     problems.extend(architecture::check(root)?);
     let files = rust_files(root)?;
+    let mut tests = BTreeMap::<String, String>::new();
     for path in &files {
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.display().to_string())?;
         let source = Source::new(&text);
@@ -69,7 +74,12 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
             println!("tidy: {length} (a hint, no fault)");
         }
         problems.extend(ignored_tests(&file, &source));
+        if let Some(module) = path.file_stem().filter(|_| path.starts_with("e2e/tests")) {
+            *tests.entry(module.to_string_lossy().into_owned()).or_default() += &text;
+        }
     }
+    let list = std::fs::read_to_string(root.join(LEFT_OUT)).context(LEFT_OUT)?;
+    problems.extend(left_out(&list, &tests));
     println!("tidy: {} files", files.len());
     Ok(problems)
 }
@@ -175,6 +185,21 @@ fn ignored_tests(file: &str, source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// A name that no test has leaves out nothing, and nobody hears of it. `tests` are modules and their code.
+fn left_out(list: &str, tests: &BTreeMap<String, String>) -> Vec<String> {
+    let is_test = |name: &str| {
+        let (module, test) = name.split_once("::").unwrap_or((name, ""));
+        let code = tests.get(module);
+        code.is_some_and(|code| test.is_empty() || code.contains(&format!("fn {test}(")))
+    };
+    let is_right = |line: &str| line.split_once(": ").is_some_and(|(name, _)| is_test(name));
+    let lines = list.lines().zip(1..);
+    let wrong = lines.filter(|(line, _)| !line.starts_with('#') && !is_right(line));
+    wrong
+        .map(|(line, number)| format!("{LEFT_OUT}:{number}: no test and its reason: {line}"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,5 +276,23 @@ mod tests {
     fn ignored_tests_are_told() {
         let text = format!("// #[ignore]\n#[{}]\nfn a() {{}}\n", "ignore = \"slow\"");
         assert_eq!(ignored_tests("f.rs", &Source::new(&text)).len(), 1);
+    }
+
+    #[test]
+    fn tests_that_are_left_out_are_there() {
+        let code = "#[test]\nfn rain() {}\n".to_owned();
+        let tests = BTreeMap::from([("weather".to_owned(), code)]);
+        let found = |line: &str| left_out(&format!("# Tests.\n{line}\n"), &tests).len();
+        for right in ["weather: the sky", "weather::rain: the sky: it is one"] {
+            assert_eq!(found(right), 0, "{right}");
+        }
+        for wrong in [
+            "weather",
+            "wether: the sky",
+            "weather::rai: the sky",
+            "rain: the sky",
+        ] {
+            assert_eq!(found(wrong), 1, "{wrong}");
+        }
     }
 }
