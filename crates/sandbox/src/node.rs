@@ -20,8 +20,9 @@ use crate::program::{Flavour, Program};
 use crate::template;
 use crate::{Certificates, Kind, PATIENCE, SandboxError, Spec, free_port, galera, group_replication};
 
-/// How often a condition is looked at while waiting for it.
+/// How often a condition is looked at while waiting for it, and how seldom where a look takes long.
 const POLL: Duration = Duration::from_millis(10);
+const POLL_MAX: Duration = Duration::from_millis(100);
 /// Longest path of a Unix socket on Linux, without the closing zero.
 const SOCKET_PATH_MAX: usize = 107;
 const LOG_LINES: usize = 40;
@@ -292,6 +293,7 @@ impl Node {
     ) -> Result<(), SandboxError> {
         let begin = Instant::now();
         loop {
+            let look = Instant::now();
             if condition()? {
                 return Ok(());
             }
@@ -313,7 +315,8 @@ impl Node {
                     log: self.log_end(),
                 });
             }
-            sleep(POLL);
+            // Some looks start a client: the machine is there for others twice as long.
+            sleep((look.elapsed() * 2).clamp(POLL, POLL_MAX));
         }
     }
 
