@@ -2,6 +2,7 @@
 //! does not know it says.
 
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use e2e::{Setup, client, servers};
@@ -16,6 +17,8 @@ const TABLE: &str =
 const ROWS: u64 = 400;
 /// Each takes so long.
 const SLEEP: &str = "SLEEP(0.005)";
+/// Each look starts a client, which takes the machine from the replayer.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// One session's life, by its number: plain, prepared, and in one transaction.
 async fn live(mut session: mysql_async::Conn, number: u64) {
@@ -80,6 +83,7 @@ fn killed_in_the_middle(captured: &str, copy: &Node, result: &str) -> Option<u64
             if child.try_wait().unwrap().is_some() {
                 return false;
             }
+            sleep(BETWEEN_LOOKS);
         }
         true
     };
