@@ -2,24 +2,24 @@
 
 use e2e::{client, eventually, kind};
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::Kind;
 
 use crate::accounts::{account, log_in, sql};
 use crate::cluster::{self, user};
 
 #[tokio::test]
 async fn with_its_own_words() {
-    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
-    account(&sandbox, "writer");
-    sql(&sandbox, "CREATE TABLE test.t (n INT)");
+    let sandbox = &e2e::servers(1)[0];
+    account(sandbox, "writer");
+    sql(sandbox, "CREATE TABLE test.t (n INT)");
     sql(
-        &sandbox,
+        sandbox,
         match kind() {
             Kind::Mysql => "SET GLOBAL super_read_only = ON",
             _ => "SET GLOBAL read_only = ON",
         },
     );
-    let gateway = cluster::narrow(&sandbox, 4)
+    let gateway = cluster::narrow(sandbox, 4)
         .cluster("failover_wait = \"300ms\"")
         .tables(&user("writer", "hunter2"))
         .start();

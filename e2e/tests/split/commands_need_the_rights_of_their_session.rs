@@ -4,7 +4,7 @@
 
 use e2e::packets::{Client, Identity};
 use mysql_wire::{Capabilities, Command};
-use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{Kind, PASSWORD, Sandbox, USER};
 
 use crate::cluster;
 
@@ -47,16 +47,16 @@ fn binary_log(sandbox: &Sandbox) -> String {
 
 #[test]
 fn and_bind_nobody_where_they_are_refused() {
-    let sandbox = Sandbox::start(Spec::new(e2e::kind())).unwrap();
+    let sandbox = &e2e::servers(1)[0];
     let server = sandbox.primary().address();
     sandbox
         .primary()
         .sql(&format!("CREATE USER {ORDINARY}@'%' IDENTIFIED BY '{PASSWORD}'"))
         .unwrap();
-    let gateway = cluster::narrow(&sandbox, 1)
+    let gateway = cluster::narrow(sandbox, 1)
         .tables(&cluster::user(ORDINARY, PASSWORD))
         .start();
-    let before = binary_log(&sandbox);
+    let before = binary_log(sandbox);
     let (mut direct, mut own) = (connect(&server, ORDINARY), connect(&gateway.address(), ORDINARY));
     for command in for_others() {
         let refused = answer(&mut own, &command);
@@ -68,11 +68,11 @@ fn and_bind_nobody_where_they_are_refused() {
         assert_eq!(other.ask("SELECT 7"), [b"\x017"], "behind {command:x?}");
     }
     assert_eq!(own.ask("FOREBAY SHOW PINS"), [b""; 0]);
-    assert_eq!(binary_log(&sandbox), before);
+    assert_eq!(binary_log(sandbox), before);
 
     if e2e::kind() == Kind::Mariadb {
         let reset = [Command::REFRESH.0, 0x80];
         assert_eq!(answer(&mut connect(&gateway.address(), USER), &reset)[0], 0);
-        assert_ne!(binary_log(&sandbox), before, "who has the right may do it");
+        assert_ne!(binary_log(sandbox), before, "who has the right may do it");
     }
 }

@@ -5,7 +5,7 @@ use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use mysql_wire::{Capabilities, Command};
-use sandbox::{DATABASE, Kind, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{DATABASE, Kind, PASSWORD, USER};
 
 use crate::cluster::{self, narrow, user};
 
@@ -168,7 +168,7 @@ fn right_to_kill() -> &'static str {
 
 #[tokio::test]
 async fn by_those_who_may_end_sessions_of_others() {
-    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    let sandbox = &e2e::servers(1)[0];
     // The session that is killed is of a system user of MySQL, which nobody ends who is none.
     let of_deputy = match kind() {
         Kind::Mysql => "CONNECTION_ADMIN, SUPER",
@@ -184,7 +184,7 @@ async fn by_those_who_may_end_sessions_of_others() {
     // A KILL has as much time as a check.
     let account = format!("user = {USER:?}\npassword = {PASSWORD:?}\ntimeout = \"20s\"");
     let [split, session] = [
-        narrow(&sandbox, 4)
+        narrow(sandbox, 4)
             .tables(
                 &["chief", "clerk", "deputy"]
                     .map(|name| user(name, "secret"))

@@ -1,10 +1,10 @@
 //! `/sessions` says what a session of mode `split` does and waits for, and on which of its server's
 //! connections.
 
-use e2e::{Gateway, client, eventually, kind};
+use e2e::{Gateway, client, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{DATABASE, Sandbox, Spec};
+use sandbox::DATABASE;
 
 use crate::cluster::{self, narrow};
 
@@ -19,9 +19,9 @@ async fn one_shows(gateway: &Gateway, parts: &[&str]) {
 
 #[tokio::test]
 async fn while_they_work_and_while_they_wait() {
-    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    let sandbox = &e2e::servers(1)[0];
     // Sessions that wait in line are looked at meanwhile.
-    let setup = narrow(&sandbox, 1).cluster("queue_timeout = \"60s\"");
+    let setup = narrow(sandbox, 1).cluster("queue_timeout = \"60s\"");
     let gateway = setup.start();
     let mut worker = cluster::connect(&gateway).await;
     let mut waiter = cluster::connect(&gateway).await;

@@ -40,7 +40,7 @@ fn raw(address: &str) -> Client {
 
 #[tokio::test]
 async fn in_mode_session_as_the_server_does_it() {
-    let server = sandbox::Sandbox::start(Spec::new(kind())).unwrap();
+    let server = &e2e::servers(1)[0];
     let directly = heard(raw(&server.primary().address()));
     for listener in ["moves = false", "moves = true"] {
         let gateway = Setup::of_addresses(server.addresses())

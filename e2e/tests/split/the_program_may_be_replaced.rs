@@ -172,8 +172,8 @@ async fn while_sessions_are_busy() {
 
 #[tokio::test]
 async fn while_sessions_with_a_server_of_their_own_are_busy() {
-    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
-    ledger::prepare(&sandbox);
+    let sandbox = &e2e::servers(1)[0];
+    ledger::prepare(sandbox);
     for (mode, listener) in [("session", ""), ("session", "moves = true"), ("tcp", "")] {
         let mut gateway = Setup::of_addresses(sandbox.addresses())
             .mode(mode)
