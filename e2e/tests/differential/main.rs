@@ -5,9 +5,10 @@
 //! lengths, bytes. Left out is only what belongs to the server and not to the session, see `compare`.
 //!
 //! By itself it runs the same scripts every time: new ones find bugs of servers too (crashes, mostly), and a
-//! test that must pass before a change goes in must not depend on luck. `FOREBAY_DIFF_SECONDS` looks for new
-//! ones for so long, `FOREBAY_SEED` repeats the one script that a failure named, `FOREBAY_E2E_SERVER=mysql`
-//! takes MySQL. A failure prints the command and the first packet that differs.
+//! test that must pass before a change goes in must not depend on luck. `FOREBAY_DIFF_MIXTURES` takes more of
+//! the same, `FOREBAY_DIFF_SECONDS` looks for new ones for so long, `FOREBAY_SEED` repeats the one script that
+//! a failure named, `FOREBAY_E2E_SERVER=mysql` takes MySQL. A failure prints the command and the first packet
+//! that differs.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,8 +52,8 @@ const KNOWN_OF_TWO_SERVERS: [u64; 3] = [4_200_047, 4_200_056, 4_200_083];
 /// Known to differ on MariaDB 11: the server tells the gateway the collation of `SET NAMES binary` in the
 /// place of the charset, for which there is no room in that answer.
 const KNOWN_OF_MARIADB_11: [u64; 1] = [4_200_042];
-/// How many of the others are mixtures.
-const MIXTURES: u64 = 48;
+/// How many of the others are mixtures, where nobody asks for more.
+const MIXTURES: u64 = 24;
 /// Lines of the server's log that are shown.
 const LOG_LINES: usize = 60;
 /// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing
@@ -357,15 +358,16 @@ fn compare_but<const COUNT: usize>(
     // The lowest digits say what a script is made of: each kind alone twice, and mixtures from then on.
     let base = limit.map_or(ALWAYS_FROM, |_| now.as_secs() % 1_000_000 * 100_000);
     let always = FOUND.len() as u64 + SINGLE;
+    let mixtures = asked("FOREBAY_DIFF_MIXTURES").unwrap_or(MIXTURES);
     let goes_on = |scripts: u64| match limit {
         Some(limit) => begin.elapsed() < limit,
         // Each step of a session that moves takes three times as long, and rules are no more than a look.
         None if matches!(connections, Connections::Moved | Connections::Ruled) => {
-            scripts < always + MIXTURES / 4
+            scripts < always + mixtures / 2
         }
         // And others wait in vain before most.
         None if connections == Connections::Wanted => scripts < always,
-        None => scripts < always + MIXTURES,
+        None => scripts < always + mixtures,
     };
     let mut scripts = 0;
     let mut failures = Vec::new();

@@ -17,7 +17,7 @@ const SESSIONS: usize = 40;
 
 /// Reads of each test.
 fn operations() -> usize {
-    inputs::asked("FOREBAY_SPLIT_OPERATIONS").map_or(12_000, |operations| operations as usize)
+    inputs::asked("FOREBAY_SPLIT_OPERATIONS").map_or(6_000, |operations| operations as usize)
 }
 
 /// What was seen.
