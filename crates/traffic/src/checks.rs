@@ -279,11 +279,14 @@ fn note(check: &mut Check, hash: u64) {
     check.chain = hash::chain(check.chain, hash);
 }
 
-/// Six digits of it.
+/// Six digits of it. The last digits of a sum depend on the order in which it was added up, and would round
+/// half a unit of the sixth one, as of 12345.65, up or down: the edge is moved to where no short decimal
+/// stands.
 fn float(number: f64, digits: &mut String) -> u64 {
+    const MOVED: f64 = 1.0 + 1e-9;
     digits.clear();
     // Zero has a sign that nobody sees. Writing to a String cannot fail.
-    let _ = write!(digits, "{:.5e}", if number == 0.0 { 0.0 } else { number });
+    let _ = write!(digits, "{:.5e}", if number == 0.0 { 0.0 } else { number * MOVED });
     hash::bytes(digits.as_bytes())
 }
 
@@ -399,6 +402,18 @@ mod tests {
         assert_eq!(of("0.1"), of("1e-1"));
         assert_eq!(of("0"), of("-0"));
         assert_ne!(of("1.23456"), of("1.23457"));
+    }
+
+    #[test]
+    fn the_last_digits_of_a_float_round_no_half() {
+        let of = |value: &str| {
+            let rows = [text(&[Some(value)])];
+            read(Command::QUERY, MODERN, &answer(MODERN, &[DOUBLE], &rows, 2)).checks
+        };
+        assert_eq!(of("0.1234565"), of("0.12345649999"));
+        assert_eq!(of("12345.65"), of("12345.649999999998"));
+        assert_eq!(of("-12345.65"), of("-12345.650000000001"));
+        assert_eq!(of("12345.65"), of("12345.7"), "up");
     }
 
     #[test]
