@@ -1,10 +1,12 @@
 //! Functions whose values differ from one execution to the next: what a result says that has them is not
 //! compared.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
-use sql_class::{Syntax, literals};
+use sql_class::text::has;
+use sql_class::{Literal, Syntax, literals};
 
 /// The names are found as words, with a bracket where a column could be called so.
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -24,9 +26,28 @@ static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// What in a text makes its result differ each time, in lower case; `None` where nothing does.
 pub(crate) fn volatile(text: &[u8]) -> Option<String> {
-    let found = NAMES.as_ref()?.captures(text)?;
+    let names = NAMES.as_ref()?;
+    if !names.is_match(text) {
+        return None;
+    }
+    let words = words(text);
+    let found = names.captures(&words)?;
     let name = found.iter().skip(1).flatten().next()?;
     Some(String::from_utf8_lossy(name.as_bytes()).to_lowercase())
+}
+
+/// A text with spaces in the place of its comments and of values in quotes, which name no functions. Nothing is
+/// taken out where nobody can be sure of them, or servers may execute a comment.
+fn words(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_plain = !has(text, b"/*!") && !has(text, b"/*M!");
+    let Some(tokens) = literals(text, Syntax::default()).filter(|_| is_plain) else {
+        return Cow::Borrowed(text);
+    };
+    let mut words = vec![b' '; text.len()];
+    for (_, place) in tokens.into_iter().filter(|(kind, _)| *kind != Literal::Text) {
+        words[place.clone()].copy_from_slice(&text[place]);
+    }
+    Cow::Owned(words)
 }
 
 /// Whether a text asks which time it is.
@@ -97,6 +118,25 @@ mod tests {
             assert!(of(text).is_some(), "{text}");
         }
         assert_eq!(of("/* a */ SELECT b /* c */ show FROM t"), None);
+    }
+
+    #[test]
+    fn values_and_comments_name_no_functions() {
+        let of = |text: &str| volatile(text.as_bytes());
+        for text in [
+            "SELECT a FROM t WHERE b = 'what of now (2024)'",
+            "SELECT a FROM t WHERE b = \"x@@y\"",
+            "SELECT a /* of user (7) */ FROM t -- now()",
+        ] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        for text in [
+            "SELECT 'a', /* b */ NOW()",
+            "SELECT /*!50000 NOW() */",
+            "SELECT 'open, NOW()",
+        ] {
+            assert_eq!(of(text).as_deref(), Some("now"), "{text}");
+        }
     }
 
     #[test]
