@@ -60,8 +60,8 @@ pub(crate) fn asks_for_time(text: &[u8]) -> bool {
     TIME.as_ref().is_some_and(|time| time.is_match(text))
 }
 
-/// Whether a statement says in which order its rows come. In brackets a subquery, a window or an aggregate
-/// says so for itself, unless all of the statement is in brackets.
+/// Whether a statement says in which order its rows come. In brackets a subquery, a window, an aggregate or a
+/// part of a union says so for itself, unless all of the statement is in brackets.
 pub(crate) fn orders(text: &[u8]) -> bool {
     static ORDER_BY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\border\s+by\b").ok());
     if ORDER_BY.as_ref().is_none_or(|order| !order.is_match(text)) {
@@ -70,22 +70,35 @@ pub(crate) fn orders(text: &[u8]) -> bool {
     let Some(tokens) = literals(text, Syntax::default()) else {
         return true;
     };
-    let (mut depth, mut is_behind_order) = (0_usize, false);
-    for (at, (_, place)) in tokens.into_iter().enumerate() {
-        match &text[place] {
-            b"(" if at == 0 => return true,
+    let tokens: Vec<&[u8]> = tokens.into_iter().map(|(_, place)| &text[place]).collect();
+    let is = |at: usize, words: &[&str]| {
+        let token = tokens.get(at).copied().unwrap_or_default();
+        words.iter().any(|word| token.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    // How many brackets are around all of the statement, at most.
+    let mut around = tokens.iter().take_while(|token| **token == b"(").count();
+    let (mut depth, mut ordered) = (0_usize, None::<usize>);
+    for (at, token) in tokens.iter().enumerate() {
+        match *token {
             b"(" => depth += 1,
             b")" => depth = depth.saturating_sub(1),
-            word if depth == 0 => {
-                if is_behind_order && word.eq_ignore_ascii_case(b"by") {
-                    return true;
-                }
-                is_behind_order = word.eq_ignore_ascii_case(b"order");
+            _ if is(at, &["union", "except", "intersect"]) => around = around.min(depth),
+            // ORDER BY NULL is said for no order.
+            _ if is(at, &["order"]) && is(at + 1, &["by"]) && !is(at + 2, &["null"]) => {
+                ordered = Some(ordered.map_or(depth, |least| least.min(depth)));
             }
             _ => {}
         }
     }
-    false
+    ordered.is_some_and(|depth| depth <= around)
+}
+
+/// Whether rows may tie: of those that `ORDER BY` takes for equal servers may rightly send any first, and of
+/// those beyond a `LIMIT` others.
+pub(crate) fn may_tie(text: &[u8]) -> bool {
+    static TIES: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?i-u)\b(?:order\s+by|limit|fetch)\b").ok());
+    TIES.as_ref().is_some_and(|ties| ties.is_match(&words(text)))
 }
 
 #[cfg(test)]
@@ -147,6 +160,9 @@ mod tests {
             "SELECT a FROM (SELECT a FROM t ORDER BY a LIMIT 5) x",
             "SELECT a FROM t WHERE b = 'order by'",
             "SELECT a FROM t /* order by */",
+            "SELECT a, COUNT(*) FROM t GROUP BY a ORDER BY NULL",
+            "(SELECT a FROM t ORDER BY a LIMIT 5) UNION ALL (SELECT a FROM u ORDER BY a LIMIT 5)",
+            "((SELECT a FROM t ORDER BY a LIMIT 5) UNION (SELECT a FROM u))",
         ] {
             assert!(!orders(text.as_bytes()), "{text}");
         }
@@ -154,6 +170,8 @@ mod tests {
             "SELECT COUNT(*) FROM t GROUP BY a ORDER BY a",
             "SELECT (SELECT b FROM u ORDER BY b LIMIT 1) FROM t ORDER BY a",
             "(SELECT a FROM t ORDER BY a)",
+            "(SELECT a FROM t) UNION (SELECT a FROM u) ORDER BY a",
+            "((SELECT a FROM t) UNION (SELECT a FROM u) ORDER BY a)",
         ] {
             assert!(orders(text.as_bytes()), "{text}");
         }
