@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Lateness, Record, ResultRecord, plain};
 use crate::seal::Key;
-use crate::volatile::{orders, volatile};
+use crate::volatile::{may_tie, orders, volatile};
 
 /// Different statements that are told apart; the rest is counted together.
 const DIGESTS_MAX: usize = 5000;
@@ -160,6 +160,8 @@ pub struct Statement {
     pub masked: Option<String>,
     /// Its order counts.
     pub is_ordered: bool,
+    /// `ORDER BY` or `LIMIT` is in it: ties may explain other values, or another order.
+    pub may_tie: bool,
     /// How its answers differ.
     #[serde(flatten)]
     pub difference: Difference,
@@ -459,6 +461,7 @@ impl Comparing {
             text: plain(&a.text, EXAMPLE_MAX),
             masked: masked(a).filter(|_| key != (0, 0)),
             is_ordered: orders(&a.text) && key != (0, 0),
+            may_tie: may_tie(&a.text) && key != (0, 0),
             ..Statement::default()
         });
         // Statements that are counted together have little in common.
@@ -579,6 +582,8 @@ pub(crate) struct Found {
     rows: bool,
     affected_rows: bool,
     values: bool,
+    /// Of the values nothing but the order differs.
+    reordered: bool,
     warnings: bool,
     pub(crate) unchecked: bool,
     not_known: bool,
@@ -630,12 +635,13 @@ pub(crate) fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool
         found.unchecked = true;
         return found;
     }
-    let same = a.checks.len() == b.checks.len()
-        && a.checks.iter().zip(&b.checks).all(|(a, b)| match is_ordered {
-            true => a == b,
-            false => a.sum == b.sum,
-        });
-    found.values = !same;
+    let same = |is_ordered: bool| {
+        let mut both = a.checks.iter().zip(&b.checks);
+        let same = both.all(|(a, b)| a.sum == b.sum && (a.chain == b.chain || !is_ordered));
+        same && a.checks.len() == b.checks.len()
+    };
+    found.values = !same(is_ordered);
+    found.reordered = found.values && same(false);
     found
 }
 
@@ -680,6 +686,9 @@ impl Found {
         }
         if self.affected_rows {
             return Some(format!("{} → {} affected rows", a.affected_rows, b.affected_rows));
+        }
+        if self.reordered {
+            return Some(format!("another order of {} rows", a.rows));
         }
         if self.values {
             return Some(format!("other values in {} rows", a.rows));
@@ -814,6 +823,7 @@ mod tests {
     use super::*;
     use crate::file::FolderWriter;
     use crate::record::{Check, Head};
+    use crate::report;
 
     fn query(number: u64, text: &str, change: impl FnOnce(&mut CommandRecord)) -> CommandRecord {
         let mut record = CommandRecord {
@@ -930,6 +940,25 @@ mod tests {
         for (text, differs) in [("SELECT a FROM t", 0), ("SELECT a FROM t ORDER BY a", 1)] {
             let comparison = of(vec![query(0, text, |_| {})], vec![query(0, text, change)]);
             assert_eq!(comparison.total.values, differs, "{text}");
+        }
+    }
+
+    #[test]
+    fn ties_may_explain_what_is_ordered_or_limited() {
+        let order: fn(&mut CommandRecord) = |record| record.checks[0].chain = 9;
+        let values: fn(&mut CommandRecord) = |record| record.checks[0].sum = 9;
+        for (text, change, may_tie, words) in [
+            ("SELECT a FROM t ORDER BY a", order, true, "another order of 2 rows"),
+            ("SELECT a FROM t LIMIT 2", values, true, "other values in 2 rows"),
+            ("SELECT a FROM t", values, false, "other values in 2 rows"),
+        ] {
+            let comparison = of(vec![query(0, text, |_| {})], vec![query(0, text, change)]);
+            assert!(comparison.statements[0].examples[0].contains(words), "{text}");
+            let fails = FailOn::parse("rows").unwrap().failures(&comparison);
+            assert_eq!(fails.len(), 1, "{text}: {fails:?}");
+            for report in [report::text(&comparison), report::html(&comparison, &[])] {
+                assert_eq!(report.contains("Ties may explain"), may_tie, "{report}");
+            }
         }
     }
 

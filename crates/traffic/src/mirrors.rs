@@ -497,7 +497,7 @@ mod tests {
         let of = |text, one: &[&str], other: &[&str]| read(text, rows(VARCHAR, one), rows(VARCHAR, other));
         assert_eq!(of("SELECT c FROM t", &one, &other), "=");
         let ordered = "SELECT c FROM t ORDER BY c";
-        assert_eq!(of(ordered, &one, &other), "values: other values in 2 rows");
+        assert_eq!(of(ordered, &one, &other), "values: another order of 2 rows");
         assert_eq!(of(ordered, &one, &one), "=");
         assert_eq!(
             of("SELECT c FROM t", &one, &["a", "c"]),

@@ -10,6 +10,9 @@ const SHOWN: usize = 20;
 const LINES: usize = 3;
 /// Statements on the page.
 const ON_PAGE: usize = 500;
+/// Hashes of results do not say which rows are equal by their order.
+const TIES: &str =
+    "Ties may explain it: rows that are equal by its ORDER BY come in any order, LIMIT takes any of them.";
 /// Parts of a timeline; a replay writes no more.
 const PARTS: usize = 200;
 
@@ -105,12 +108,20 @@ pub fn text(comparison: &Comparison) -> String {
                 }
             }
         }
+        if may_be_ties(statement) {
+            let _ = writeln!(out, "          {TIES}");
+        }
         out += &plans_as_text(statement);
     }
     if comparison.statements.len() > SHOWN {
         let _ = writeln!(out, "… and {} more", comparison.statements.len() - SHOWN);
     }
     crate::record::harmless(&out)
+}
+
+/// Whether values differ for which there may be a good reason.
+fn may_be_ties(statement: &Statement) -> bool {
+    statement.may_tie && statement.difference.values > 0
 }
 
 /// Both results of an example; nothing where they were not kept.
@@ -201,6 +212,9 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
         let mut text = escaped(&name(statement, 1000));
         if let Some(masked) = &statement.masked {
             let _ = write!(text, " <i>masked: {}</i>", escaped(masked));
+        }
+        if may_be_ties(statement) {
+            let _ = write!(text, " <i>{TIES}</i>");
         }
         if !statement.examples.is_empty() {
             text += "<details><summary>examples</summary><ul>";
