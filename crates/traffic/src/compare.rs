@@ -13,10 +13,14 @@ use serde::Serialize;
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Lateness, Record, ResultRecord, plain};
 use crate::seal::Key;
-use crate::volatile::{may_tie, orders, volatile};
+use crate::volatile::{Named, may_tie, named, orders, volatile, volatile_source};
 
 /// Different statements that are told apart; the rest is counted together.
 const DIGESTS_MAX: usize = 5000;
+/// Statements that sessions have prepared as text (`PREPARE`), of which it is known what masks their results.
+const NAMED_MAX: usize = 50_000;
+/// The reason why results of executions are masked that may be of any statement.
+const TEXT_UNKNOWN: &str = "executions whose text is not known";
 /// Letters of an example.
 const EXAMPLE_MAX: usize = 1000;
 /// Examples of a difference, for each statement.
@@ -211,6 +215,8 @@ pub(crate) struct Waiting {
     checks: Vec<crate::record::Check>,
     /// Of the first folder: a text.
     text: Vec<u8>,
+    /// What masks the result beside what its text says, of an `EXECUTE`.
+    masked: Option<String>,
     /// The first rows, where they were kept.
     result: Option<String>,
 }
@@ -230,6 +236,7 @@ impl From<CommandRecord> for Waiting {
             start_us: record.start_us,
             checks: record.checks,
             text,
+            masked: None,
             result: None,
         }
     }
@@ -418,14 +425,17 @@ struct Comparing {
     statements: HashMap<(u64, u8), Statement>,
     /// Texts of prepared statements, by digest: executions have none.
     texts: HashMap<u64, Vec<u8>>,
+    /// By session and name: what masks results of a statement that was prepared as text.
+    named: HashMap<(u32, Vec<u8>), Option<String>>,
     /// Bytes of the results of examples.
     results: usize,
 }
 
 impl Comparing {
     /// An execution is told by the text of its statement.
-    fn learn(&mut self, _session: u32, command: &mut Waiting) {
+    fn learn(&mut self, session: u32, command: &mut Waiting) {
         match Command(command.command) {
+            Command::QUERY => self.learn_named(session, command),
             Command::STMT_PREPARE if self.texts.len() < DIGESTS_MAX => {
                 self.texts
                     .entry(command.digest)
@@ -437,6 +447,26 @@ impl Comparing {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What is prepared as text is executed by its name.
+    fn learn_named(&mut self, session: u32, command: &mut Waiting) {
+        let unknown = || Some(TEXT_UNKNOWN.to_owned());
+        let masks = |source| volatile_source(source).unwrap_or_else(|()| unknown());
+        match named(&command.text) {
+            Some(Named::Prepares(name, source)) => {
+                let place = (session, name);
+                if self.named.len() < NAMED_MAX || self.named.contains_key(&place) {
+                    self.named.insert(place, masks(source));
+                }
+            }
+            Some(Named::Executes(name)) => {
+                let known = self.named.get(&(session, name));
+                command.masked = known.cloned().unwrap_or_else(unknown);
+            }
+            Some(Named::ExecutesAtOnce(source)) => command.masked = masks(source),
+            None => {}
         }
     }
 
@@ -469,6 +499,7 @@ impl Comparing {
             (0, 0) => (masked(a), orders(&a.text)),
             _ => (statement.masked.clone(), statement.is_ordered),
         };
+        let masking = a.masked.clone().or(masking);
         let found = differ(a, b, masking.is_some(), is_ordered);
         if let Some(name) = masking {
             *self.comparison.masked.entry(name).or_default() += 1;
@@ -568,7 +599,7 @@ impl Difference {
 fn masked(a: &Waiting) -> Option<String> {
     let executions = [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE];
     match a.text.is_empty() && executions.contains(&Command(a.command)) {
-        true => Some("executions whose text is not known".to_owned()),
+        true => Some(TEXT_UNKNOWN.to_owned()),
         false => volatile(&a.text),
     }
 }
@@ -948,7 +979,12 @@ mod tests {
         let order: fn(&mut CommandRecord) = |record| record.checks[0].chain = 9;
         let values: fn(&mut CommandRecord) = |record| record.checks[0].sum = 9;
         for (text, change, may_tie, words) in [
-            ("SELECT a FROM t ORDER BY a", order, true, "another order of 2 rows"),
+            (
+                "SELECT a FROM t ORDER BY a",
+                order,
+                true,
+                "another order of 2 rows",
+            ),
             ("SELECT a FROM t LIMIT 2", values, true, "other values in 2 rows"),
             ("SELECT a FROM t", values, false, "other values in 2 rows"),
         ] {
@@ -1000,6 +1036,30 @@ mod tests {
         let comparison = of(last(5), last(9));
         assert_eq!(comparison.total.values, 0);
         assert_eq!(comparison.masked.values().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn an_execution_as_text_is_masked_as_the_text_of_its_prepare_is() {
+        let compared = |prepare: &str, execute: &str| {
+            let all = |sum| {
+                let execute = query(1, execute, |record| record.checks[0].sum = sum);
+                vec![query(0, prepare, |_| {}), execute]
+            };
+            let comparison = of(all(5), all(9));
+            (comparison.total.values, comparison.masked)
+        };
+        let masked = |name: &str| (0, BTreeMap::from([(name.to_owned(), 1)]));
+        let prepare = "PREPARE s FROM 'SELECT a FROM t'";
+        assert_eq!(compared(prepare, "EXECUTE S USING @x"), (1, BTreeMap::new()));
+        assert_eq!(compared(prepare, "EXECUTE other"), masked(TEXT_UNKNOWN));
+        assert_eq!(compared("PREPARE s FROM @x", "EXECUTE s"), masked(TEXT_UNKNOWN));
+        let (values, masks) = compared("PREPARE s FROM 'SELECT NOW()'", "EXECUTE s");
+        assert_eq!((values, masks.get("now")), (0, Some(&1)));
+        assert_eq!(
+            compared("SELECT 1", "EXECUTE IMMEDIATE 'SELECT UUID()'"),
+            masked("uuid")
+        );
+        assert_eq!(compared("SELECT 1", "EXECUTE IMMEDIATE @x"), masked(TEXT_UNKNOWN));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use regex::bytes::Regex;
 use sql_class::text::has;
 use sql_class::{Literal, Syntax, literals};
 
+use crate::export::without_comments_in_front;
+
 /// The names are found as words, with a bracket where a column could be called so.
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     const NAMES: &str = r"(?xi-u)
@@ -34,6 +36,47 @@ pub(crate) fn volatile(text: &[u8]) -> Option<String> {
     let found = names.captures(&words)?;
     let name = found.iter().skip(1).flatten().next()?;
     Some(String::from_utf8_lossy(name.as_bytes()).to_lowercase())
+}
+
+/// What a text has to do with statements that are prepared as text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Named<'a> {
+    /// `PREPARE name FROM source`.
+    Prepares(Vec<u8>, &'a [u8]),
+    /// `EXECUTE name`.
+    Executes(Vec<u8>),
+    /// `EXECUTE IMMEDIATE source`.
+    ExecutesAtOnce(&'a [u8]),
+}
+
+/// `None` for all other texts.
+pub(crate) fn named(text: &[u8]) -> Option<Named<'_>> {
+    static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        const NAMED: &str = r"(?isx-u)^(?:prepare\s+([^\s;]+)\s+from\s*(.*)
+            | execute\s+immediate\b\s*(.*) | execute\s+([^\s;]+).*)$";
+        Regex::new(NAMED).ok()
+    });
+    let found = NAMED.as_ref()?.captures(without_comments_in_front(text))?;
+    let group = |index| found.get(index).map(|group| group.as_bytes());
+    let name = |index| {
+        let name = group(index)?;
+        let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
+        Some(inner.unwrap_or(name).to_ascii_lowercase())
+    };
+    if let (Some(name), Some(source)) = (name(1), group(2)) {
+        return Some(Named::Prepares(name, source));
+    }
+    let at_once = group(3).map(Named::ExecutesAtOnce);
+    at_once.or_else(|| name(4).map(Named::Executes))
+}
+
+/// What makes results of a source of `PREPARE` differ each time, as [`volatile`] has it; `Err` where the source
+/// is no text in quotes, and may be any.
+pub(crate) fn volatile_source(source: &[u8]) -> Result<Option<String>, ()> {
+    let quoted = source.split_first().filter(|(quote, _)| b"'\"".contains(quote));
+    let (quote, text) = quoted.ok_or(())?;
+    let end = text.iter().rposition(|byte| byte == quote).ok_or(())?;
+    Ok(volatile(&text[..end]))
 }
 
 /// A text with spaces in the place of its comments and of values in quotes, which name no functions. Nothing is
@@ -73,7 +116,9 @@ pub(crate) fn orders(text: &[u8]) -> bool {
     let tokens: Vec<&[u8]> = tokens.into_iter().map(|(_, place)| &text[place]).collect();
     let is = |at: usize, words: &[&str]| {
         let token = tokens.get(at).copied().unwrap_or_default();
-        words.iter().any(|word| token.eq_ignore_ascii_case(word.as_bytes()))
+        words
+            .iter()
+            .any(|word| token.eq_ignore_ascii_case(word.as_bytes()))
     };
     // How many brackets are around all of the statement, at most.
     let mut around = tokens.iter().take_while(|token| **token == b"(").count();
@@ -150,6 +195,26 @@ mod tests {
         ] {
             assert_eq!(of(text).as_deref(), Some("now"), "{text}");
         }
+    }
+
+    #[test]
+    fn statements_that_are_prepared_as_text_are_known_by_their_names() {
+        let of = |text: &'static str| named(text.as_bytes());
+        let name = || b"s".to_vec();
+        let prepares = Some(Named::Prepares(name(), b"'SHOW TABLES';"));
+        assert_eq!(of("/* a */ Prepare `S` FROM 'SHOW TABLES';"), prepares);
+        assert_eq!(of("PREPARE s FROM @x"), Some(Named::Prepares(name(), b"@x")));
+        for text in ["EXECUTE s", "execute s USING @a, @b", "EXECUTE `s`;"] {
+            assert_eq!(of(text), Some(Named::Executes(name())), "{text}");
+        }
+        assert_eq!(of("EXECUTE IMMEDIATE @x"), Some(Named::ExecutesAtOnce(b"@x")));
+        assert_eq!((of("SELECT 1"), of("EXECUTED s")), (None, None));
+        assert_eq!(volatile_source(b"'SHOW TABLES';"), Ok(Some("show".to_owned())));
+        assert_eq!(volatile_source(b"\"SELECT a FROM t\""), Ok(None));
+        assert_eq!(
+            (volatile_source(b"@x"), volatile_source(b"'")),
+            (Err(()), Err(()))
+        );
     }
 
     #[test]
