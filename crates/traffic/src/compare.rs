@@ -17,6 +17,10 @@ use crate::volatile::{Named, may_tie, named, orders, volatile, volatile_source};
 
 /// Different statements that are told apart; the rest is counted together.
 const DIGESTS_MAX: usize = 5000;
+/// Bytes of texts of prepared statements. Executions of others are masked, since their text is not known.
+const TEXTS_MAX: usize = 64 << 20;
+/// Bytes of commands that wait for their counterpart, without those of kept results.
+const WAITING_MAX: usize = 1 << 30;
 /// Statements that sessions have prepared as text (`PREPARE`), of which it is known what masks their results.
 const NAMED_MAX: usize = 50_000;
 /// The reason why results of executions are masked that may be of any statement.
@@ -47,6 +51,9 @@ pub struct Comparison {
     pub missing: u64,
     /// Commands of the second folder that the first does not have.
     pub added: u64,
+    /// Commands that were not compared, since too many waited for their counterpart already. Those counterparts
+    /// may be among what only one folder has.
+    pub no_room: u64,
 }
 
 /// A folder.
@@ -246,6 +253,11 @@ impl Waiting {
     fn result_len(&self) -> usize {
         self.result.as_ref().map_or(0, String::len)
     }
+
+    /// Bytes without those of the result.
+    fn len(&self) -> usize {
+        size_of::<Self>() + self.text.len() + size_of_val(self.checks.as_slice())
+    }
 }
 
 /// Compares a folder with another one, or with those of several replayers that have each replayed a part of
@@ -254,6 +266,15 @@ impl Waiting {
 /// # Errors
 /// One of them cannot be read.
 pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<Comparison, FileError> {
+    compare_within(WAITING_MAX, a, b, key)
+}
+
+fn compare_within<P: AsRef<Path>>(
+    waiting_max: usize,
+    a: &Path,
+    b: &[P],
+    key: Option<&Key>,
+) -> Result<Comparison, FileError> {
     let parts = b
         .iter()
         .map(|part| Folder::open_one_of_several(part.as_ref(), key).map(|folder| (part.as_ref(), folder)));
@@ -263,7 +284,7 @@ pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<C
         Reading::of(parts),
     ];
     let mut comparing = Comparing::default();
-    let mut waits = Waits::default();
+    let mut waits = Waits::new(waiting_max);
     while waits.is_over != [true; 2] {
         for side in [0, 1] {
             let Some((record, result)) = sides[side].next_command()? else {
@@ -273,8 +294,9 @@ pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<C
             let place = (record.session, record.number);
             let mut this = Waiting::from(record);
             this.result = result;
-            if side == 0 {
-                comparing.learn(place.0, &mut this);
+            match side {
+                0 => comparing.learn(place.0, &mut this),
+                _ => this.text = Vec::new(),
             }
             if let Some([a, b]) = waits.meet(side, place, this) {
                 comparing.pair(place, &a, &b);
@@ -282,8 +304,7 @@ pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<C
         }
     }
     let [a, b] = sides;
-    let [missing, added] = waits.alone;
-    Ok(comparing.conclude(a.side(), b.side(), missing, added))
+    Ok(comparing.conclude(a.side(), b.side(), &waits))
 }
 
 /// Commands of both sides whose counterpart has not come yet.
@@ -293,16 +314,28 @@ struct Waits {
     is_over: [bool; 2],
     /// How many of each side have no counterpart.
     alone: [u64; 2],
+    /// How many found no room in which to wait.
+    no_room: u64,
+    /// Bytes of those that wait, without their results, and how many there may be.
+    bytes: usize,
+    bytes_max: usize,
     /// Bytes of the results that wait with them.
     results: usize,
 }
 
 impl Waits {
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            ..Self::default()
+        }
+    }
+
     /// A command of a side with its counterpart, the one of the first side in front. Without one it waits, as
     /// long as the other side goes on: of a replay that was killed most of a capture may be missing.
     fn meet(&mut self, side: usize, place: (u32, u64), this: Waiting) -> Option<[Waiting; 2]> {
         if let Some(other) = self.waiting[1 - side].remove(&place) {
-            self.results -= other.result_len();
+            self.forget(&other);
             return Some(if side == 0 { [this, other] } else { [other, this] });
         }
         match self.is_over[1 - side] {
@@ -312,15 +345,28 @@ impl Waits {
         None
     }
 
-    /// Where too many results wait already, this one goes without.
+    /// Where too many wait already this one is only counted, and where too many results do it goes without.
     fn keep(&mut self, side: usize, place: (u32, u64), mut this: Waiting) {
+        if self.bytes + this.len() > self.bytes_max {
+            self.no_room += 1;
+            return;
+        }
         if self.results + this.result_len() > RESULTS_MAX {
             this.result = None;
         }
+        self.bytes += this.len();
         self.results += this.result_len();
+        // Two replayers may have sent the same.
         if let Some(same) = self.waiting[side].insert(place, this) {
-            self.results -= same.result_len();
+            self.forget(&same);
+            self.alone[side] += 1;
         }
+    }
+
+    /// Such a command does not wait any further.
+    fn forget(&mut self, waiting: &Waiting) {
+        self.bytes -= waiting.len();
+        self.results -= waiting.result_len();
     }
 
     /// Nothing more comes of a side.
@@ -328,7 +374,9 @@ impl Waits {
         self.is_over[side] = true;
         let waiting = std::mem::take(&mut self.waiting[1 - side]);
         self.alone[1 - side] += waiting.len() as u64;
-        self.results -= waiting.values().map(Waiting::result_len).sum::<usize>();
+        for waiting in waiting.values() {
+            self.forget(waiting);
+        }
     }
 }
 
@@ -425,6 +473,8 @@ struct Comparing {
     statements: HashMap<(u64, u8), Statement>,
     /// Texts of prepared statements, by digest: executions have none.
     texts: HashMap<u64, Vec<u8>>,
+    /// Bytes of them.
+    text_bytes: usize,
     /// By session and name: what masks results of a statement that was prepared as text.
     named: HashMap<(u32, Vec<u8>), Option<String>>,
     /// Bytes of the results of examples.
@@ -436,10 +486,13 @@ impl Comparing {
     fn learn(&mut self, session: u32, command: &mut Waiting) {
         match Command(command.command) {
             Command::QUERY => self.learn_named(session, command),
-            Command::STMT_PREPARE if self.texts.len() < DIGESTS_MAX => {
-                self.texts
-                    .entry(command.digest)
-                    .or_insert_with(|| command.text.clone());
+            Command::STMT_PREPARE => {
+                let bytes = self.text_bytes + command.text.len();
+                let has_room = self.texts.len() < DIGESTS_MAX && bytes <= TEXTS_MAX;
+                if has_room && !self.texts.contains_key(&command.digest) {
+                    self.text_bytes = bytes;
+                    self.texts.insert(command.digest, command.text.clone());
+                }
             }
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
                 if let Some(text) = self.texts.get(&command.digest) {
@@ -536,7 +589,7 @@ impl Comparing {
         }
     }
 
-    fn conclude(self, a: Side, b: Side, missing: u64, added: u64) -> Comparison {
+    fn conclude(self, a: Side, b: Side, waits: &Waits) -> Comparison {
         let mut statements: Vec<_> = self.statements.into_values().collect();
         for statement in &mut statements {
             statement.difference.settle();
@@ -557,8 +610,9 @@ impl Comparing {
             a,
             b,
             statements,
-            missing,
-            added,
+            missing: waits.alone[0],
+            added: waits.alone[1],
+            no_room: waits.no_room,
             ..self.comparison
         };
         comparison.total.settle();
@@ -802,6 +856,12 @@ impl FailOn {
         if total.commands == 0 {
             failures.push("the folders have no command in common".to_owned());
         }
+        if comparison.no_room > 0 {
+            failures.push(format!(
+                "{} commands found no room in which to wait for their counterpart, and were not compared",
+                comparison.no_room
+            ));
+        }
         if self.errors && total.errors() > 0 {
             failures.push(format!("{} answers with other errors", total.errors()));
         }
@@ -851,6 +911,8 @@ impl FailOn {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::file::FolderWriter;
     use crate::record::{Check, Head};
@@ -872,18 +934,19 @@ mod tests {
         record
     }
 
+    fn write(folder: &Path, records: Vec<CommandRecord>) -> PathBuf {
+        let mut writer = FolderWriter::create(folder, Head::default(), 1 << 20, None).unwrap();
+        for record in records {
+            writer.put(&Record::Command(Box::new(record))).unwrap();
+        }
+        writer.finish().unwrap();
+        folder.to_owned()
+    }
+
     fn of(a: Vec<CommandRecord>, b: Vec<CommandRecord>) -> Comparison {
         let place = tempfile::tempdir().unwrap();
-        let write = |name: &str, records: Vec<CommandRecord>| {
-            let folder = place.path().join(name);
-            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
-            for record in records {
-                writer.put(&Record::Command(Box::new(record))).unwrap();
-            }
-            writer.finish().unwrap();
-            folder
-        };
-        let (a, b) = (write("a", a), write("b", b));
+        let folder = |name: &str| place.path().join(name);
+        let (a, b) = (write(&folder("a"), a), write(&folder("b"), b));
         compare(&a, &[b], None).unwrap()
     }
 
@@ -1092,7 +1155,7 @@ mod tests {
 
     #[test]
     fn nothing_waits_for_a_side_that_is_over() {
-        let mut waits = Waits::default();
+        let mut waits = Waits::new(WAITING_MAX);
         let waiting = || Waiting::from(query(0, "SELECT 1", |_| {}));
         let met = |waits: &mut Waits, side, number| waits.meet(side, (1, number), waiting()).is_some();
         assert!(!met(&mut waits, 0, 0) && !met(&mut waits, 0, 1) && !met(&mut waits, 1, 2));
@@ -1100,8 +1163,71 @@ mod tests {
         waits.end(1);
         assert!(met(&mut waits, 0, 2) && !met(&mut waits, 0, 3));
         waits.end(0);
-        assert_eq!(waits.alone, [2, 0]);
+        assert_eq!((waits.alone, waits.bytes), ([2, 0], 0));
         assert!(waits.waiting.iter().all(HashMap::is_empty));
+    }
+
+    #[test]
+    fn what_finds_no_room_to_wait_is_no_success() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, numbers: [u64; 4]| {
+            let records = numbers.map(|number| query(number, "SELECT 1", |_| {}));
+            write(&place.path().join(name), records.into())
+        };
+        let (a, b) = (write("a", [0, 1, 2, 3]), write("b", [3, 2, 1, 0]));
+        let compared = |waiting_max| compare_within(waiting_max, &a, &[&b], None).unwrap();
+        assert_eq!(
+            (
+                compared(WAITING_MAX).total.commands,
+                compared(WAITING_MAX).no_room
+            ),
+            (4, 0)
+        );
+        let room = Waiting::from(query(0, "SELECT 1", |_| {})).len();
+        let little = compared(room);
+        assert!(little.total.commands < 4 && little.no_room > 0, "{little:?}");
+        for fail_on in ["none", "errors"] {
+            let failures = FailOn::parse(fail_on).unwrap().failures(&little);
+            assert!(failures.concat().contains("found no room"), "{failures:?}");
+        }
+        for report in [report::text(&little), report::html(&little, &[])] {
+            assert!(report.contains("found no room"), "{report}");
+        }
+    }
+
+    #[test]
+    fn executions_of_a_text_without_room_are_masked() {
+        let mut comparing = Comparing::default();
+        let mut learn = |digest: u64, command: Command, text: Vec<u8>| {
+            let mut waiting = Waiting::from(CommandRecord {
+                digest,
+                command: command.0,
+                body: text,
+                ..CommandRecord::default()
+            });
+            comparing.learn(1, &mut waiting);
+            waiting
+        };
+        let mut executed = |digest: u64, len: usize| {
+            let select = [b"SELECT ".to_vec(), vec![b'1'; len]].concat();
+            learn(digest, Command::STMT_PREPARE, select);
+            masked(&learn(digest, Command::STMT_EXECUTE, Vec::new()))
+        };
+        assert_eq!(executed(1, 10), None);
+        assert_eq!(executed(2, TEXTS_MAX).as_deref(), Some(TEXT_UNKNOWN));
+        assert_eq!((executed(3, 10), executed(1, 20)), (None, None));
+    }
+
+    #[test]
+    fn what_two_replayers_have_sent_is_counted() {
+        let mut waits = Waits::new(WAITING_MAX);
+        for _ in 0..2 {
+            let waiting = Waiting::from(query(0, "SELECT 1", |_| {}));
+            assert!(waits.meet(1, (1, 0), waiting).is_none());
+        }
+        let first = Waiting::from(query(0, "SELECT 1", |_| {}));
+        assert!(waits.meet(0, (1, 0), first).is_some());
+        assert_eq!((waits.alone, waits.bytes), ([0, 1], 0));
     }
 
     #[test]
@@ -1163,7 +1289,7 @@ mod tests {
 
     #[test]
     fn results_that_wait_have_a_bound() {
-        let mut waits = Waits::default();
+        let mut waits = Waits::new(WAITING_MAX);
         let waiting = |len| {
             let mut waiting = Waiting::from(query(0, "SELECT 1", |_| {}));
             waiting.result = Some("x".repeat(len));

@@ -44,6 +44,9 @@ pub fn text(comparison: &Comparison) -> String {
         "\n{} commands compared, {} left out, {} only in a, {} only in b; the values of {} results not compared",
         total.commands, comparison.left_out, comparison.missing, comparison.added, total.unchecked
     );
+    if let Some(no_room) = no_room(comparison) {
+        let _ = writeln!(out, "{no_room}");
+    }
     let _ = writeln!(
         out,
         "errors: {} new, {} gone, {} other   results: {} rows, {} affected, {} values   warnings: {}",
@@ -119,6 +122,15 @@ pub fn text(comparison: &Comparison) -> String {
     crate::record::harmless(&out)
 }
 
+fn no_room(comparison: &Comparison) -> Option<String> {
+    let words = format!(
+        "{} commands found no room in which to wait for their counterpart, and were not compared: both folders \
+         have them in very different order; counterparts may count as being in one of them alone",
+        comparison.no_room
+    );
+    (comparison.no_room > 0).then_some(words)
+}
+
 /// Whether values differ for which there may be a good reason.
 fn may_be_ties(statement: &Statement) -> bool {
     statement.may_tie && statement.difference.values > 0
@@ -191,6 +203,9 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
          compared.</p>",
         total.commands, comparison.left_out, comparison.missing, comparison.added, total.unchecked
     );
+    if let Some(no_room) = no_room(comparison) {
+        let _ = write!(out, "<p class=bad>{no_room}</p>");
+    }
     if total.not_known > 0 {
         let _ = write!(
             out,
