@@ -77,6 +77,11 @@ pub struct Side {
 }
 
 impl Side {
+    /// Not all that was written of it is there.
+    fn is_cut(&self) -> bool {
+        self.end.is_empty() || !self.stops.is_empty()
+    }
+
     /// Which folders have times that are worth nothing, and why, in words.
     #[must_use]
     pub fn worthless_times(&self) -> Vec<String> {
@@ -874,14 +879,19 @@ impl FailOn {
                 total.warnings
             ));
         }
-        match comparison.missing {
-            0 => {}
-            missing if self.missing => failures.push(format!("{missing} commands are missing")),
-            // A replay that was killed has nothing that differs in what it has not sent.
-            missing if self.rows && comparison.b.end.is_empty() => {
-                failures.push(format!("b has not come to its end, and lacks {missing} commands"));
+        if self.missing && comparison.missing > 0 {
+            failures.push(format!("{} commands are missing", comparison.missing));
+        }
+        // What was killed, cut or damaged has nothing that differs in what it lacks.
+        for (name, side, lacks) in [
+            ("a", &comparison.a, comparison.added),
+            ("b", &comparison.b, comparison.missing),
+        ] {
+            if (self.errors || self.rows) && side.is_cut() && lacks > 0 {
+                failures.push(format!(
+                    "{name} is cut or has not come to its end, and lacks {lacks} commands"
+                ));
             }
-            _ => {}
         }
         let is_timed = total.timed > 0;
         let judges_times = [self.p50, self.p95, self.p99].iter().any(Option::is_some);
@@ -1231,14 +1241,45 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_that_was_killed_is_no_success() {
-        let both = || query(0, "SELECT 1", |_| {});
-        let mut comparison = of(vec![both(), query(1, "SELECT 2", |_| {})], vec![both()]);
-        let fails =
-            |comparison: &Comparison| FailOn::parse("errors,rows").unwrap().failures(comparison).len();
-        assert_eq!(fails(&comparison), 1);
-        "done".clone_into(&mut comparison.b.end);
-        assert_eq!(fails(&comparison), 0, "of one of several replayers");
+    fn a_folder_that_is_cut_is_no_success() {
+        let one = || vec![query(0, "SELECT 1", |_| {})];
+        let both = || vec![query(0, "SELECT 1", |_| {}), query(1, "SELECT 2", |_| {})];
+        let whole = |side: &mut Side| {
+            side.stops.clear();
+            "done".clone_into(&mut side.end);
+        };
+        let fails = |comparison: &Comparison, text: &str| {
+            let failures = FailOn::parse(text).unwrap().failures(comparison);
+            failures.join("; ")
+        };
+        let words = |name: &str| format!("{name} is cut or has not come to its end, and lacks 1 commands");
+        for (a, b, name) in [(both(), one(), "b"), (one(), both(), "a")] {
+            let mut comparison = of(a, b);
+            for text in ["errors", "rows"] {
+                assert_eq!(fails(&comparison, text), words(name));
+            }
+            assert_eq!(fails(&comparison, "warnings"), "");
+            whole(&mut comparison.a);
+            whole(&mut comparison.b);
+            assert_eq!(
+                fails(&comparison, "errors,rows"),
+                "",
+                "of one of several replayers"
+            );
+            // In the middle.
+            let side = if name == "a" {
+                &mut comparison.a
+            } else {
+                &mut comparison.b
+            };
+            side.stops.push("traffic-000002.fbt: damaged".to_owned());
+            assert_eq!(fails(&comparison, "rows"), words(name));
+            for report in [report::text(&comparison), report::html(&comparison, &[])] {
+                assert!(report.contains("traffic-000002.fbt: damaged"), "{report}");
+            }
+        }
+        let comparison = of(one(), one());
+        assert_eq!(fails(&comparison, "errors,rows"), "", "nothing is lacking");
     }
 
     #[test]

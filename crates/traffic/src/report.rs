@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::compare::{Comparison, Difference, LatenessOf, Statement};
+use crate::compare::{Comparison, Difference, LatenessOf, Side, Statement};
 
 /// Statements in the terminal.
 const SHOWN: usize = 20;
@@ -28,12 +28,8 @@ pub fn text(comparison: &Comparison) -> String {
         for stop in &side.stops {
             let _ = writeln!(out, "   {stop}");
         }
-        if side.thinned_sessions > 0 {
-            let _ = writeln!(
-                out,
-                "   {} sessions only in part: the buffer was full",
-                side.thinned_sessions
-            );
+        if let Some(thinned) = thinned(side) {
+            let _ = writeln!(out, "   {thinned}");
         }
         for worthless in side.worthless_times() {
             let _ = writeln!(out, "   {worthless}");
@@ -122,13 +118,25 @@ pub fn text(comparison: &Comparison) -> String {
     crate::record::harmless(&out)
 }
 
+fn thinned(side: &Side) -> Option<String> {
+    let words = || {
+        format!(
+            "{} sessions only in part: the buffer was full",
+            side.thinned_sessions
+        )
+    };
+    (side.thinned_sessions > 0).then(words)
+}
+
 fn no_room(comparison: &Comparison) -> Option<String> {
-    let words = format!(
-        "{} commands found no room in which to wait for their counterpart, and were not compared: both folders \
-         have them in very different order; counterparts may count as being in one of them alone",
-        comparison.no_room
-    );
-    (comparison.no_room > 0).then_some(words)
+    let words = || {
+        format!(
+            "{} commands found no room in which to wait for their counterpart, and were not compared: both \
+             folders have them in very different order; counterparts may count as being in one of them alone",
+            comparison.no_room
+        )
+    };
+    (comparison.no_room > 0).then(words)
 }
 
 /// Whether values differ for which there may be a good reason.
@@ -189,6 +197,12 @@ pub fn html(comparison: &Comparison, failures: &[String]) -> String {
     }
     out += "</table>";
     for side in [&comparison.a, &comparison.b] {
+        for stop in &side.stops {
+            let _ = write!(out, "<p class=bad>{}</p>", escaped(stop));
+        }
+        if let Some(thinned) = thinned(side) {
+            let _ = write!(out, "<p>{}: {thinned}</p>", escaped(&side.folder));
+        }
         for worthless in side.worthless_times() {
             let _ = write!(out, "<p class=bad>{}</p>", escaped(&worthless));
         }
@@ -372,7 +386,7 @@ pre { margin: 0.2em 0; max-width: 60em; overflow-x: auto; }
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{BothResults, Side};
+    use crate::compare::BothResults;
     use crate::record::Lateness;
 
     #[test]
