@@ -1,8 +1,9 @@
 //! What is kept of a result: two hashes over each column, and over whole rows.
 //!
 //! The answer is read as its client got it. Values are hashed as they came, but for floating-point numbers,
-//! of which six digits count: servers print and compute the others in different ways. A result that is not
-//! read (cut, without definitions of its columns, too many columns) has no checks, and says so.
+//! of which six digits count: servers print and compute the others in different ways. Of binary integers the
+//! width does not count: servers give expressions types of different widths. A result that is not read (cut,
+//! without definitions of its columns, too many columns) has no checks, and says so.
 
 use std::fmt::Write as _;
 
@@ -18,6 +19,8 @@ const FLOAT: u8 = 4;
 const DOUBLE: u8 = 5;
 /// How far the type is from the end of a column's definition.
 const TYPE_FROM_END: usize = 6;
+/// The flag of a column that is unsigned, in the low byte, which is behind the type.
+const UNSIGNED: u8 = 32;
 /// The first byte of a text value that is NULL.
 const NULL: u8 = 0xfb;
 
@@ -68,6 +71,13 @@ fn read_into(mut read: Read, command: Command, capabilities: Capabilities, packe
         read.checks.clear();
     }
     read
+}
+
+/// What of a column's definition says how its values are read.
+#[derive(Clone, Copy)]
+struct Column {
+    kind: u8,
+    is_unsigned: bool,
 }
 
 /// Payloads of packets, one after the other. One of 16 MiB is none: what belongs to it comes in others.
@@ -148,14 +158,15 @@ fn rows(
     }
     let mut types = Vec::with_capacity(columns as usize);
     for _ in 0..columns {
-        let definition = packets.next()?;
-        let at = definition.len().checked_sub(TYPE_FROM_END);
-        let kind = at.and_then(|at| definition.get(at));
-        let kind = *kind.ok_or(Senseless("a column's definition"))?;
+        let end = packets.next()?.last_chunk::<TYPE_FROM_END>();
+        let &[kind, flags, ..] = end.ok_or(Senseless("a column's definition"))?;
         if let Some(kept) = &mut read.kept {
-            kept.column(kind, definition[definition.len() - TYPE_FROM_END + 1]);
+            kept.column(kind, flags);
         }
-        types.push(kind);
+        types.push(Column {
+            kind,
+            is_unsigned: flags & UNSIGNED != 0,
+        });
     }
     let is_old = !capabilities.contains(Capabilities::DEPRECATE_EOF);
     if is_old {
@@ -200,10 +211,15 @@ fn rows(
     }
 }
 
-fn text_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut String) -> Result<(), Senseless> {
+fn text_row(
+    row: &[u8],
+    types: &[Column],
+    checks: &mut [Check],
+    digits: &mut String,
+) -> Result<(), Senseless> {
     let mut rest = row;
     let mut whole = 0;
-    for (kind, check) in types.iter().zip(checks.iter_mut()) {
+    for (column, check) in types.iter().zip(checks.iter_mut()) {
         let hash = match rest {
             [NULL, tail @ ..] => {
                 rest = tail;
@@ -213,7 +229,7 @@ fn text_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut String)
                 let len = usize::try_from(length(&mut rest)?).map_err(|_| Senseless("a value"))?;
                 let (value, tail) = rest.split_at_checked(len).ok_or(Senseless("a value"))?;
                 rest = tail;
-                match *kind {
+                match column.kind {
                     FLOAT | DOUBLE => {
                         let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                         number.map_or_else(|| hash::bytes(value), |number| float(number, digits))
@@ -231,18 +247,23 @@ fn text_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut String)
     Ok(())
 }
 
-fn binary_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut String) -> Result<(), Senseless> {
+fn binary_row(
+    row: &[u8],
+    types: &[Column],
+    checks: &mut [Check],
+    digits: &mut String,
+) -> Result<(), Senseless> {
     const SHORT: Senseless = Senseless("a value");
     let nulls = (types.len() + 2).div_ceil(8);
     let bits = row.get(1..1 + nulls).ok_or(SHORT)?;
     let mut rest = &row[1 + nulls..];
     let mut whole = 0;
-    for (index, (kind, check)) in types.iter().zip(checks.iter_mut()).enumerate() {
+    for (index, (column, check)) in types.iter().zip(checks.iter_mut()).enumerate() {
         let bit = index + 2;
         let hash = if bits[bit / 8] >> (bit % 8) & 1 == 1 {
             hash::NULL
         } else {
-            let len = match *kind {
+            let len = match column.kind {
                 1 => 1,
                 2 | 13 => 2,
                 3 | 9 | FLOAT => 4,
@@ -257,7 +278,8 @@ fn binary_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut Strin
             };
             let (value, tail) = rest.split_at_checked(len).ok_or(SHORT)?;
             rest = tail;
-            match (*kind, value) {
+            match (column.kind, value) {
+                (1 | 2 | 3 | 8 | 9 | 13, _) => integer(value, column.is_unsigned),
                 (FLOAT, &[a, b, c, d]) => float(f64::from(f32::from_le_bytes([a, b, c, d])), digits),
                 (DOUBLE, &[a, b, c, d, e, f, g, h]) => {
                     float(f64::from_le_bytes([a, b, c, d, e, f, g, h]), digits)
@@ -277,6 +299,14 @@ fn binary_row(row: &[u8], types: &[u8], checks: &mut [Check], digits: &mut Strin
 fn note(check: &mut Check, hash: u64) {
     check.sum = check.sum.wrapping_add(hash);
     check.chain = hash::chain(check.chain, hash);
+}
+
+/// An integer of whichever width.
+fn integer(bytes: &[u8], is_unsigned: bool) -> u64 {
+    let is_negative = !is_unsigned && bytes.last().is_some_and(|last| *last >= 0x80);
+    let mut wide = [if is_negative { 0xff } else { 0 }; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    hash::bytes(&wide)
 }
 
 /// Six digits of it. The last digits of a sum depend on the order in which it was added up, and would round
@@ -429,10 +459,35 @@ mod tests {
             let packets = answer(capabilities, &types, std::slice::from_ref(&row), 2);
             let read = read(Command::STMT_EXECUTE, capabilities, &packets);
             assert!(read.is_whole && read.rows == 1, "{read:?}");
-            assert_eq!(read.checks[0].sum, hash::bytes(&7_i32.to_le_bytes()));
+            assert_eq!(read.checks[0].sum, hash::bytes(&7_i64.to_le_bytes()));
             assert_eq!(read.checks[2].sum, hash::bytes(b"ab"));
             assert_eq!(read.checks[4].sum, hash::NULL);
         }
+    }
+
+    #[test]
+    fn the_width_of_a_binary_integer_does_not_count() {
+        let of = |kind: u8, flags: u8, value: &[u8]| {
+            let mut definition = definition(kind);
+            let at = definition.len() - TYPE_FROM_END + 1;
+            definition[at] = flags;
+            let row = [&[0_u8, 0][..], value].concat();
+            let (mut packets, mut sequence) = (Vec::new(), 1);
+            for packet in [&[1_u8][..], &definition, &row, &[0xfe, 0, 0, 2, 0, 0, 0]] {
+                write_packet(&mut packets, &mut sequence, packet);
+            }
+            let read = read(Command::STMT_EXECUTE, MODERN, &packets);
+            assert!(read.is_whole && read.rows == 1, "{read:?}");
+            read.checks
+        };
+        let big = |number: i64| of(8, 0, &number.to_le_bytes());
+        for number in [-7_i8, 0, 7] {
+            assert_eq!(of(1, 0, &number.to_le_bytes()), big(i64::from(number)));
+            assert_eq!(of(2, 0, &i16::from(number).to_le_bytes()), big(i64::from(number)));
+            assert_eq!(of(3, 0, &i32::from(number).to_le_bytes()), big(i64::from(number)));
+        }
+        assert_eq!(of(1, UNSIGNED, &[200]), big(200));
+        assert_ne!(of(1, 0, &[200]), big(200));
     }
 
     #[test]
