@@ -18,6 +18,7 @@ static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
           |connection_id|last_insert_id|row_count|found_rows|version|user|session_user|system_user|current_user
           |ps_current_thread_id|benchmark|sleep|get_lock|is_used_lock|is_free_lock|nextval|lastval|setval)\s*\(
         | \b(current_date|current_time|current_timestamp|localtime|localtimestamp|current_user|sysdate|curdate)\b
+        | \b((?:next|previous)\s+value\s+for)\b
         | (@@\s*(?:global|session|local)?\s*\.?\s*[a-z_]+)
         | ^(?:\s | \( | /\*(?:[^*]|\*+[^*/])*\*+/ | (?:\#|--\s)[^\n]*\n)*
           (explain|analyze|describe|desc|show)\b
@@ -164,6 +165,7 @@ mod tests {
             of("SELECT @@global.server_id").as_deref(),
             Some("@@global.server_id")
         );
+        assert_eq!(of("SELECT NEXT VALUE FOR s").as_deref(), Some("next value for"));
         assert_eq!(of("SELECT user, version FROM known"), None);
         assert_eq!(of("SELECT c FROM t ORDER BY c"), None);
         assert!(orders(b"SELECT c FROM t Order  By c"));
