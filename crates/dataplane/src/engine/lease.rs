@@ -586,7 +586,8 @@ pub(crate) fn release_unused(session: &mut ClientSession) {
     }
 }
 
-/// Asks something on the connection that the session holds.
+/// Asks something on the connection that the session holds. Meanwhile the session waits for its server, and
+/// then for what it waited for before.
 pub(crate) async fn ask_on_lease(
     session: &mut ClientSession,
     commands: &[Vec<u8>],
@@ -604,12 +605,15 @@ pub(crate) async fn ask_on_lease_within(
     if let Some(leased) = &mut session.lease {
         leased.left.is_untouched = false;
     }
+    let waited = session.control.wait_so_far();
+    session.control.mark(Waiting::Server);
     let asking = ask::ask_within(&mut session.streams.server, capabilities, commands, answer_max);
     let asked = tokio::select! {
         biased;
         signal = session.control.signalled(false) => Err(signal),
         asked = asking => Ok(asked),
     };
+    session.control.goes_on_waiting(waited);
     match asked {
         Ok(asked) => asked.map_err(|error| {
             Refused(SessionError::ServerLogin {

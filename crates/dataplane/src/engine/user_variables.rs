@@ -244,7 +244,6 @@ async fn set(session: &mut ClientSession, command: Option<&[u8]>) -> Result<(), 
     let Some(command) = command else {
         return Ok(());
     };
-    session.control.mark(Waiting::Server);
     let capabilities = session.client.key.capabilities;
     // What the gateway is warned of is not for the session to see.
     let commands = vec![command.to_vec(), session::clear_diagnostics()];

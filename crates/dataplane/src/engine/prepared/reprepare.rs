@@ -10,7 +10,6 @@ use session::{Excursion, PinReason, PortableState, Prepared};
 use sql_class::{Class, Effects, Facts};
 
 use crate::command_head::CommandHead;
-use crate::control::Waiting;
 use crate::engine::begin::with_statement;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::Next;
@@ -81,7 +80,6 @@ async fn try_to_prepare(
     let (unanswered, at) = (closing.len(), there.len());
     let commands = closing.into_iter().chain(there).chain([command]).chain(back);
     let commands: Vec<_> = commands.collect();
-    session.control.mark(Waiting::Server);
     let mut replies = ask(session, &commands).await?;
     replies.drain(..unanswered.min(replies.len()));
     for (_, reply) in replies.iter().enumerate().filter(|(index, _)| *index != at) {

@@ -162,6 +162,18 @@ async fn what_becomes_of_the_gateways_own_commit_is_told() {
     }
 }
 
+#[tokio::test]
+async fn a_session_waits_for_its_server_while_the_gateway_commits() {
+    let stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    stage.answer_commits("UNTIL KILLED");
+    assert_eq!(session.query("START TRANSACTION READ ONLY").await, Ok(0));
+    let again = "START TRANSACTION READ ONLY /* again */";
+    session.send(Command::QUERY, again.as_bytes()).await;
+    stage.has_come(1, "COMMIT AND NO CHAIN", 1).await;
+    stage.waits(1, "server").await;
+}
+
 /// The session holds something on a connection that is lost while the gateway prepares a statement there.
 #[tokio::test]
 async fn a_connection_that_is_lost_before_the_statement_is_no_failed_login() {
