@@ -82,6 +82,8 @@ struct Current {
     wrote: bool,
     /// It may have set trackers.
     sets_trackers: bool,
+    /// It sets a tracker and nothing else, so that one that fails has set nothing.
+    sets_one: bool,
     /// It ends the transaction without a trace.
     rolls_back: bool,
     /// COMMIT, however it goes on.
@@ -640,6 +642,7 @@ impl Current {
             gtid: false,
             wrote: false,
             sets_trackers: false,
+            sets_one: false,
             rolls_back: false,
             may_commit: false,
             handler: HandlerStep::Other,

@@ -258,6 +258,7 @@ impl Session {
         let opaque = Effects::CALLS_PROCEDURE
             .with(Effects::UNKNOWN_FUNCTION)
             .with(Effects::TEXT_PREPARE);
+        let sets_trackers = may_set && may_set_trackers(text);
         Current {
             command: statement.command,
             argument: statement.argument,
@@ -270,7 +271,11 @@ impl Session {
             was_pinned: false,
             gtid: false,
             wrote: false,
-            sets_trackers: may_set && may_set_trackers(text),
+            sets_trackers,
+            sets_one: sets_trackers
+                && (class, statements) == (Class::Session, 1)
+                && !effects.intersects(opaque.with(Effects::USER_VARIABLES))
+                && sql_class::set_targets(text, self.syntax).is_some_and(|names| names.len() == 1),
             handler: handler_step(effects, statements, text),
             savepoint: match class {
                 Class::Transaction if !self.autocommit => Savepoint::of(text),
@@ -488,7 +493,9 @@ impl Session {
             Some(_) if harmless && !self.current.was_open && (statements <= 1 || class == Class::Read) => {}
             Some(_) => self.pin(PinReason::Unsettled),
         }
-        if self.current.sets_trackers {
+        // To arm the trackers would wipe the error of one that is as it was.
+        let is_as_it_was = outcome.error.is_some() && self.current.sets_one;
+        if self.current.sets_trackers && !is_as_it_was {
             self.needs_rearming = true;
             self.pin(PinReason::Trackers);
         }

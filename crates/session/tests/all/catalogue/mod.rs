@@ -476,6 +476,27 @@ fn a_client_that_sets_its_trackers_does_not_get_at_ours() {
     assert!(session.needs_rearming());
 }
 
+/// To arm the trackers again would wipe the error.
+#[test]
+fn a_tracker_that_was_not_set_is_still_armed() {
+    for (text, is_armed) in [
+        ("SET session_track_schema='bad'", true),
+        ("SET @@SESSION.session_track_system_variables=5", true),
+        ("SET session_track_schema=OFF, sql_mode='bad'", false),
+        ("SET session_track_schema=OFF, @x=f()", false),
+        ("SET session_track_schema=OFF; SELECT 1 FROM nope", false),
+    ] {
+        let mut session = session(MYSQL);
+        let failed = Says {
+            error: Some(1231),
+            ..FINE
+        };
+        run(&mut session, text, &failed);
+        assert_eq!(session.needs_rearming(), !is_armed, "{text}");
+        assert!(session.is_pinned(), "{text}");
+    }
+}
+
 #[test]
 fn cursors_and_long_data_are_of_a_statement() {
     let mut session = session(MYSQL);
