@@ -354,6 +354,12 @@ fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes)
             "{table} {writer}: writer_is_also_reader = 2: every member but the primary serves reads here"
         ));
     }
+    if row.number("max_transactions_behind")? == Some(0) {
+        notes.add(format!(
+            "{table} {writer}: max_transactions_behind = 0: readers with anything to apply get no reads there; here 0 is no limit, \
+             and `max_lag` limits the time"
+        ));
+    }
     match row.filled("check_type") {
         None | Some("read_only") => {}
         Some(other) => notes.add(format!(

@@ -262,6 +262,15 @@ fn fast_routing_prefers_the_row_of_the_user() {
     assert!(notes.contains("disabled: schemaname is empty"), "{notes}");
 }
 
+#[test]
+fn no_transactions_behind_are_no_limit_here() {
+    let text = "mysql_servers = ( { address=\"db1\" hostgroup=0 } )\n\
+                mysql_galera_hostgroups = ( { writer_hostgroup=0 backup_writer_hostgroup=1 reader_hostgroup=2 \
+                offline_hostgroup=3 max_transactions_behind=0 } )\n";
+    let notes = proxysql(text).unwrap().without_equal.join("\n");
+    assert!(notes.contains("max_transactions_behind = 0: readers"), "{notes}");
+}
+
 /// 0 connections are none in ProxySQL and no limit here.
 #[test]
 fn no_connections_do_not_become_any_number() {
