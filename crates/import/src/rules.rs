@@ -198,7 +198,7 @@ fn fast_routing(around: &Around<'_>, toml: &mut Toml, notes: &mut Notes) -> Resu
             draft.disable("schemaname is empty: sessions without a schema cannot be told from others");
         }
         names(row, "username", "user", &mut draft);
-        names(row, "schemaname", "schema", &mut draft);
+        schema(row, around.dump, &mut draft);
         flag_in(row, &mut draft)?;
         send(row.required("destination_hostgroup")?, around, &mut draft);
         let comment = row.filled("comment").unwrap_or_default();
@@ -210,7 +210,7 @@ fn fast_routing(around: &Around<'_>, toml: &mut Toml, notes: &mut Notes) -> Resu
 fn draft(row: &Row, around: &Around<'_>) -> Result<Draft, ImportError> {
     let mut draft = Draft::default();
     names(row, "username", "user", &mut draft);
-    names(row, "schemaname", "schema", &mut draft);
+    schema(row, around.dump, &mut draft);
     flag_in(row, &mut draft)?;
     addresses(row, around, &mut draft)?;
     expressions(row, &mut draft)?;
@@ -236,6 +236,19 @@ fn names(row: &Row, column: &str, option: &'static str, draft: &mut Draft) {
         ));
     }
     draft.set(option, list([name]));
+}
+
+/// ProxySQL has clients that name no schema use its default one.
+fn schema(row: &Row, dump: &Dump, draft: &mut Draft) {
+    names(row, "schemaname", "schema", draft);
+    let default = dump
+        .variable("mysql-default_schema")
+        .unwrap_or("information_schema");
+    if row.filled("schemaname") == Some(default) {
+        draft.leave_out(format!(
+            "clients that name no schema: ProxySQL has them use `mysql-default_schema`, {default}"
+        ));
+    }
 }
 
 /// Chains of rules are what `flagIN` and `flagOUT` are for.

@@ -262,6 +262,30 @@ fn fast_routing_prefers_the_row_of_the_user() {
     assert!(notes.contains("disabled: schemaname is empty"), "{notes}");
 }
 
+/// A client that names no schema uses `information_schema` there, or what `mysql-default_schema` says.
+#[test]
+fn rules_about_the_default_schema_lose_who_names_none() {
+    let rules = with_rules(&[
+        r#"rule_id=1 schemaname="shop" destination_hostgroup=1 apply=1"#,
+        r#"rule_id=2 schemaname="information_schema" destination_hostgroup=1 apply=1"#,
+    ]);
+    for (variables, rule, other) in [
+        ("", 2, 1),
+        ("mysql_variables = { default_schema=\"shop\" }\n", 1, 2),
+    ] {
+        let notes = proxysql(&format!("{rules}{variables}"))
+            .unwrap()
+            .without_equal
+            .join("\n");
+        let says = |rule| {
+            notes.contains(&format!(
+                "rule proxysql-{rule}: left out: clients that name no schema"
+            ))
+        };
+        assert!(says(rule) && !says(other), "{notes}");
+    }
+}
+
 #[test]
 fn no_transactions_behind_are_no_limit_here() {
     let text = "mysql_servers = ( { address=\"db1\" hostgroup=0 } )\n\
