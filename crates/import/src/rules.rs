@@ -218,7 +218,7 @@ fn draft(row: &Row, around: &Around<'_>) -> Result<Draft, ImportError> {
         send(hostgroup, around, &mut draft);
     }
     answers(row, &mut draft);
-    figures(row, &mut draft)?;
+    figures(row, around.dump, &mut draft)?;
     connection(row, &mut draft)?;
     mirror(row, around, &mut draft)?;
     others(row, &mut draft)?;
@@ -405,14 +405,18 @@ fn answers(row: &Row, draft: &mut Draft) {
     }
 }
 
-fn figures(row: &Row, draft: &mut Draft) -> Result<(), ImportError> {
-    for (column, option, most) in [
-        ("timeout", "timeout", TIMEOUT_MAX_MS),
-        ("delay", "delay", DELAY_MAX_MS),
-    ] {
-        if let Some(number) = row.number(column)?.filter(|number| *number > 0) {
-            draft.text(option, &milliseconds(number.min(most)));
-        }
+fn figures(row: &Row, dump: &Dump, draft: &mut Draft) -> Result<(), ImportError> {
+    let above_0 = |column| {
+        let number = row.number(column);
+        number.map(|number| number.filter(|number| *number > 0))
+    };
+    if let Some(timeout) = above_0("timeout")? {
+        draft.text("timeout", &milliseconds(timeout.min(TIMEOUT_MAX_MS)));
+    }
+    if let Some(delay) = above_0("delay")? {
+        // There it comes on top of the one for every statement, here in its place.
+        let sum = delay.saturating_add(dump.number("mysql-default_query_delay").unwrap_or(0));
+        draft.text("delay", &milliseconds(sum.min(DELAY_MAX_MS)));
     }
     if let Some(retries) = row.number("retries")? {
         draft.set("retries", retries.min(1000).to_string());

@@ -262,6 +262,27 @@ fn fast_routing_prefers_the_row_of_the_user() {
     assert!(notes.contains("disabled: schemaname is empty"), "{notes}");
 }
 
+/// The delay of a rule comes on top of the one for every statement in ProxySQL, and here in its place.
+#[test]
+fn delays_are_as_long_as_they_were() {
+    let rules = with_rules(&[
+        r#"rule_id=1 match_digest="^SELECT" delay=20 apply=1"#,
+        r#"rule_id=2 match_digest="^INSERT" delay=0 destination_hostgroup=0 apply=1"#,
+    ]);
+    let imported = proxysql(&(rules + "mysql_variables = { default_query_delay=5 }\n")).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let delays = config
+        .rules
+        .iter()
+        .map(|rule| rule.delay.map(|delay| delay.as_millis()));
+    let delays: Vec<_> = delays.collect();
+    assert!(
+        delays.contains(&Some(5)) && delays.contains(&Some(25)),
+        "{delays:?}"
+    );
+    assert!(!delays.contains(&Some(20)), "{delays:?}");
+}
+
 /// A client that names no schema uses `information_schema` there, or what `mysql-default_schema` says.
 #[test]
 fn rules_about_the_default_schema_lose_who_names_none() {
