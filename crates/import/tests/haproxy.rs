@@ -287,11 +287,23 @@ fn figures_beyond_ours_are_told() {
             line 7: 100000 is beyond what `backlog` takes: 65535
             line 8: 1ms is beyond what `interval` takes: 50ms
             line 8: 1ms is beyond what `timeout` takes: 10ms
-            line 8: 5000 is beyond what `rise` takes: 1000
             line 8: `inter`: not the same for all servers of `db`; the smallest is taken for all
             line 8: `rise`: not the same for all servers of `db`; the smallest is taken for all
         "#]],
     );
+}
+
+/// Servers that say nothing have the usual figure, which may be the smallest.
+#[test]
+fn figures_of_some_servers_do_not_make_the_checks_of_others_rarer() {
+    let text = "listen db\n bind :3306\n server a 10.0.0.1:3306 check inter 30s fall 2\n server b 10.0.0.2:3306 check fall 2\n";
+    let imported = haproxy(text).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let check = &config.clusters["db"].check;
+    assert_eq!((check.interval.as_secs(), check.fall), (2, 2));
+    let notes = imported.without_equal.join("\n");
+    assert_eq!(notes.matches("not the same").count(), 1, "{notes}");
+    assert!(notes.contains("line 3: `inter`: not the same"), "{notes}");
 }
 
 /// 0 is the default there: the limit of the process.

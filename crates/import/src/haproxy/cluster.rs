@@ -190,7 +190,7 @@ impl Cluster<'_> {
         let queue = timeouts.get("queue").or(connect);
         time(toml, "queue_timeout", queue, (0, HOUR_MS), told);
         self.queue(toml, told);
-        let slow_start = self.one_of("slowstart", |server| server.slowstart.as_ref(), told);
+        let slow_start = self.one_of(("slowstart", None), |server| server.slowstart.as_ref(), told);
         time(toml, "slow_start", slow_start.as_ref(), (0, 24 * HOUR_MS), told);
         self.on_down(toml, told);
         if let Some(line) = self.any("send-proxy", |server| server.send_proxy, told) {
@@ -375,14 +375,14 @@ impl Cluster<'_> {
             })
             | None => toml.text("kind", "greeting"),
         }
-        let interval = self.one_of("inter", |server| server.inter.as_ref(), told);
+        let interval = self.one_of(("inter", Some(2000)), |server| server.inter.as_ref(), told);
         time(toml, "interval", interval.as_ref(), (50, HOUR_MS), told);
         // Without one of its own a check may take as long as it is to the next.
         let timeout = self.proxy.timeouts.get("check").or(interval.as_ref());
         time(toml, "timeout", timeout, (10, 10 * MINUTE_MS), told);
-        let rise = self.one_of("rise", |server| server.rise.as_ref(), told);
+        let rise = self.one_of(("rise", Some(2)), |server| server.rise.as_ref(), told);
         figure(toml, "rise", rise.as_ref(), (1, 1000), told);
-        let fall = self.one_of("fall", |server| server.fall.as_ref(), told);
+        let fall = self.one_of(("fall", Some(3)), |server| server.fall.as_ref(), told);
         figure(toml, "fall", fall.as_ref(), (1, 1000), told);
     }
 
@@ -435,30 +435,32 @@ impl Cluster<'_> {
         }
     }
 
-    /// What is said once for all servers here: the smallest, where it differs.
+    /// What is said once for all servers here: the smallest, where it differs. `usual`: what counts for those
+    /// that do not say it, if anything does.
     fn one_of(
         &self,
-        word: &str,
+        (word, usual): (&str, Option<u64>),
         of: impl Fn(&Parameters) -> Option<&Taken<u64>>,
         told: &mut Told,
     ) -> Option<Taken<u64>> {
-        let all = self
-            .servers
-            .iter()
-            .filter_map(|(_, server)| of(&server.parameters));
-        let least = all.clone().min_by_key(|taken| taken.value)?;
-        let differs =
-            all.clone().count() < self.servers.len() || all.clone().any(|taken| taken.value != least.value);
-        if differs {
+        let said = || {
+            let servers = self.servers.iter();
+            servers.map(|(_, server)| of(&server.parameters))
+        };
+        let values = || said().filter_map(|taken| taken.map(|taken| taken.value).or(usual));
+        let least = values().min()?;
+        let mut lines = said().flatten().filter(|taken| taken.value == least);
+        let line = lines.next().or_else(|| said().flatten().next())?.line;
+        if values().count() < self.servers.len() || values().any(|value| value != least) {
             told.lacks(
-                least.line,
+                line,
                 format!(
                     "`{word}`: not the same for all servers of `{}`; the smallest is taken for all",
                     self.proxy.name
                 ),
             );
         }
-        Some(least.clone())
+        Some(Taken { value: least, line })
     }
 
     /// A line that has it, where any server has: then it is for all.
