@@ -9,6 +9,7 @@ mod docs;
 mod features;
 mod figures;
 mod layers;
+mod links;
 mod modules;
 mod source;
 mod tidy;

@@ -11,6 +11,7 @@ use crate::docs;
 use crate::features;
 use crate::figures;
 use crate::layers::{self, Metadata, Table};
+use crate::links;
 use crate::source::Source;
 
 /// Folders with code of ours.
@@ -61,7 +62,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     problems.extend(features::check(root)?);
     problems.extend(docs::check(root));
     problems.extend(architecture::check(root)?);
-    let files = rust_files(root)?;
+    problems.extend(links::check(root, &files(root, &["."], ".md")?)?);
+    let files = files(root, &CODE, ".rs")?;
     let mut tests = BTreeMap::<String, String>::new();
     for path in &files {
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.display().to_string())?;
@@ -84,10 +86,10 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Every `.rs` file of ours, relative to the root, in order.
-fn rust_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Every file of ours in these folders whose name ends so, relative to the root, in order.
+fn files(root: &Path, folders: &[&str], ending: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut open: Vec<PathBuf> = CODE
+    let mut open: Vec<PathBuf> = folders
         .iter()
         .map(|folder| root.join(folder))
         .filter(|path| path.is_dir())
@@ -100,7 +102,7 @@ fn rust_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
                 if !MADE.contains(&name.as_str()) && !name.starts_with('.') {
                     open.push(path);
                 }
-            } else if name.ends_with(".rs") {
+            } else if name.ends_with(ending) {
                 files.push(path.strip_prefix(root)?.to_path_buf());
             }
         }
