@@ -248,7 +248,7 @@ pub async fn log_in(
         finished => finished?,
     };
     if let Some(algorithm) = compression {
-        stream = net::compressed(stream, algorithm, Toward::Server)?;
+        stream = net::compressed(stream, algorithm, Toward::Server, &[])?;
     }
     Ok(LoggedIn {
         stream,

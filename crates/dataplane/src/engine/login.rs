@@ -272,8 +272,11 @@ async fn admit(session: &mut ClientSession, sequence: u8) -> Result<(), SessionE
     answer::say_ok(session, ok, sequence).await?;
     // Compression begins after the OK.
     let client = std::mem::replace(&mut session.streams.client, Stream::Detached);
-    session.streams.client = handshake::compressed(client, session.client.compression, Toward::Client)
-        .map_err(SessionError::ClientFailed)?;
+    let unread = session.streams.up.take_unseen();
+    let compression = session.client.compression;
+    (session.streams.client, session.streams.up) =
+        handshake::compressed(client, compression, Toward::Client, &unread)
+            .map_err(SessionError::ClientFailed)?;
     Ok(())
 }
 

@@ -657,21 +657,24 @@ fn connect(
     let stream = std::mem::replace(&mut logged_in.lease.stream, Stream::Detached);
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
     let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
-    let mut streams = Streams {
-        client: handshake::compressed(client.stream, logged_in.client_compression, Toward::Client)
-            .map_err(SessionError::ClientFailed)?,
-        server: handshake::compressed(stream, logged_in.server_compression, Toward::Server).map_err(
-            |error| SessionError::ServerLogin {
+    let (compression, unread) = (logged_in.client_compression, &logged_in.client_unread);
+    let (client, up) = handshake::compressed(client.stream, compression, Toward::Client, unread)
+        .map_err(SessionError::ClientFailed)?;
+    let (compression, unread) = (logged_in.server_compression, &logged_in.server_unread);
+    let (stream, down) =
+        handshake::compressed(stream, compression, Toward::Server, unread).map_err(|error| {
+            SessionError::ServerLogin {
                 server: server.name().to_owned(),
                 cause: error.to_string(),
-            },
-        )?,
-        up: Flow::default(),
-        down: Flow::default(),
+            }
+        })?;
+    let streams = Streams {
+        client,
+        server: stream,
+        up,
+        down,
         traffic,
     };
-    streams.up.fill(&logged_in.client_unread);
-    streams.down.fill(&logged_in.server_unread);
     control.set_limits(listener.idle_limits());
     control.mark(Waiting::Client);
     let place = Place {

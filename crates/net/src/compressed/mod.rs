@@ -77,18 +77,26 @@ struct Writer {
     packets: PacketCursor,
 }
 
-/// Puts a stream under compression, from the first byte after the OK packet of the login on.
+/// Puts a stream under compression, from the first byte after the OK packet of the login on. `unread`: what
+/// was read of that already, at most a buffer full.
 ///
 /// # Errors
 /// If the compression library has no memory, or no such level.
-pub fn compressed(stream: Stream, algorithm: Algorithm, toward: Toward) -> io::Result<Stream> {
+pub fn compressed(stream: Stream, algorithm: Algorithm, toward: Toward, unread: &[u8]) -> io::Result<Stream> {
     // A level that does not work is better known now than at the first frame.
     codecs::keep_compressor(algorithm, codecs::compressor(algorithm).map_err(invalid)?);
+    let mut reader = Reader::default();
+    if !unread.is_empty() {
+        let mut frames = buffer::take();
+        let taken = frames.append(unread);
+        debug_assert_eq!(taken, unread.len());
+        reader.frames = Some(frames);
+    }
     Ok(Stream::Compressed(Box::new(CompressedStream {
         stream,
         algorithm,
         toward,
-        reader: Reader::default(),
+        reader,
         writer: Writer::default(),
         next_packet: 0,
     })))

@@ -25,7 +25,7 @@ async fn plain() -> (Stream, TcpStream) {
 /// A compressed stream of ours and the raw socket on its other end.
 async fn pair(algorithm: Algorithm, toward: Toward) -> (Stream, TcpStream) {
     let (stream, peer) = plain().await;
-    (compressed(stream, algorithm, toward).unwrap(), peer)
+    (compressed(stream, algorithm, toward, &[]).unwrap(), peer)
 }
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -201,14 +201,34 @@ async fn a_command_that_comes_early_does_not_disturb_the_answer_before() {
     assert_eq!(read_frame(algorithm, &mut peer), (1, packet(1, b"answer two")));
 }
 
+/// A client may send its first command before it has seen the OK of its login.
+#[tokio::test]
+async fn what_was_read_before_the_compression_began_is_of_it() {
+    for algorithm in ALGORITHMS {
+        let frames = [
+            frame(algorithm, 0, &packet(0, b"early")),
+            frame(algorithm, 0, &packet(0, b"late")),
+        ]
+        .concat();
+        for read in [1, HEADER_LEN, frames.len() - 1, frames.len()] {
+            let (stream, mut peer) = plain().await;
+            let mut stream = compressed(stream, algorithm, Toward::Client, &frames[..read]).unwrap();
+            peer.write_all(&frames[read..]).unwrap();
+            let expected = [packet(0, b"early"), packet(0, b"late")].concat();
+            assert_eq!(receive(&mut stream, expected.len()).await, expected, "{read}");
+        }
+        assert_eq!(buffer::in_use_count(), 0);
+    }
+}
+
 #[tokio::test]
 async fn big_transfers_arrive_whole_and_leave_no_buffer_behind() {
     for algorithm in ALGORITHMS {
         let (from, to) = plain().await;
         to.set_nonblocking(true).unwrap();
         let to = Stream::from(tokio::net::TcpStream::from_std(to).unwrap());
-        let mut from = compressed(from, algorithm, Toward::Server).unwrap();
-        let mut to = compressed(to, algorithm, Toward::Client).unwrap();
+        let mut from = compressed(from, algorithm, Toward::Server, &[]).unwrap();
+        let mut to = compressed(to, algorithm, Toward::Client, &[]).unwrap();
         assert!(from.is_compressed() && !from.is_encrypted());
         // Half of it cannot be made shorter.
         let mut sent = text(3_000_000);

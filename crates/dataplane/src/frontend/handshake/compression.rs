@@ -7,6 +7,8 @@ use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, Greeting};
 use net::{Stream, Toward};
 
+use crate::relay::flow::Flow;
+
 /// MySQL's own default.
 const DEFAULT_ZSTD_LEVEL: u8 = 3;
 
@@ -56,10 +58,21 @@ pub(super) fn zstd_level(algorithm: Algorithm) -> Option<u8> {
     }
 }
 
-/// The stream with the compression that was agreed on, which begins after the login.
-pub(crate) fn compressed(stream: Stream, algorithm: Option<Algorithm>, toward: Toward) -> io::Result<Stream> {
-    match algorithm {
-        Some(algorithm) => net::compressed(stream, algorithm, toward),
-        None => Ok(stream),
-    }
+/// The stream with the compression that was agreed on, which begins after the login, and what it begins with:
+/// `unread` was read of it already.
+pub(crate) fn compressed(
+    stream: Stream,
+    algorithm: Option<Algorithm>,
+    toward: Toward,
+    unread: &[u8],
+) -> io::Result<(Stream, Flow)> {
+    let mut flow = Flow::default();
+    let stream = match algorithm {
+        Some(algorithm) => net::compressed(stream, algorithm, toward, unread)?,
+        None => {
+            flow.fill(unread);
+            stream
+        }
+    };
+    Ok((stream, flow))
 }
