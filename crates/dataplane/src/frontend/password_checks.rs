@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use config::Secret;
+use mysql_wire::auth;
 use tokio::sync::{mpsc, oneshot};
 use upstream::AccountSecret;
 
@@ -62,9 +63,17 @@ fn run(mut inbox: mpsc::Receiver<Job>) {
         if job.verdict.is_closed() {
             continue;
         }
-        let right = job.secret.stored().verify(job.password.reveal().as_bytes());
-        let _ = job.verdict.send(right);
+        let _ = job
+            .verdict
+            .send(is_right(&job.secret, job.password.reveal().as_bytes()));
     }
+}
+
+/// Sessions of one account come many at a time, and the first of them may have made the password known.
+fn is_right(secret: &AccountSecret, password: &[u8]) -> bool {
+    let is_kept =
+        |kept: &Secret| auth::native_stage2(kept.reveal().as_bytes()) == auth::native_stage2(password);
+    secret.kept().is_some_and(is_kept) || secret.stored().verify(password)
 }
 
 #[cfg(test)]
@@ -102,5 +111,17 @@ mod tests {
         let key = PublicKey::parse(b"ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY").unwrap();
         let key = AccountSecret::new(StoredSecret::PublicKey(key));
         assert!(checks.verify(&key, &right).await && !checks.verify(&key, &wrong).await);
+    }
+
+    #[tokio::test]
+    async fn what_has_become_known_in_line_is_not_computed() {
+        let checks = PasswordChecks::default();
+        // Nothing that is computed is right.
+        let secret = AccountSecret::new(StoredSecret::Slow(SlowHash::of_nobody(5000)));
+        let (right, wrong) = (Secret::new("secret"), Secret::new("Secret"));
+        assert!(!checks.verify(&secret, &right).await);
+        secret.keep(&right);
+        assert!(checks.verify(&secret, &right).await);
+        assert!(!checks.verify(&secret, &wrong).await);
     }
 }
