@@ -31,6 +31,7 @@ use crate::frontend::handshake::{Client, client_read, nonce};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::LoginPeer;
 use crate::frontend::rsa_key::PrivateKey;
+use crate::frontend::user_name::shown_user;
 use crate::frontend::users::{Applicant, Plugin, UserSession};
 
 /// A client of which the gateway knows that it is who it says it is.
@@ -245,7 +246,7 @@ async fn judge_proof(
 /// What a client is told whose password is wrong.
 pub(crate) fn access_denied(user: &[u8], host: &Peer, with_password: bool) -> SessionError {
     SessionError::AccessDenied {
-        user: String::from_utf8_lossy(user).into_owned(),
+        user: shown_user(user).into(),
         host: host_name(host),
         with_password,
     }

@@ -332,7 +332,7 @@ impl Shard {
         known.is_some_and(|at| now.saturating_duration_since(*at) < TRUSTED_FOR)
     }
 
-    /// The entry of this key; the one that was used last makes room for a new one.
+    /// The entry of this key; the one that has not been used for longest makes room for a new one.
     fn failing(&mut self, key: u64, now: Instant) -> &mut Failing {
         if self.failing.len() >= ENTRIES_MAX / SHARDS && !self.failing.contains_key(&key) {
             let is_idle = |failing: &Failing| failing.under_way == 0 && failing.waiting == 0;

@@ -551,6 +551,13 @@ fn clients_are_named_as_servers_name_them() {
     assert_eq!(host_name(&Peer::Unix), "localhost");
 }
 
+/// The log has no line that is as long as a login packet.
+#[test]
+fn of_a_long_name_the_beginning_is_told() {
+    let told = access_denied(&[b'x'; 100_000], &Peer::Unix, true).to_string();
+    assert!(told.len() < 400, "{} bytes", told.len());
+}
+
 fn asking<'a>(host: &'a Peer, stage: &Stage) -> Asking<'a> {
     Asking::new(host, b"app", &stage.listener.config)
 }
