@@ -32,7 +32,7 @@ pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     if session.binding.is_own() {
         return !is_second && take_up_without_connection(session, command, lost_on);
     }
-    if !rules::may_send_again(session, is_second) || !take_up(session, command) {
+    if !session.rules.may_send_again(is_second) || !take_up(session, command) {
         return false;
     }
     lease::abandon(session);
@@ -133,7 +133,8 @@ pub(crate) fn take_up(session: &mut ClientSession, command: &[u8]) -> bool {
 /// The same of a command of which nothing was taken out of the flow yet.
 pub(crate) fn leave_in_place(session: &mut ClientSession) {
     session.statement.comes_again();
-    rules::sent_again(session);
+    session.control.record.note_sent_again();
+    session.rules.sent_again();
 }
 
 /// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost

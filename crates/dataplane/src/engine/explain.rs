@@ -181,12 +181,12 @@ pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<
     let looks = rules::explain(session, text.as_bytes(), &facts);
     looks.into_iter().for_each(|(rule, look)| say(&rule, look));
     if rules::answer_it(session) {
-        rules::explained(session);
+        session.rules.explained();
         say("target", "none: a rule answers it".to_owned());
         return rows;
     }
     if session.last.kept_variables.is_some() {
-        rules::explained(session);
+        session.rules.explained();
         say(
             "pinned",
             format!("{}, once they are set again", PinReason::UserVariables.label()),
@@ -197,7 +197,7 @@ pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<
         if transaction::is_on_replica(session) {
             say("target", target_in_words(&choose::target(session, &facts)));
         }
-        rules::explained(session);
+        session.rules.explained();
         let reasons = session.state.pins().iter().map(|pin| pin.reason.label());
         say("pinned", reasons.collect::<Vec<_>>().join(", "));
         say("server", session.server_name().to_owned());
@@ -233,7 +233,7 @@ pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<
         };
         say("server", server.to_owned());
     }
-    rules::explained(session);
+    session.rules.explained();
     rows
 }
 

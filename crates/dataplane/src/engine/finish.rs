@@ -107,7 +107,7 @@ fn release(session: &mut ClientSession) -> Step<'_> {
     if last::is_in_doubt(session) {
         return Step::wait(release_once_asked(session));
     }
-    rules::overlook_change(session);
+    session.rules.overlook_change(&mut session.state);
     if session.state.has_unseen() || session.state.needs_rearming() {
         return Step::wait(release_once_asked(session));
     }
@@ -120,7 +120,7 @@ async fn release_once_asked(session: &mut ClientSession) -> Result<Next, Session
     if last::is_in_doubt(session) {
         last::learn_insert_id(session).await;
     }
-    rules::overlook_change(session);
+    session.rules.overlook_change(&mut session.state);
     if session.state.has_unseen() {
         rearm_trackers::learn_unseen(session).await?;
     }

@@ -30,11 +30,14 @@ use tracing::info;
 use crate::command_head::CommandHead;
 use crate::engine::answered::Answered;
 use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::identity::Identity;
 use crate::engine::next::{Execution, Next};
 use crate::engine::rules::session_rules::RuleDecision;
 use crate::engine::target::Target;
 use crate::engine::{answer, command};
 use crate::error::SessionError;
+use crate::frontend::listener_state::ListenerState;
+use crate::relay::flow::Flow;
 
 use rule_set::Question;
 pub(crate) use time_limit::TimeLimit;
@@ -67,25 +70,18 @@ pub(crate) fn concern(session: &mut ClientSession) -> bool {
         return false;
     }
     if session.rules.generation != session.context.worker.rules.generation() {
-        select(session);
+        let who = who(&session.client, &session.context.listener);
+        session.rules.select(&session.context.worker, &who);
     }
     !session.rules.selection.is_empty() || session.rules.decision.is_some()
 }
 
-#[cold]
-fn select(session: &mut ClientSession) {
-    let rules = Rc::clone(&session.context.worker.rules.current());
-    let selection = rules.select(&who(session));
-    session.rules.generation = session.context.worker.rules.generation();
-    (session.rules.rules, session.rules.selection) = (rules, selection);
-}
-
 /// The session as rules see it.
-fn who(session: &ClientSession) -> Who<'_> {
+fn who<'a>(client: &'a Identity, listener: &'a ListenerState) -> Who<'a> {
     Who {
-        user: &session.client.account.user.name,
-        client: session.client.host.socket_addr().map(|address| address.ip()),
-        listener: &session.context.listener.config.name,
+        user: &client.account.user.name,
+        client: client.host.socket_addr().map(|address| address.ip()),
+        listener: &listener.config.name,
     }
 }
 
@@ -117,7 +113,7 @@ pub(crate) async fn query(
     facts: Facts,
 ) -> Result<Next, SessionError> {
     let (mut head, mut facts) = (head, facts);
-    if !goes_on(session) && !facts.effects.contains(Effects::GATEWAY) {
+    if !session.rules.goes_on() && !facts.effects.contains(Effects::GATEWAY) {
         let payload = command::payload(session, head);
         let text = command::text(payload, session.client.capabilities).unwrap_or_default();
         let before_text = payload.len() - text.len();
@@ -129,7 +125,7 @@ pub(crate) async fn query(
             return answered;
         }
         if let Some(rewritten) = &verdict.rewritten {
-            match rewrite(session, head, before_text, rewritten) {
+            match rewrite(&mut session.streams.up, head, before_text, rewritten) {
                 Ok(changed) => head = changed,
                 Err(refused) => return Ok(refused.into()),
             }
@@ -137,8 +133,9 @@ pub(crate) async fn query(
             facts = command::facts(session, head);
             command::note(session, head, &facts);
         }
-        if let Err(refused) = enter(session, verdict, logged).await {
-            return Ok(refused.into());
+        match enter(session, verdict, logged).await {
+            Ok(decision) => session.rules.decision = decision,
+            Err(refused) => return Ok(refused.into()),
         }
         bind(session, |session| {
             let text = command::text(command::payload(session, head), session.client.capabilities);
@@ -152,7 +149,7 @@ pub(crate) async fn query(
 /// COM_STMT_EXECUTE, and MariaDB's bulk execution, under rules.
 pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -> Result<Next, SessionError> {
     let Execution { id, prepared, .. } = &execution;
-    if !goes_on(session) {
+    if !session.rules.goes_on() {
         let original = original(session, *id);
         let digest = original.is_none().then_some(prepared.digest);
         let text = original.unwrap_or_else(|| Rc::clone(&prepared.text));
@@ -163,8 +160,9 @@ pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -
         if let Some(answered) = answered(session, &verdict, logged.as_ref(), true).await {
             return answered;
         }
-        if let Err(refused) = enter(session, verdict, logged).await {
-            return Ok(refused.into());
+        match enter(session, verdict, logged).await {
+            Ok(decision) => session.rules.decision = decision,
+            Err(refused) => return Ok(refused.into()),
         }
         bind(session, |_| prepared.digest);
     }
@@ -182,7 +180,7 @@ pub(crate) async fn prepare(session: &mut ClientSession, head: CommandHead) -> R
         return answered;
     }
     if let Some(rewritten) = &verdict.rewritten {
-        match rewrite(session, head, 1, rewritten) {
+        match rewrite(&mut session.streams.up, head, 1, rewritten) {
             Ok(changed) => session.statement.head = changed,
             Err(refused) => return Ok(refused.into()),
         }
@@ -191,18 +189,6 @@ pub(crate) async fn prepare(session: &mut ClientSession, head: CommandHead) -> R
     session.rules.decision =
         (!verdict.is_empty()).then(|| Box::new(RuleDecision::new(verdict, Vec::new(), None)));
     Ok(Next::Prepare)
-}
-
-/// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
-/// since go when there are too many of them.
-fn remember_original(session: &mut ClientSession, id: u32, text: Rc<[u8]>) {
-    const CLOSED_MAX: usize = 64;
-    let statements = session.state.statements();
-    let originals = &mut session.rules.originals;
-    if originals.len() > statements.len() + CLOSED_MAX {
-        originals.retain(|id, _| statements.get(*id).is_some());
-    }
-    originals.insert(id, text);
 }
 
 /// What the client has sent of a prepared statement that was rewritten.
@@ -261,24 +247,24 @@ async fn answer_ok(session: &mut ClientSession, info: Vec<u8>) -> Result<(), Ses
 
 /// Puts another text in the place of the client's, whose command has so many bytes in front of it.
 fn rewrite(
-    session: &mut ClientSession,
+    up: &mut Flow,
     head: CommandHead,
     before_text: usize,
     rewritten: &[u8],
 ) -> Result<CommandHead, Refused> {
     let too_long = |len| Err(Refused(SessionError::StatementTooLong(len)));
-    let payload = command::payload(session, head);
+    let payload = command::payload_of(up, head);
     if payload.len() != head.payload_len {
         return too_long(head.payload_len);
     }
-    let old = session.streams.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
+    let old = up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
     let payload = [&payload[..before_text], rewritten].concat();
     let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
     write_packet(&mut packet, &mut 0, &payload);
-    session.streams.up.discard(old.len());
-    if !session.streams.up.put_back(&packet) {
+    up.discard(old.len());
+    if !up.put_back(&packet) {
         // It has just been there.
-        session.streams.up.put_back(&old);
+        up.put_back(&old);
         return too_long(payload.len());
     }
     Ok(CommandHead {
@@ -289,19 +275,18 @@ fn rewrite(
 
 /// Lets a statement in, once it has had its turn and its delay.
 async fn enter(
-    session: &mut ClientSession,
+    session: &ClientSession,
     verdict: Rc<Verdict>,
     logged: Option<Digest>,
-) -> Result<(), Refused> {
+) -> Result<Option<Box<RuleDecision>>, Refused> {
     if verdict.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let turns = limits::take(session, &verdict).await?;
     if let Some(delay) = verdict.delay {
         wait(session, delay).await?;
     }
-    session.rules.decision = Some(Box::new(RuleDecision::new(verdict, turns, logged)));
-    Ok(())
+    Ok(Some(Box::new(RuleDecision::new(verdict, turns, logged))))
 }
 
 /// A rule may bind the session to its connection for good.
@@ -332,7 +317,8 @@ pub(crate) fn finish(session: &mut ClientSession, command: Command) {
             .take()
             .filter(|_| session.prepared.last_prepared != 0)
         {
-            remember_original(session, session.prepared.last_prepared, text);
+            let (statements, id) = (session.state.statements(), session.prepared.last_prepared);
+            session.rules.remember_original(statements, id, text);
         }
         return;
     }
@@ -347,20 +333,6 @@ pub(crate) fn finish(session: &mut ClientSession, command: Command) {
             decision.begun.elapsed(),
             "done",
         );
-    }
-}
-
-/// Whether the command is one that is sent again, about which everything is said.
-fn goes_on(session: &mut ClientSession) -> bool {
-    match &mut session.rules.decision {
-        Some(decision) if decision.goes_on => {
-            decision.goes_on = false;
-            true
-        }
-        decision => {
-            *decision = None;
-            false
-        }
     }
 }
 
@@ -466,30 +438,6 @@ pub(crate) fn overlooked(session: &ClientSession, facts: &Facts) -> Option<Facts
     })
 }
 
-/// After a statement that must not bind the session: forgets that the server has reported some change of its
-/// state, if it was the first.
-pub(crate) fn overlook_change(session: &mut ClientSession) {
-    let never = session
-        .rules
-        .verdict()
-        .is_some_and(|verdict| verdict.pin == Some(PinRule::Never));
-    if never && !session.state.was_pinned() {
-        session.state.cleared(PinReason::StateChange);
-    }
-}
-
-/// Whether a statement whose server was lost may be sent to another one; without a rule, once.
-pub(crate) fn may_send_again(session: &mut ClientSession, was_sent_again: bool) -> bool {
-    let decision = session.rules.decision.as_mut();
-    match decision.and_then(|decision| Some((decision.verdict.retries?, decision))) {
-        None => !was_sent_again,
-        Some((retries, decision)) => {
-            decision.resent += 1;
-            decision.resent <= retries
-        }
-    }
-}
-
 /// Whether a statement whose server was lost is sent to another one at all.
 pub(crate) fn sends_again(session: &ClientSession) -> bool {
     let decision = session.rules.decision.as_ref();
@@ -497,16 +445,8 @@ pub(crate) fn sends_again(session: &ClientSession) -> bool {
     retries.is_none_or(|retries| retries > 0)
 }
 
-/// The statement under way is about to be taken up again.
-pub(crate) fn sent_again(session: &mut ClientSession) {
-    session.control.record.note_sent_again();
-    if let Some(decision) = &mut session.rules.decision {
-        decision.goes_on = true;
-    }
-}
-
 /// What became of each rule for a statement, in words; after this they are in force as for the statement
-/// itself, until [`explained`].
+/// itself, until they are [explained](session_rules::SessionRules::explained).
 pub(crate) fn explain(session: &mut ClientSession, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
     concern(session);
     let schema = session.state.carried().schema().map(String::from_utf8_lossy);
@@ -525,7 +465,8 @@ pub(crate) fn explain(session: &mut ClientSession, text: &[u8], facts: &Facts) -
         };
         (format!("rule {name}"), look)
     };
-    let looks = session.rules.rules.explain(&who(session), question);
+    let who = who(&session.client, &session.context.listener);
+    let looks = session.rules.rules.explain(&who, question);
     let looks = looks.into_iter().map(in_words);
     let verdict = session.rules.rules.decide(&session.rules.selection, question);
     let says = verdict.in_words().into_iter();
@@ -540,9 +481,4 @@ pub(crate) fn explain(session: &mut ClientSession, text: &[u8], facts: &Facts) -
 pub(crate) fn answer_it(session: &ClientSession) -> bool {
     let decision = session.rules.decision.as_ref();
     decision.is_some_and(|decision| decision.verdict.is_answer())
-}
-
-/// The explanation is over.
-pub(crate) fn explained(session: &mut ClientSession) {
-    session.rules.decision = None;
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use config::ReadConsistency;
-use routing::rules::{Selection, Turn, Verdict};
+use config::{PinRule, ReadConsistency};
+use routing::rules::{Selection, Turn, Verdict, Who};
+use session::{PinReason, Session, Statements};
 use sql_class::Digest;
 use tokio::time::Instant;
 
@@ -50,6 +51,24 @@ impl SessionRules {
         }
     }
 
+    /// Takes the rules that concern the session from those of its worker.
+    #[cold]
+    pub(super) fn select(&mut self, worker: &Worker, who: &Who<'_>) {
+        self.rules = Rc::clone(&worker.rules.current());
+        self.selection = self.rules.select(who);
+        self.generation = worker.rules.generation();
+    }
+
+    /// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
+    /// since go when there are too many of them.
+    pub(super) fn remember_original(&mut self, statements: &Statements, id: u32, text: Rc<[u8]>) {
+        const CLOSED_MAX: usize = 64;
+        if self.originals.len() > statements.len() + CLOSED_MAX {
+            self.originals.retain(|id, _| statements.get(*id).is_some());
+        }
+        self.originals.insert(id, text);
+    }
+
     /// What the client has sent of prepared statements that were rewritten, by their ids.
     pub(crate) fn originals(&self) -> &BTreeMap<u32, Rc<[u8]>> {
         &self.originals
@@ -67,6 +86,53 @@ impl SessionRules {
 
     pub(super) fn verdict(&self) -> Option<&Verdict> {
         self.decision.as_ref().map(|decision| &*decision.verdict)
+    }
+
+    /// Whether the command is one that is sent again, about which everything is said.
+    pub(super) fn goes_on(&mut self) -> bool {
+        match &mut self.decision {
+            Some(decision) if decision.goes_on => {
+                decision.goes_on = false;
+                true
+            }
+            decision => {
+                *decision = None;
+                false
+            }
+        }
+    }
+
+    /// After a statement that must not bind the session: forgets that the server has reported some change of
+    /// its state, if it was the first.
+    pub(crate) fn overlook_change(&self, state: &mut Session) {
+        let pin = self.verdict().and_then(|verdict| verdict.pin);
+        if pin == Some(PinRule::Never) && !state.was_pinned() {
+            state.cleared(PinReason::StateChange);
+        }
+    }
+
+    /// Whether a statement whose server was lost may be sent to another one; without a rule, once.
+    pub(crate) fn may_send_again(&mut self, was_sent_again: bool) -> bool {
+        let decision = self.decision.as_mut();
+        match decision.and_then(|decision| Some((decision.verdict.retries?, decision))) {
+            None => !was_sent_again,
+            Some((retries, decision)) => {
+                decision.resent += 1;
+                decision.resent <= retries
+            }
+        }
+    }
+
+    /// The statement under way is about to be taken up again.
+    pub(crate) fn sent_again(&mut self) {
+        if let Some(decision) = &mut self.decision {
+            decision.goes_on = true;
+        }
+    }
+
+    /// The explanation of a statement is over.
+    pub(crate) fn explained(&mut self) {
+        self.decision = None;
     }
 }
 
