@@ -69,6 +69,12 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<SplitMetrics>,
 }
 
+impl Context {
+    pub(crate) fn lookup_metrics(&self) -> &LookupMetrics {
+        &self.worker.shared.lookup_metrics[self.worker.index]
+    }
+}
+
 /// What an answer to the client has to fit.
 pub(crate) struct AnswerState {
     /// As a server last reported it.
@@ -181,10 +187,6 @@ impl ClientSession {
     pub(crate) fn note_at_primary(&self, why: AtPrimary) {
         self.metrics().at_primary(why);
         self.control.of_split.at_primary.set(Some(why));
-    }
-
-    pub(crate) fn lookup_metrics(&self) -> &LookupMetrics {
-        &self.context.worker.shared.lookup_metrics[self.context.worker.index]
     }
 
     pub(crate) fn pool(&self) -> &Rc<Pool<ConnectionState>> {

@@ -31,7 +31,7 @@ pub(crate) fn begin_to_wait(session: &mut ClientSession) {
     session.control.mark(Waiting::Client);
     session.control.shown.state(session.state.carried());
     session.answer.error_sequence = Some(0);
-    lookup::next_command(session);
+    lookup::next_command(&mut session.lookups);
     session.prepared.forget_long_texts();
 }
 

@@ -83,7 +83,7 @@ async fn answer_rows(
 /// `FOREBAY SET read_consistency = …`, or `lookup_consistency`.
 async fn set_option(session: &mut ClientSession, text: &str) -> Result<Next, SessionError> {
     if let Some(wanted) = lookups::wanted_level(text.as_bytes()) {
-        if lookup::set_level(session, wanted) {
+        if lookup::set_level(&mut session.lookups, &session.context.listener, wanted) {
             return answer::ok(session).await.map(|()| Next::Done);
         }
         let why = "no lookup_consistency to be set: the listener has no point_lookups".to_owned();

@@ -18,7 +18,7 @@ pub(crate) fn finish(session: &mut ClientSession, command: Command, served: &Res
         session.statement.released = None;
     }
     if served.is_ok() {
-        lookup::finish(session);
+        lookup::finish(&mut session.lookups);
         explain_warning::finish(session);
         rules::finish(session, command);
     }

@@ -407,7 +407,7 @@ async fn become_user(
                 .rename(session.control.id, user.into());
             session.rules = SessionRules::new(&session.context.worker);
             session.own_writes.say_consistency(None);
-            lookup::set_level(session, None);
+            lookup::set_level(&mut session.lookups, &session.context.listener, None);
             session
                 .answer
                 .shape

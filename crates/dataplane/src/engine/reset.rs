@@ -18,7 +18,7 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
     session.last.turn = session.last.turn.wrapping_add(1);
     if session.lease.is_none() {
         session.own_writes.say_consistency(None);
-        lookup::set_level(session, None);
+        lookup::set_level(&mut session.lookups, &session.context.listener, None);
         session.state.reset();
         session.state.rearmed();
         session.answer.status = session.state.status_at_rest();
@@ -28,7 +28,7 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
     let ended = exchange(session, head.command, None).await;
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
         session.own_writes.say_consistency(None);
-        lookup::set_level(session, None);
+        lookup::set_level(&mut session.lookups, &session.context.listener, None);
         if let Ok(Exchanged::Done(outcome)) = &ended.result {
             session.control.record.note_outcome(outcome);
             if outcome.has_status {

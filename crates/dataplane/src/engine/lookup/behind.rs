@@ -16,9 +16,9 @@ pub(crate) fn found_rows(session: &ClientSession) -> Option<u64> {
     session.lookups.as_ref()?.rows
 }
 
-/// A command is about to be sent, of which the session knows.
+/// Whether a command that is about to be sent, of which the session knows, ends what FOUND_ROWS() says.
 #[cold]
-fn forget_rows(session: &mut ClientSession, command: Command) {
+pub(super) fn forgets_rows(session: &ClientSession, command: Command) -> bool {
     let (class, effects) = session.state.statement();
     let payload = session
         .streams
@@ -37,20 +37,7 @@ fn forget_rows(session: &mut ClientSession, command: Command) {
         command,
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
     );
-    if runs_sql
-        && !keeps
-        && let Some(of) = &mut session.lookups
-    {
-        of.rows = None;
-    }
-}
-
-/// A command is about to be sent.
-#[inline]
-pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
-    if found_rows(session).is_some() {
-        forget_rows(session, command);
-    }
+    runs_sql && !keeps
 }
 
 /// What may ask without anybody seeing it.

@@ -18,8 +18,8 @@ use std::task::{Context, Poll};
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
-use mysql_wire::{Capabilities, Command, Outcome, PacketHeader};
-use session::Prepared;
+use mysql_wire::{Capabilities, Command, Outcome, PacketHeader, StatusFlags};
+use session::{Prepared, Session};
 use sql_class::{Class, Effects, Facts, point_lookup};
 
 pub(crate) use self::behind::{bring_about, found_rows};
@@ -31,12 +31,15 @@ use crate::control::Waiting;
 use crate::engine::answered::Answered;
 use crate::engine::begin::{let_go, with_statement};
 use crate::engine::client_session::ClientSession;
+use crate::engine::identity::Identity;
 use crate::engine::next::{Execution, Next};
 use crate::engine::{answer, command, consistency, rules};
 use crate::error::SessionError;
 use crate::finished::End;
+use crate::frontend::listener_state::ListenerState;
 use crate::lookups::{
-    self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Surroundings, Variable,
+    self, Asked, Environment, Finding, Left, LookupMetrics, Parameters, Plan, Recorder, Surroundings,
+    Variable,
 };
 use crate::read_gate;
 use crate::relay::flow::Flow;
@@ -64,8 +67,8 @@ pub(crate) enum Looked {
 
 /// The session waits for its next command.
 #[inline]
-pub(crate) fn next_command(session: &mut ClientSession) {
-    if let Some(of) = &mut session.lookups {
+pub(crate) fn next_command(lookups: &mut Option<Box<SessionLookups>>) {
+    if let Some(of) = lookups {
         of.gating.next_command();
     }
 }
@@ -73,9 +76,14 @@ pub(crate) fn next_command(session: &mut ClientSession) {
 /// A command is about to be sent, of which the session knows.
 #[inline]
 pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
-    behind::note_sent(session, command);
+    let forgets_rows = found_rows(session).is_some() && behind::forgets_rows(session, command);
+    let Some(of) = &mut session.lookups else { return };
+    if forgets_rows {
+        of.rows = None;
+    }
     if session.binding.is_own() {
-        on_own_connection::note_sent(session, command);
+        let now = session.context.worker.clock.now();
+        of.note_sent(command, session.state.statement(), now);
     }
 }
 
@@ -91,12 +99,13 @@ pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut ClientSession) -> Po
 
 /// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where
 /// it has none.
-pub(crate) fn set_level(session: &mut ClientSession, wanted: Option<ReadConsistency>) -> bool {
-    let said = wanted.unwrap_or(session.context.listener.config.lookup_consistency);
-    let Some(of) = &mut session.lookups else {
-        return false;
-    };
-    of.consistency = said;
+pub(crate) fn set_level(
+    lookups: &mut Option<Box<SessionLookups>>,
+    listener: &ListenerState,
+    wanted: Option<ReadConsistency>,
+) -> bool {
+    let Some(of) = lookups else { return false };
+    of.consistency = wanted.unwrap_or(listener.config.lookup_consistency);
     true
 }
 
@@ -135,7 +144,7 @@ fn query_step(session: &mut ClientSession, head: CommandHead) -> Option<Step> {
         parameters: None,
     };
     let finding = ready.map_or_else(Finding::Left, |ready| of.lookups.find(ready, &asked, &mut of.key));
-    step(session, finding)
+    step(&mut session.lookups, session.context.lookup_metrics(), finding)
 }
 
 fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&[u8]> {
@@ -237,8 +246,11 @@ fn execute_step(
         || prepared.context == *session.state.carried();
     let ready = match ready(session, head, Some((id, prepared))) {
         Ok(ready) if is_current && !prepared.long_data && !prepared.cursor => ready,
-        Ok(_) => return step(session, Finding::Left(Left::Session)),
-        Err(reason) => return step(session, Finding::Left(reason)),
+        left => {
+            let reason = left.err().unwrap_or(Left::Session);
+            session.context.lookup_metrics().left(reason);
+            return None;
+        }
     };
     let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len)?;
     let sent = ExecuteHead::decode(payload, prepared.params, session.client.capabilities).ok()?;
@@ -281,18 +293,22 @@ fn execute_step(
     {
         known.types = Some(types.into());
     }
-    step(session, finding)
+    step(&mut session.lookups, session.context.lookup_metrics(), finding)
 }
 
-fn step(session: &mut ClientSession, finding: Finding) -> Option<Step> {
+fn step(
+    lookups: &mut Option<Box<SessionLookups>>,
+    metrics: &LookupMetrics,
+    finding: Finding,
+) -> Option<Step> {
     match finding {
         Finding::Left(reason) => {
-            session.lookup_metrics().left(reason);
+            metrics.left(reason);
             None
         }
         Finding::Outdated => {
-            session.lookup_metrics().left(Left::Learned);
-            if let Some(of) = &mut session.lookups {
+            metrics.left(Left::Learned);
+            if let Some(of) = lookups {
                 of.seen = None;
             }
             None
@@ -333,64 +349,10 @@ fn ready(
     {
         return Err(Left::Session);
     }
-    Ok(environment(session))
-}
-
-fn environment(session: &mut ClientSession) -> Environment {
     let status = session.lasting_status();
-    let carried = session.state.carried();
-    let Some(of) = &mut session.lookups else {
-        return Environment::default();
-    };
-    let rights = of.rights();
-    if let Some(seen) = &of.seen
-        && Rc::ptr_eq(&seen.carried, carried)
-        && Rc::ptr_eq(&seen.baseline, session.state.baseline())
-        && Rc::ptr_eq(&seen.key, &session.client.key)
-        && seen.status == status
-        && seen.rights == rights
-    {
-        return seen.environment;
-    }
-    let set = carried.variables().map(|(name, value)| Variable {
-        name,
-        value,
-        is_set: true,
-    });
-    let mut variables: Vec<_> = set.collect();
-    for (name, value) in &session.state.baseline().variables {
-        if carried.variable(name).is_none() {
-            variables.push(Variable {
-                name,
-                value,
-                is_set: false,
-            });
-        }
-    }
-    let environment = of.lookups.environment(&Surroundings {
-        user: session.client.key.user.as_bytes(),
-        account: session.client.key.account,
-        rights,
-        // A server may know several accounts of one name, by where their clients come from.
-        host: of.on_own.as_ref().and_then(|_| {
-            let address = session.client.host.socket_addr()?;
-            Some(address.ip())
-        }),
-        schema: carried.schema(),
-        capabilities: session.client.capabilities,
-        collation: session.client.key.collation,
-        status,
-        variables,
-    });
-    of.seen = Some(Seen {
-        carried: Rc::clone(carried),
-        baseline: Rc::clone(session.state.baseline()),
-        key: Rc::clone(&session.client.key),
-        status,
-        rights,
-        environment,
-    });
-    environment
+    let of = session.lookups.as_mut();
+    let environment = of.map(|of| of.environment(&session.state, &session.client, status));
+    Ok(environment.unwrap_or_default())
 }
 
 /// Goes on with a lookup. `prepared`: the statement that is executed.
@@ -402,14 +364,14 @@ pub(crate) async fn go_on(
     match session.lookups.as_mut().and_then(|of| of.step.take()) {
         None => {}
         Some(Step::Learn(lesson)) => {
-            session.lookup_metrics().left(Left::Learned);
+            session.context.lookup_metrics().left(Left::Learned);
             if let Some(of) = &mut session.lookups {
                 of.recorder = Some((lesson, Recorder::default()));
             }
         }
         Some(Step::Answer(plan)) => match from_memory(session, plan).await? {
             Ok(rows) => return reply(session, head, prepared, rows).await.map(|()| Next::Done),
-            Err(reason) => session.lookup_metrics().left(reason),
+            Err(reason) => session.context.lookup_metrics().left(reason),
         },
     }
     Ok(match prepared {
@@ -419,8 +381,8 @@ pub(crate) async fn go_on(
 }
 
 /// The statement is over. What its answer was recorded for is learned.
-pub(crate) fn finish(session: &mut ClientSession) {
-    if let Some(of) = &mut session.lookups
+pub(crate) fn finish(lookups: &mut Option<Box<SessionLookups>>) {
+    if let Some(of) = lookups
         && let Some((lesson, recorder)) = of.recorder.take()
         && let Some(answer) = recorder.answer()
     {
@@ -465,6 +427,59 @@ async fn from_memory(session: &mut ClientSession, plan: Plan) -> Result<Result<u
 }
 
 impl SessionLookups {
+    /// The environment of a statement of the session that stands alone.
+    fn environment(&mut self, state: &Session, client: &Identity, status: StatusFlags) -> Environment {
+        let (carried, rights) = (state.carried(), self.rights());
+        if let Some(seen) = &self.seen
+            && Rc::ptr_eq(&seen.carried, carried)
+            && Rc::ptr_eq(&seen.baseline, state.baseline())
+            && Rc::ptr_eq(&seen.key, &client.key)
+            && seen.status == status
+            && seen.rights == rights
+        {
+            return seen.environment;
+        }
+        let set = carried.variables().map(|(name, value)| Variable {
+            name,
+            value,
+            is_set: true,
+        });
+        let mut variables: Vec<_> = set.collect();
+        for (name, value) in &state.baseline().variables {
+            if carried.variable(name).is_none() {
+                variables.push(Variable {
+                    name,
+                    value,
+                    is_set: false,
+                });
+            }
+        }
+        let environment = self.lookups.environment(&Surroundings {
+            user: client.key.user.as_bytes(),
+            account: client.key.account,
+            rights,
+            // A server may know several accounts of one name, by where their clients come from.
+            host: self.on_own.as_ref().and_then(|_| {
+                let address = client.host.socket_addr()?;
+                Some(address.ip())
+            }),
+            schema: carried.schema(),
+            capabilities: client.capabilities,
+            collation: client.key.collation,
+            status,
+            variables,
+        });
+        self.seen = Some(Seen {
+            carried: Rc::clone(carried),
+            baseline: Rc::clone(state.baseline()),
+            key: Rc::clone(&client.key),
+            status,
+            rights,
+            environment,
+        });
+        environment
+    }
+
     /// How fresh the answer must be. What the session has written and cannot name is there for certain only
     /// when all is.
     fn consistency(&mut self, session: &ClientSession) -> ReadConsistency {
@@ -574,7 +589,7 @@ fn note_answered(session: &mut ClientSession, head: CommandHead, prepared: Optio
     let len = PacketHeader::LEN + head.payload_len;
     session.streams.traffic.add_from_client(len);
     session.streams.up.discard(len);
-    session.lookup_metrics().answered.inc();
+    session.context.lookup_metrics().answered.inc();
     let verdict = session.lookups.as_mut().and_then(|of| of.verdict.take());
     if let Some(verdict) = verdict {
         rules::count(session, &verdict);

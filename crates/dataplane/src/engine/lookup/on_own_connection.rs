@@ -94,36 +94,33 @@ pub(crate) fn command_owes(session: &ClientSession, command: Command) -> bool {
     tells && is_own && behind::found_rows(session).is_some()
 }
 
-/// A command is about to be sent, of which the session knows.
-pub(super) fn note_sent(session: &mut ClientSession, command: Command) {
-    let (class, effects) = session.state.statement();
-    let now = session.context.worker.clock.now();
-    let Some(of) = &mut session.lookups else { return };
-    let Some(own) = &mut of.on_own else { return };
-    own.sent = now;
-    let keeps_rights = match command {
-        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
-            let changes = Effects::CHANGES_DATABASE
-                .with(Effects::SET_ROLE)
-                .with(Effects::INCOMPLETE);
-            own.has_other_role |= effects.contains(Effects::SET_ROLE);
-            own.is_doubtful |= class == Class::Unknown || effects.intersects(DOUBTFUL);
-            own.shows_older = false;
-            class != Class::Session && class <= Class::Write && !effects.intersects(changes)
-        }
-        Command::RESET_CONNECTION => {
-            own.is_doubtful = false;
-            false
-        }
-        Command::INIT_DB => false,
-        _ => true,
-    };
-    if !keeps_rights {
-        own.rights.renew(of.lookups.rights_of_login(), now);
-    }
-}
-
 impl SessionLookups {
+    /// A command is about to be sent, of a statement with these effects as far as it is one.
+    pub(super) fn note_sent(&mut self, command: Command, (class, effects): (Class, Effects), now: u32) {
+        let Some(own) = &mut self.on_own else { return };
+        own.sent = now;
+        let keeps_rights = match command {
+            Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+                let changes = Effects::CHANGES_DATABASE
+                    .with(Effects::SET_ROLE)
+                    .with(Effects::INCOMPLETE);
+                own.has_other_role |= effects.contains(Effects::SET_ROLE);
+                own.is_doubtful |= class == Class::Unknown || effects.intersects(DOUBTFUL);
+                own.shows_older = false;
+                class != Class::Session && class <= Class::Write && !effects.intersects(changes)
+            }
+            Command::RESET_CONNECTION => {
+                own.is_doubtful = false;
+                false
+            }
+            Command::INIT_DB => false,
+            _ => true,
+        };
+        if !keeps_rights {
+            own.rights.renew(self.lookups.rights_of_login(), now);
+        }
+    }
+
     /// A lookup that waits for all that anybody has written makes the session's rights certain, without which
     /// it shares nothing with others after the next grant.
     pub(super) fn makes_rights_certain(&self, now: u32) -> bool {
