@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use session::Pin;
@@ -239,10 +240,10 @@ impl Binding {
         moves.is_none_or(|moves| now_ms < moves.rests_until_ms)
     }
 
-    /// See [`rests`](Self::rests).
-    pub(crate) fn rests_until(&mut self, ms: u64) {
+    /// See [`rests`](Self::rests): for so long from here on.
+    pub(crate) fn rests_for(&mut self, pause: Duration, now_ms: u64) {
         if let Some(moves) = self.moves() {
-            moves.rests_until_ms = ms;
+            moves.rests_until_ms = now_ms + pause.as_millis() as u64;
         }
     }
 

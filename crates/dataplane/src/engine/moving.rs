@@ -6,7 +6,7 @@
 //! before that leaves the session where it was.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mysql_wire::OkPacket;
 use routing::rebalance::{SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
@@ -34,7 +34,9 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
         return Ok(());
     };
     if why.undoes_label(session) {
-        rests(session, SESSION_RESTS_AFTER_FAILURE);
+        session
+            .binding
+            .rests_for(SESSION_RESTS_AFTER_FAILURE, session.context.worker.now_ms());
         return Ok(());
     }
     let began = Instant::now();
@@ -53,7 +55,7 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
             worker.metrics.move_seconds.record(began.elapsed());
             if let (Cause::Balance(ticket), Some(left)) = (why, left_id) {
                 session.context.listener.cluster.note_moved(left, ticket);
-                rests(session, SESSION_RESTS);
+                session.binding.rests_for(SESSION_RESTS, worker.now_ms());
             }
             debug!(session = id, from = left, to, "session moved");
         }
@@ -76,7 +78,9 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
             if let Cause::Balance(_) = why
                 && reason != PinReason::NoServer
             {
-                rests(session, SESSION_RESTS_AFTER_FAILURE);
+                session
+                    .binding
+                    .rests_for(SESSION_RESTS_AFTER_FAILURE, session.context.worker.now_ms());
             }
             let now_ms = session.context.worker.now_ms();
             let failure = Pin {
@@ -98,12 +102,6 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
         }
     }
     Ok(())
-}
-
-/// For so long the session does not move for the sake of balance.
-fn rests(session: &mut ClientSession, pause: Duration) {
-    let now_ms = session.context.worker.now_ms();
-    session.binding.rests_until(now_ms + pause.as_millis() as u64);
 }
 
 /// Shows that the session will not leave its server, where that is known from the beginning.
