@@ -4,18 +4,13 @@ use session::PinReason;
 
 use crate::engine::client_session::ClientSession;
 
-/// The connection is kept after a statement: its transaction may be over, and the next one on it is another.
-fn note_kept(session: &mut ClientSession) {
-    let is_open = session.state.in_transaction();
-    if let Some(leased) = &mut session.lease {
-        leased.moves_on &= is_open;
-        leased.has_refused_write &= is_open;
-    }
-}
-
 /// The session holds its connection on; said in the metrics where that is news.
 pub(crate) fn keep(session: &mut ClientSession) {
-    note_kept(session);
+    if let Some(leased) = &mut session.lease {
+        // Its transaction may be over, and the next one on it is another.
+        leased.moves_on &= session.state.in_transaction();
+        leased.has_refused_write &= session.state.in_transaction();
+    }
     session.control.show_pins(session.shown_pins());
     let leaves_variables = is_for_user_variables_alone(session);
     session
