@@ -25,7 +25,7 @@ use crate::next_transaction::NextTransaction;
 use crate::pin::Pins;
 use crate::user_variables::Named;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
-use crate::{Baseline, ClientTrackers, Pin, PinReason, PortableState, Statements, TransactionInfo};
+use crate::{Baseline, ClientTrackers, Pin, PinReason, PortableState, Prepared, Statements, TransactionInfo};
 
 /// A session at its start, or after COM_CHANGE_USER.
 #[derive(Debug, Clone)]
@@ -469,6 +469,12 @@ impl Session {
     #[must_use]
     pub fn has_untracked_writes(&self) -> bool {
         self.untracked_writes
+    }
+
+    /// The prepared statement of this id.
+    #[must_use]
+    pub fn prepared(&self, id: u32) -> Option<&Prepared> {
+        self.statements.get(id)
     }
 
     /// Its prepared statements.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use mysql_wire::PacketHeader;
 use sql_class::{Class, Effects, Facts};
 use tokio::time::Instant;
 use upstream::ServerId;
@@ -151,14 +150,14 @@ pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead,
     let may_read_elsewhere = session.lease.is_none() || do_without::can_do_without(session);
     let is_kept = is_write || is_plain && may_read_elsewhere;
     if is_kept && head.payload_len <= LONGEST {
-        keep_command(session, head, is_plain);
+        session.statement.keep(&session.streams.up, head, is_plain);
     }
 }
 
 /// Keeps a command that any server can execute: it leaves nothing but what it sets, which is gone with the
 /// connection.
 pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
-    keep_command(session, head, true);
+    session.statement.keep(&session.streams.up, head, true);
     session
         .control
         .of_split
@@ -170,13 +169,6 @@ pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
 /// that is lost.
 pub(crate) fn keep_to_prepare_again(session: &mut ClientSession, head: CommandHead) {
     if session.lease.is_none() && head.payload_len <= LONGEST {
-        keep_command(session, head, true);
+        session.statement.keep(&session.streams.up, head, true);
     }
-}
-
-fn keep_command(session: &mut ClientSession, head: CommandHead, leaves_nothing: bool) {
-    let packet = session.streams.up.unseen();
-    let packet = packet.get(..PacketHeader::LEN + head.payload_len);
-    session.statement.copy = packet.map(Into::into);
-    session.statement.leaves_nothing = leaves_nothing;
 }

@@ -55,8 +55,9 @@ pub(crate) fn begin(session: &mut ClientSession, head: CommandHead, facts: Optio
     with_statement(session, head, facts, None, |session, statement| {
         session.begin(statement)
     });
-    if session.replay.is_some() {
-        note(session, head, facts, None);
+    if let Some(mut replay) = session.replay.take() {
+        note(session, &mut replay, head, facts, None);
+        session.replay = Some(replay);
     }
 }
 

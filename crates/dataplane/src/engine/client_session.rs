@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mysql_wire::{ErrPacket, PacketHeader, StatusFlags, write_packet};
+use mysql_wire::StatusFlags;
 use session::{Pin, PinReason};
 use sql_class::Dialect;
 use upstream::{Member, Pool, Server, Topology};
@@ -224,14 +224,6 @@ impl ClientSession {
         }
     }
 
-    /// Says a command in the place of the client's, which was taken off already.
-    pub(crate) fn say_command(&mut self, payload: &[u8]) {
-        let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
-        write_packet(&mut bytes, &mut 0, payload);
-        self.streams.up.say(&bytes);
-        self.statement.is_ours = true;
-    }
-
     /// The server that takes this session's writes: the primary, or always the same of several, as long as it
     /// takes any.
     pub(crate) fn writer<'t>(&self, topology: &'t Topology) -> Option<&'t Member> {
@@ -274,15 +266,5 @@ impl ClientSession {
         let said = rule.or(self.own_writes.said_consistency());
         said.or(self.client.account.user.config.read_consistency)
             .unwrap_or(self.context.listener.config.read_consistency)
-    }
-}
-
-impl ClientSession {
-    /// Whether the server has just refused a write because it takes none, in which words.
-    pub(crate) fn note_refusal(&mut self, refusal: Option<Box<ErrPacket>>) {
-        self.statement.took_no_writes = refusal.is_some();
-        if let Some(refusal) = refusal {
-            *self.context.cluster.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
-        }
     }
 }

@@ -54,6 +54,13 @@ impl ConnectionState {
         self.to_close.drain(..).map(close_command).collect()
     }
 
+    /// Keeps a statement that was just prepared. Those that it takes the place of are closed with the next
+    /// command that is about a statement.
+    pub(crate) fn remember(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) {
+        let closed = self.statements.add(id, text, owner);
+        self.to_close.extend(closed);
+    }
+
     /// Forgets what was prepared for a client's statement, which is closed with the next command that is
     /// about a statement.
     pub(crate) fn close(&mut self, owner: &Rc<()>) {

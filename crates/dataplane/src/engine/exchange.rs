@@ -130,8 +130,11 @@ async fn exchange_since(
     session.control.can_move(false);
     let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
     let error = observed.error.take();
-    session.note_refusal(refusal);
-    stashed_error::renew(session, &ended, error);
+    session.statement.took_no_writes = refusal.is_some();
+    if let Some(refusal) = refusal {
+        *session.context.cluster.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
+    }
+    stashed_error::renew(&mut session.last.error, &session.state, &ended, error);
     if arrived().is_none()
         && let Some(number) = session.statement.number
     {

@@ -56,11 +56,12 @@ pub(crate) fn rule_execution(session: &mut ClientSession, execution: Execution) 
 pub(crate) fn route_execution(session: &mut ClientSession, execution: Execution) -> Step<'_> {
     let Execution { head, id, prepared } = &execution;
     let (head, id) = (*head, *id);
-    if !known::is_kept(prepared) && !known::is_known_here(session, prepared) {
+    if !known::is_kept(prepared) && !known::is_known_here(session.lease.as_mut(), prepared) {
         return Next::refuse(SessionError::StatementChanged).into();
     }
     again::keep_to_send_again(session, head, &prepared.facts);
-    session.statement.number = pipeline::number_of_execution(session, head, prepared);
+    let number = pipeline::number_of_execution(head, prepared);
+    session.statement.number = number.filter(|_| !rules::concern(session));
     session.control.shown.prepared(prepared.digest);
     let about = Some((id, prepared.digest));
     if session.lease.is_some()

@@ -69,7 +69,11 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
                 old_primary::note_error(session, code);
             }
             session.state.end(&outcome);
-            last::note_answered(session, &outcome);
+            if session.state.has_counted_rows(&outcome)
+                && let Some(leased) = &mut session.lease
+            {
+                leased.left.has_count = leased.left.is_own;
+            }
             session.note_written();
             last::note_made(session, &outcome, sent.as_deref());
             release(session)

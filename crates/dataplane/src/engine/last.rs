@@ -44,32 +44,18 @@ pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     }
 }
 
-/// A command was answered.
-pub(crate) fn note_answered(session: &mut ClientSession, outcome: &Outcome) {
-    if session.state.has_counted_rows(outcome)
-        && let Some(leased) = &mut session.lease
-    {
-        leased.left.has_count = leased.left.is_own;
-    }
-}
-
-/// Puts this session's figures into the text of a statement that was to be sent, where it asks for them.
-pub(crate) fn put_values(session: &mut ClientSession, head: CommandHead, facts: &Facts, left: Left) {
+/// The command that is to be sent with this session's figures in its text. `None` where it is right as it is.
+pub(crate) fn with_figures(session: &ClientSession, head: CommandHead, facts: &Facts) -> Option<Vec<u8>> {
     let payload = command::payload(session, head);
     if payload.len() != head.payload_len {
-        return;
+        return None;
     }
-    let Some(text) = command::text(payload, session.client.capabilities) else {
-        return;
-    };
+    let text = command::text(payload, session.client.capabilities)?;
+    let left = lease::left(session);
     let changed = as_assignments(session, text, facts, left);
-    let Some(changed) = changed.or_else(|| with_values(session, text, facts, Some(left))) else {
-        return;
-    };
+    let changed = changed.or_else(|| with_values(session, text, facts, Some(left)))?;
     let attributes = payload.len() - text.len();
-    let changed = [&payload[..attributes], &changed].concat();
-    session.streams.up.discard(PacketHeader::LEN + head.payload_len);
-    session.say_command(&changed);
+    Some([&payload[..attributes], &changed].concat())
 }
 
 /// Has the leased connection say of the session's last statement what it may be asked. `prepared`: the id and
@@ -204,14 +190,14 @@ async fn learn_found_rows(session: &mut ClientSession) -> Result<(), Refused> {
 }
 
 /// Whether a statement may have given the id itself: it is there in some form, or comes from somewhere else.
-fn may_give(session: &mut ClientSession, packet: &[u8], id: u64) -> bool {
+fn may_give(session: &ClientSession, packet: &[u8], id: u64) -> bool {
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
     if payload.first() == Some(&Command::QUERY.0) {
         return text::elsewhere(payload) || text::in_text(payload, id);
     }
     let capabilities = session.client.capabilities;
     let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
-    let statement = statement.and_then(|id| session.state.statements().get(u32::from_le_bytes(id)));
+    let statement = statement.and_then(|id| session.state.prepared(u32::from_le_bytes(id)));
     statement.is_none_or(|prepared| {
         text::elsewhere(&prepared.text)
             || text::in_text(&prepared.text, id)
@@ -286,23 +272,16 @@ fn unexpected(session: &ClientSession, what: &'static str) -> SessionError {
     }
 }
 
-/// Puts the session's own figures into a statement that was to be prepared. The text that is right whenever
-/// it is executed, with the session's id alone; and the one that is prepared, which is right if it is
-/// executed at once.
-pub(crate) fn put_own_figures(
-    session: &mut ClientSession,
-    head: CommandHead,
+/// A statement that is to be prepared with the session's own figures, where it asks for them. The text that
+/// is right whenever it is executed, with the session's id alone; and the one that is prepared, which is right
+/// if it is executed at once.
+pub(crate) fn with_own_figures(
+    session: &ClientSession,
     facts: &Facts,
-    text: Rc<[u8]>,
-) -> (Rc<[u8]>, Rc<[u8]>) {
-    let with = |left| with_values(session, &text, facts, left).map(Rc::<[u8]>::from);
-    let (lasting, now) = (with(None), with(Some(lease::left(session))));
-    if let Some(sent) = &now {
-        session.streams.up.discard(PacketHeader::LEN + head.payload_len);
-        session.say_command(&[&[head.command.0], &**sent].concat());
-    }
-    let lasting = lasting.unwrap_or_else(|| Rc::clone(&text));
-    (lasting, now.unwrap_or(text))
+    text: &[u8],
+) -> (Option<Rc<[u8]>>, Option<Rc<[u8]>>) {
+    let with = |left| with_values(session, text, facts, left).map(Rc::<[u8]>::from);
+    (with(None), with(Some(lease::left(session))))
 }
 
 /// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is

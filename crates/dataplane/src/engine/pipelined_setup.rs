@@ -10,6 +10,7 @@
 use std::rc::Rc;
 
 use mysql_wire::{PacketHeader, WireError};
+use session::Session;
 use sql_class::{Class, Effects, Facts};
 
 use crate::command_head::CommandHead;
@@ -18,7 +19,7 @@ use crate::engine::ask::{self, Broken, Reply};
 use crate::engine::begin::{begin, needs_no_priming};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::lease::{self, LeaseAttempt};
-use crate::engine::leased::Left;
+use crate::engine::leased::{LeasedConnection, Left};
 use crate::engine::next::Next;
 use crate::engine::target::Target;
 use crate::engine::{last, rebuild};
@@ -55,7 +56,7 @@ pub(crate) async fn lease_and_begin(
     }
     begin(session, head, Some(&facts));
     if let Some(unread) = unread {
-        take_in(session, head, &unread);
+        session.statement.take_in(&mut session.streams, head, &unread);
     }
     Ok(Next::Exchange)
 }
@@ -93,17 +94,15 @@ pub(crate) fn lacks_state(session: &ClientSession) -> bool {
 
 /// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is
 /// taken to have it from here on: who does not send them, or has them refused, drops it.
-pub(crate) fn take_state(session: &mut ClientSession) -> Vec<Vec<u8>> {
-    let want = Rc::clone(session.state.carried());
-    let dialect = session.dialect();
-    let Some(leased) = session.lease.as_mut().filter(|leased| leased.lacks_state) else {
+pub(crate) fn take_state(leased: Option<&mut LeasedConnection>, of: &Session) -> Vec<Vec<u8>> {
+    let Some(leased) = leased.filter(|leased| leased.lacks_state) else {
         return Vec::new();
     };
     leased.lacks_state = false;
-    let state = &mut leased.connection.state;
-    let mut commands = session::rebuild(&want, &state.carried, &state.baseline, dialect);
-    state.syncs_reads &= rebuild::keeps_sync_wait(&state.carried, &want);
-    state.carried = want;
+    let (want, state) = (of.carried(), &mut leased.connection.state);
+    let mut commands = session::rebuild(want, &state.carried, &state.baseline, of.dialect());
+    state.syncs_reads &= rebuild::keeps_sync_wait(&state.carried, want);
+    state.carried = Rc::clone(want);
     if !commands.is_empty() {
         // What the gateway is warned of is not for the session to see.
         commands.push(session::clear_diagnostics());
@@ -139,15 +138,6 @@ pub(crate) fn broken(error: Broken) -> RelayError {
     }
 }
 
-/// The command has been sent. What has come of its answer is where it would have been read to.
-pub(crate) fn take_in(session: &mut ClientSession, head: CommandHead, unread: &[u8]) {
-    let len = PacketHeader::LEN + head.payload_len;
-    session.streams.up.discard(len);
-    session.streams.traffic.add_up(len);
-    session.streams.down.fill(unread);
-    session.statement.is_ours = true;
-}
-
 pub(crate) fn are_done(replies: &[Reply]) -> bool {
     replies.iter().all(|reply| reply.outcome.error.is_none())
 }
@@ -160,7 +150,7 @@ pub(crate) async fn send_whole(
     target: &Target,
 ) -> Result<Option<Vec<u8>>, Refused> {
     let packet = whole(session, head).map(in_a_packet);
-    let state = take_state(session);
+    let state = take_state(session.lease.as_mut(), &session.state);
     if state.is_empty() {
         return Ok(None);
     }

@@ -128,7 +128,9 @@ async fn rare_query(
         return last::give_up(session, refused).await;
     }
     begin(session, head, Some(&facts));
-    last::put_values(session, head, &facts, lease::left(session));
+    if let Some(changed) = last::with_figures(session, head, &facts) {
+        session.statement.replace(&mut session.streams.up, head, &changed);
+    }
     Ok(Next::Exchange)
 }
 

@@ -7,7 +7,7 @@
 //! `SIGNAL`, and it is the server that answers.
 
 use mysql_wire::{Command, ErrPacket};
-use session::{Pin, PinReason};
+use session::{Pin, PinReason, Session};
 use sql_class::{Effects, Facts};
 
 use crate::command_head::CommandHead;
@@ -23,15 +23,20 @@ use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
 /// A command was answered, and the error that its client was told may be asked for from here on.
-pub(crate) fn renew(session: &mut ClientSession, ended: &RelayOutcome, error: Option<Box<LastError>>) {
-    if session.last.error.is_none() {
-        session.last.error = error;
+pub(crate) fn renew(
+    last: &mut Option<Box<LastError>>,
+    session: &Session,
+    ended: &RelayOutcome,
+    error: Option<Box<LastError>>,
+) {
+    if last.is_none() {
+        *last = error;
         return;
     }
     let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
     let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
-    let is_kept = !has_failed && session.state.pins().iter().any(has_diagnostics);
-    LastError::renew(&mut session.last.error, error, is_kept);
+    let is_kept = !has_failed && session.pins().iter().any(has_diagnostics);
+    LastError::renew(last, error, is_kept);
 }
 
 /// The statement by which a server says this error again.
@@ -167,7 +172,7 @@ fn is_the_gateways(facts: &Facts) -> bool {
 }
 
 /// What is known of the statement of a command, and the id and the digest of one that was prepared.
-fn about(session: &mut ClientSession, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
+fn about(session: &ClientSession, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
     match head.command {
         Command::QUERY => (Some(command::facts(session, head)), None),
         Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {

@@ -3,9 +3,12 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use mysql_wire::{PacketHeader, write_packet};
 use upstream::{Released, ServerId};
 
 use crate::command_head::CommandHead;
+use crate::relay::Streams;
+use crate::relay::flow::Flow;
 
 /// One command of the client, from when it is received until its answer is over. The session makes a new one
 /// for each command, so nothing of it has to be reset.
@@ -80,6 +83,36 @@ impl Statement {
     /// The next command is this one.
     pub(crate) fn is_to_come_again(&self) -> bool {
         self.comes_again
+    }
+
+    /// Says a command in the place of the client's, which was taken off already.
+    pub(crate) fn say(&mut self, up: &mut Flow, payload: &[u8]) {
+        let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
+        write_packet(&mut bytes, &mut 0, payload);
+        up.say(&bytes);
+        self.is_ours = true;
+    }
+
+    /// Says a command in the place of the client's.
+    pub(crate) fn replace(&mut self, up: &mut Flow, head: CommandHead, payload: &[u8]) {
+        up.discard(PacketHeader::LEN + head.payload_len);
+        self.say(up, payload);
+    }
+
+    /// The command has been sent: what has come of its answer goes where it would have been read to.
+    pub(crate) fn take_in(&mut self, streams: &mut Streams, head: CommandHead, unread: &[u8]) {
+        let len = PacketHeader::LEN + head.payload_len;
+        streams.up.discard(len);
+        streams.traffic.add_up(len);
+        streams.down.fill(unread);
+        self.is_ours = true;
+    }
+
+    /// Keeps the command, so that it can be sent again; see [`leaves_nothing`](Self::leaves_nothing).
+    pub(crate) fn keep(&mut self, up: &Flow, head: CommandHead, leaves_nothing: bool) {
+        let packet = up.unseen().get(..PacketHeader::LEN + head.payload_len);
+        self.copy = packet.map(Into::into);
+        self.leaves_nothing = leaves_nothing;
     }
 
     /// It has been put back into the flow.

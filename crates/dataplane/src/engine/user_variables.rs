@@ -231,7 +231,7 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
 }
 
 /// Commands that the gateway answers itself, or that have no answer and nothing to be done.
-fn is_of_no_server(session: &mut ClientSession, head: CommandHead) -> bool {
+fn is_of_no_server(session: &ClientSession, head: CommandHead) -> bool {
     match head.command {
         Command::PING | Command::STMT_CLOSE | Command::QUIT => true,
         Command::QUERY => command::facts(session, head).effects.contains(Effects::GATEWAY),

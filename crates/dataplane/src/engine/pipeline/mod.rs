@@ -41,7 +41,7 @@ use crate::engine::metrics::SplitMetrics;
 use crate::engine::next::Next;
 use crate::engine::prepared::{execute, known};
 use crate::engine::target::Target;
-use crate::engine::{again, consistency, next, pipelined_setup, rules};
+use crate::engine::{again, consistency, next, pipelined_setup};
 use crate::error::SessionError;
 use crate::finished::End;
 
@@ -53,12 +53,8 @@ pub(crate) fn number(session: &ClientSession, facts: &Facts) -> Option<NonZeroU6
 }
 
 /// The same of the execution of a prepared statement.
-pub(crate) fn number_of_execution(
-    session: &mut ClientSession,
-    head: CommandHead,
-    prepared: &Prepared,
-) -> Option<NonZeroU64> {
-    let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts) && !rules::concern(session);
+pub(crate) fn number_of_execution(head: CommandHead, prepared: &Prepared) -> Option<NonZeroU64> {
+    let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts);
     NonZeroU64::new(prepared.digest).filter(|_| goes)
 }
 

@@ -26,6 +26,13 @@ pub(crate) struct WithFigures(pub(crate) Vec<(u32, Rc<[u8]>)>);
 pub(crate) struct LongTexts(pub(super) Vec<(Weak<()>, buffer::Reserved)>);
 
 impl ClientStatements {
+    /// The client's statement of this id has no text with figures of the last statement any more.
+    pub(crate) fn forget_figures(&mut self, id: u32) {
+        if let Some(with_figures) = &mut self.with_figures {
+            with_figures.0.retain(|of| of.0 != id);
+        }
+    }
+
     /// Gives back the memory of long texts whose statements are there no more, however they have ended.
     pub(crate) fn forget_long_texts(&mut self) {
         if let Some(texts) = &mut self.long_texts {

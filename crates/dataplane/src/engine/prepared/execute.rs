@@ -17,9 +17,10 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::exchange::exchange;
 use crate::engine::lease::LeaseAttempt;
+use crate::engine::leased::LeasedConnection;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::known::{
-    OF_THE_LAST, begin_prepared, forget_figures, is_kept, is_known_here, unknown_statement,
+    OF_THE_LAST, begin_prepared, is_kept, is_known_here, unknown_statement,
 };
 use crate::engine::prepared::prepare_execute::{self, Together};
 use crate::engine::prepared::reprepare;
@@ -28,6 +29,7 @@ use crate::engine::target::Target;
 use crate::engine::{answer, choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
+use crate::relay::flow::Flow;
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -50,7 +52,7 @@ pub(crate) fn requested(session: &mut ClientSession, head: CommandHead) -> Resul
     if let Some(text) = text_with_figures(session, id) {
         prepared.text = text;
     } else if prepared.long_data
-        && held_text(session, &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
+        && held_text(session.lease.as_mut(), &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
     {
         // The data is with figures of a statement that is no longer the last.
         return Err(Refused(SessionError::StatementChanged));
@@ -76,7 +78,7 @@ pub(crate) fn begin_at_once(
 ) -> bool {
     let is_ready = head.command == Command::STMT_EXECUTE
         && needs_no_priming(session, &prepared.facts)
-        && is_known_here(session, prepared)
+        && is_known_here(session.lease.as_mut(), prepared)
         && address(session, head, id, prepared).is_ok();
     if is_ready {
         begin_prepared(session, head, id, prepared);
@@ -116,7 +118,14 @@ pub(crate) async fn lease_and_execute(
 async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared) -> Next {
     let ended = exchange(session, Command::STMT_BULK_EXECUTE, None).await;
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error == Some(ER_UNSUPPORTED_PS)) {
-        forget_types(session, id, prepared);
+        // The server has not looked at the types: the statement has those from before, and is prepared anew
+        // where it is executed next.
+        if let Some(known) = session.state.statements().get_mut(id) {
+            known.types.clone_from(&prepared.types);
+        }
+        if let Some(leased) = &mut session.lease {
+            leased.connection.state.close(&prepared.owner);
+        }
     }
     Next::settle(ended)
 }
@@ -143,7 +152,7 @@ async fn begin_here(
     prepared: &Prepared,
     target: &Target,
 ) -> Result<Next, SessionError> {
-    if pipelined_setup::lacks_state(session) || !is_known_here(session, prepared) {
+    if pipelined_setup::lacks_state(session) || !is_known_here(session.lease.as_mut(), prepared) {
         match Box::pin(prepare_execute::prepare_and_execute(
             session, head, id, prepared, target,
         ))
@@ -164,17 +173,6 @@ async fn begin_here(
     }
     begin_prepared(session, head, id, prepared);
     Ok(Next::Exchange)
-}
-
-/// A bulk execution was refused for what the statement is, before the server has looked at its types: the
-/// statement has those from before, and is prepared anew where it is executed next.
-fn forget_types(session: &mut ClientSession, id: u32, prepared: &Prepared) {
-    if let Some(known) = session.state.statements().get_mut(id) {
-        known.types.clone_from(&prepared.types);
-    }
-    let Some(leased) = &mut session.lease else { return };
-    let state = &mut leased.connection.state;
-    state.close(&prepared.owner);
 }
 
 /// Puts the server's id into the command, and the parameter types where the server has others or none.
@@ -222,7 +220,7 @@ fn address(
             Some(changed) => {
                 session.streams.up.discard(end);
                 session.streams.up.say(&closed);
-                session.say_command(&changed);
+                session.statement.say(&mut session.streams.up, &changed);
             }
         }
         return Ok(());
@@ -292,7 +290,7 @@ pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Res
         return Ok(unknown(session, head).into());
     };
     let text = match head.command {
-        Command::STMT_FETCH => match held_text(session, &prepared) {
+        Command::STMT_FETCH => match held_text(session.lease.as_mut(), &prepared) {
             None => {
                 forget_diagnostics(session);
                 return Ok(Next::refuse(SessionError::NoCursor(id)));
@@ -310,7 +308,7 @@ pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Res
             _ => Err(refused.0),
         };
     }
-    if !is_known_here(session, &prepared)
+    if !is_known_here(session.lease.as_mut(), &prepared)
         && let Err(why) = reprepare::prepare_here(session, id, &prepared).await
     {
         lease::abandon(session);
@@ -319,7 +317,7 @@ pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Res
     if let Some(leased) = &mut session.lease {
         leased.connection.state.statements.set_held(&prepared.owner, true);
     }
-    name_here(session, &prepared);
+    name_here(session.lease.as_mut(), &mut session.streams.up, &prepared);
     begin_prepared(session, head, id, &prepared);
     Ok(Next::Exchange)
 }
@@ -329,7 +327,7 @@ pub(crate) async fn reset(session: &mut ClientSession, head: CommandHead) -> Res
     let Some((id, prepared)) = prepared_of(session, head) else {
         return Ok(unknown(session, head).into());
     };
-    if !name_here(session, &prepared) {
+    if !name_here(session.lease.as_mut(), &mut session.streams.up, &prepared) {
         return answer::ok(session).await.map(|()| Next::Done);
     }
     if let Some(leased) = &mut session.lease {
@@ -349,8 +347,8 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
     let Some((id, prepared)) = prepared_of(session, head) else {
         return answer::discard(session).await.map(|_| Next::Done);
     };
-    forget_figures(session, id);
-    if held_text(session, &prepared).is_none() {
+    session.prepared.forget_figures(id);
+    if held_text(session.lease.as_mut(), &prepared).is_none() {
         answer::discard(session).await?;
         if let Some(leased) = &mut session.lease {
             leased.connection.state.close(&prepared.owner);
@@ -358,7 +356,7 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
         session.state.statements().remove(id);
         return Ok(Next::Done);
     }
-    name_here(session, &prepared);
+    name_here(session.lease.as_mut(), &mut session.streams.up, &prepared);
     if let Some(leased) = &mut session.lease {
         leased.connection.state.statements.remove(&prepared.owner);
     }
@@ -369,9 +367,8 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
 }
 
 /// The text of what has a cursor or long data of the statement on the connection that the session holds.
-fn held_text(session: &mut ClientSession, prepared: &Prepared) -> Option<Rc<[u8]>> {
-    let leased = session.lease.as_mut()?;
-    let held = leased.connection.state.statements.held(&prepared.owner)?;
+fn held_text(leased: Option<&mut LeasedConnection>, prepared: &Prepared) -> Option<Rc<[u8]>> {
+    let held = leased?.connection.state.statements.held(&prepared.owner)?;
     Some(Rc::clone(&held.text))
 }
 
@@ -383,15 +380,13 @@ fn text_with_figures(session: &ClientSession, id: u32) -> Option<Rc<[u8]>> {
 
 /// Puts the server's id into a command for what the connection at hand has prepared. False where that is
 /// nothing.
-fn name_here(session: &mut ClientSession, prepared: &Prepared) -> bool {
-    let Some(leased) = &mut session.lease else {
-        return false;
-    };
-    let Some(on_server) = leased.connection.state.statements.of(&prepared.owner) else {
+fn name_here(leased: Option<&mut LeasedConnection>, up: &mut Flow, prepared: &Prepared) -> bool {
+    let on_server = leased.and_then(|leased| leased.connection.state.statements.of(&prepared.owner));
+    let Some(on_server) = on_server else {
         return false;
     };
     let server_id = on_server.id.to_le_bytes();
-    match session.streams.up.unseen_mut().get_mut(5..9) {
+    match up.unseen_mut().get_mut(5..9) {
         Some(place) => place.copy_from_slice(&server_id),
         None => return false,
     }
@@ -399,14 +394,13 @@ fn name_here(session: &mut ClientSession, prepared: &Prepared) -> bool {
 }
 
 /// The statement that a command names by its first four bytes.
-pub(crate) fn prepared_of(session: &mut ClientSession, head: CommandHead) -> Option<(u32, Prepared)> {
+pub(crate) fn prepared_of(session: &ClientSession, head: CommandHead) -> Option<(u32, Prepared)> {
     let id = command::payload(session, head).get(1..5)?.try_into().ok()?;
     let id = match u32::from_le_bytes(id) {
         LAST_PREPARED if session.dialect().is_mariadb() => session.prepared.last_prepared,
         id => id,
     };
-    let prepared = session.state.statements().get(id)?.clone();
-    Some((id, prepared))
+    Some((id, session.state.prepared(id)?.clone()))
 }
 
 /// The error that comes next is the gateway's own: those of the statement before are not to be shown for it.

@@ -9,6 +9,7 @@ use crate::command_head::CommandHead;
 use crate::engine::begin::with_statement;
 use crate::engine::client_session::ClientSession;
 use crate::engine::command;
+use crate::engine::leased::LeasedConnection;
 use crate::engine::replay::note::note;
 use crate::error::SessionError;
 
@@ -28,8 +29,7 @@ pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
     .with(Effects::READS_LAST_GTID);
 
 /// Whether the leased connection has the statement.
-pub(crate) fn is_known_here(session: &mut ClientSession, prepared: &Prepared) -> bool {
-    let leased = session.lease.as_mut();
+pub(crate) fn is_known_here(leased: Option<&mut LeasedConnection>, prepared: &Prepared) -> bool {
     leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
 }
 
@@ -37,18 +37,13 @@ pub(crate) fn is_known_here(session: &mut ClientSession, prepared: &Prepared) ->
 pub(crate) fn begin_prepared(session: &mut ClientSession, head: CommandHead, id: u32, prepared: &Prepared) {
     session.statement.may_load_file = command::may_load_file(session, &prepared.facts);
     session.statement.executes_call = is_call(prepared);
-    let about = Some((id, prepared.digest));
-    with_statement(
-        session,
-        head,
-        Some(&prepared.facts),
-        about,
-        |session, statement| {
-            session.begin(statement);
-        },
-    );
-    if session.replay.is_some() {
-        note(session, head, Some(&prepared.facts), Some((id, prepared)));
+    let (facts, about) = (Some(&*prepared.facts), Some((id, prepared.digest)));
+    with_statement(session, head, facts, about, |session, statement| {
+        session.begin(statement);
+    });
+    if let Some(mut replay) = session.replay.take() {
+        note(session, &mut replay, head, facts, Some((id, prepared)));
+        session.replay = Some(replay);
     }
 }
 
@@ -56,13 +51,6 @@ pub(crate) fn begin_prepared(session: &mut ClientSession, head: CommandHead, id:
 fn is_call(prepared: &Prepared) -> bool {
     let calls = prepared.facts.effects.contains(Effects::CALLS_PROCEDURE) && prepared.facts.statements == 1;
     calls && begins_with(&prepared.text, "CALL")
-}
-
-/// The client's statement of this id has no text with figures of the last statement any more.
-pub(crate) fn forget_figures(session: &mut ClientSession, id: u32) {
-    if let Some(with_figures) = &mut session.prepared.with_figures {
-        with_figures.0.retain(|of| of.0 != id);
-    }
 }
 
 /// In the words of servers, which say the same of a bulk execution as of a plain one.

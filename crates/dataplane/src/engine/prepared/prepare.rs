@@ -13,7 +13,7 @@ use crate::engine::begin::{begin, let_go};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::exchange::exchange;
 use crate::engine::next::Next;
-use crate::engine::prepared::known::{NOT_KEPT, OF_THE_LAST, forget_figures};
+use crate::engine::prepared::known::{NOT_KEPT, OF_THE_LAST};
 use crate::engine::prepared::{Renaming, close_packets};
 use crate::engine::prepared::{limit, reprepare};
 use crate::engine::target::Target;
@@ -104,10 +104,15 @@ pub(crate) async fn prepare_as_it_is(
     begin(session, head, None);
     let text = Rc::clone(&wanted.text);
     let (text, sent) = if let Some(unread) = unread {
-        pipelined_setup::take_in(session, head, &unread);
+        session.statement.take_in(&mut session.streams, head, &unread);
         (Rc::clone(&text), text)
     } else {
-        last::put_own_figures(session, head, &wanted.facts, text)
+        let (lasting, now) = last::with_own_figures(session, &wanted.facts, &text);
+        if let Some(sent) = &now {
+            let command = [&[head.command.0], &**sent].concat();
+            session.statement.replace(&mut session.streams.up, head, &command);
+        }
+        (lasting.unwrap_or_else(|| Rc::clone(&text)), now.unwrap_or(text))
     };
     let context = Rc::clone(session.state.carried());
     let mut renaming = Renaming::new(id);
@@ -122,8 +127,7 @@ pub(crate) async fn prepare_as_it_is(
                 (prepared.text, prepared.context) = (text.clone(), context);
                 if let Some(leased) = &mut session.lease {
                     let state = &mut leased.connection.state;
-                    let closed = state.statements.add(server_id, Rc::clone(&sent), &prepared.owner);
-                    state.to_close.extend(closed);
+                    state.remember(server_id, Rc::clone(&sent), &prepared.owner);
                     if !wanted.is_kept {
                         state.statements.set_held(&prepared.owner, true);
                     }
@@ -133,7 +137,7 @@ pub(crate) async fn prepare_as_it_is(
             if !wanted.is_kept {
                 session.keep_connection(PinReason::Incomplete, wanted.digest);
             }
-            forget_figures(session, id);
+            session.prepared.forget_figures(id);
             if sent != text {
                 let with_figures = session.prepared.with_figures.get_or_insert_default();
                 with_figures.0.push((id, sent));
@@ -184,7 +188,8 @@ async fn exchange_for_room(
             // The next round finds out that the connection is lost, and what the session held there with it.
             session.streams.server = Stream::Detached;
         }
-        session.say_command(&[&[Command::STMT_PREPARE.0], sent].concat());
+        let command = [&[Command::STMT_PREPARE.0], sent].concat();
+        session.statement.say(&mut session.streams.up, &command);
     }
 }
 

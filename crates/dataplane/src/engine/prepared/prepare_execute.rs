@@ -77,7 +77,7 @@ pub(crate) async fn prepare_and_execute(
 ) -> Result<Together, SessionError> {
     let done = execute(session, head, id, prepared, target).await?;
     if matches!(done, Together::Apart)
-        && !is_known_here(session, prepared)
+        && !is_known_here(session.lease.as_mut(), prepared)
         && let Err(why) = Box::pin(reprepare::prepare_here(session, id, prepared)).await
     {
         let ended = reprepare::not_prepared(session, head, id, prepared, why).await;
@@ -94,7 +94,7 @@ async fn execute(
     target: &Target,
 ) -> Result<Together, SessionError> {
     let lacks_state = pipelined_setup::lacks_state(session);
-    let is_known = is_known_here(session, prepared);
+    let is_known = is_known_here(session.lease.as_mut(), prepared);
     if is_known && !lacks_state {
         return Ok(Together::Apart);
     }
@@ -105,7 +105,7 @@ async fn execute(
             return set_state(session, target).await;
         }
     };
-    let state = pipelined_setup::take_state(session);
+    let state = pipelined_setup::take_state(session.lease.as_mut(), &session.state);
     if is_known && state.is_empty() {
         return Ok(Together::Apart);
     }
@@ -135,7 +135,7 @@ async fn execute(
     }
     note_executed(session, id, prepared, plan);
     begin_prepared(session, head, id, prepared);
-    pipelined_setup::take_in(session, head, &unread);
+    session.statement.take_in(&mut session.streams, head, &unread);
     Ok(Together::Sent)
 }
 
@@ -213,7 +213,8 @@ fn is_prepared(session: &mut ClientSession, reply: Option<&Reply>, plan: &Plan, 
         Some((given, params)) if params == prepared.params => {
             let was_right = given == plan.server_id;
             state.statements.note_guess(was_right);
-            reprepare::remember(session, given, prepared);
+            session.context.worker.metrics.reprepares.inc();
+            state.remember(given, Rc::clone(&prepared.text), &prepared.owner);
             was_right
         }
         ids => {
@@ -322,7 +323,7 @@ fn lost(
     broken: RelayError,
 ) -> Result<Together, SessionError> {
     begin_prepared(session, head, id, prepared);
-    pipelined_setup::take_in(session, head, &[]);
+    session.statement.take_in(&mut session.streams, head, &[]);
     session.statement.is_ours = false;
     let begun = session.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
@@ -339,7 +340,7 @@ fn lost(
 
 /// Gives the connection the state that it lacks, by itself.
 async fn set_state(session: &mut ClientSession, target: &Target) -> Result<Together, SessionError> {
-    let state = pipelined_setup::take_state(session);
+    let state = pipelined_setup::take_state(session.lease.as_mut(), &session.state);
     if state.is_empty() {
         return Ok(Together::Apart);
     }

@@ -34,6 +34,13 @@ impl From<NotPrepared> for SessionError {
     }
 }
 
+/// The conversation on the leased connection was broken.
+impl From<Refused> for NotPrepared {
+    fn from(Refused(error): Refused) -> Self {
+        Self::Lost(error)
+    }
+}
+
 /// More than it takes to make room on a server that others fill, too.
 const TRIES_MAX: usize = 8;
 
@@ -80,7 +87,7 @@ async fn try_to_prepare(
     let (unanswered, at) = (closing.len(), there.len());
     let commands = closing.into_iter().chain(there).chain([command]).chain(back);
     let commands: Vec<_> = commands.collect();
-    let mut replies = ask(session, &commands).await?;
+    let mut replies = lease::ask_on_lease(session, &commands).await?;
     replies.drain(..unanswered.min(replies.len()));
     for (_, reply) in replies.iter().enumerate().filter(|(index, _)| *index != at) {
         if let Some(ok) = ok(session, reply) {
@@ -102,7 +109,11 @@ async fn try_to_prepare(
     let ids = until.get(at).and_then(prepared_ids);
     match (refused, ids) {
         (None, Some((server_id, params))) if params == prepared.params => {
-            remember(session, server_id, prepared);
+            session.context.worker.metrics.reprepares.inc();
+            if let Some(leased) = &mut session.lease {
+                let text = Rc::clone(&prepared.text);
+                leased.connection.state.remember(server_id, text, &prepared.owner);
+            }
             Ok(())
         }
         (None, None) => Err(NotPrepared::Lost(unknown_statement(id, Command::STMT_EXECUTE))),
@@ -144,7 +155,7 @@ async fn learn_meaning(session: &mut ClientSession) -> Result<(), NotPrepared> {
         return Ok(());
     };
     let question = ask::framed(session.client.key.capabilities, vec![question]);
-    let replies = ask(session, &question).await?;
+    let replies = lease::ask_on_lease(session, &question).await?;
     if let Some(ok) = replies.first().and_then(|reply| ok(session, reply)) {
         session.state.learn_meaning(&ok);
     }
@@ -154,16 +165,11 @@ async fn learn_meaning(session: &mut ClientSession) -> Result<(), NotPrepared> {
 /// What the session's last statement has set may be reported with the next OK only, which must be none of an
 /// excursion's.
 async fn learn_what_comes_late(session: &mut ClientSession) -> Result<(), NotPrepared> {
-    let replies = ask(session, &[vec![Command::PING.0]]).await?;
+    let replies = lease::ask_on_lease(session, &[vec![Command::PING.0]]).await?;
     if let Some(ok) = replies.first().and_then(|reply| ok(session, reply)) {
         session.state.observe_ok(&ok);
     }
     Ok(())
-}
-
-async fn ask(session: &mut ClientSession, commands: &[Vec<u8>]) -> Result<Vec<ask::Reply>, NotPrepared> {
-    let asked = lease::ask_on_lease(session, commands).await;
-    asked.map_err(|Refused(error)| NotPrepared::Lost(error))
 }
 
 fn ok(session: &ClientSession, reply: &ask::Reply) -> Option<OkPacket> {
@@ -178,15 +184,6 @@ pub(crate) fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
         }
         _ => None,
     }
-}
-
-pub(crate) fn remember(session: &mut ClientSession, server_id: u32, prepared: &Prepared) {
-    session.context.worker.metrics.reprepares.inc();
-    let Some(leased) = &mut session.lease else { return };
-    let state = &mut leased.connection.state;
-    let text = Rc::clone(&prepared.text);
-    let closed = state.statements.add(server_id, text, &prepared.owner);
-    state.to_close.extend(closed);
 }
 
 /// What a statement does that was refused before it was executed.

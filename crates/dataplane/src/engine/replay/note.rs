@@ -16,20 +16,7 @@ use crate::engine::replay::why::{Part, Why, part};
 /// Keeps the command that is about to be sent, where it is one of a transaction's. `prepared`: what it
 /// executes, and the client's id of that.
 pub(crate) fn note(
-    session: &mut ClientSession,
-    head: CommandHead,
-    facts: Option<&Facts>,
-    prepared: Option<(u32, &Prepared)>,
-) {
-    let Some(mut replay) = session.replay.take() else {
-        return;
-    };
-    note_command(session, &mut replay, head, facts, prepared);
-    session.replay = Some(replay);
-}
-
-fn note_command(
-    session: &mut ClientSession,
+    session: &ClientSession,
     replay: &mut Replay,
     head: CommandHead,
     facts: Option<&Facts>,
@@ -108,7 +95,7 @@ fn begins(session: &ClientSession, facts: Option<&Facts>) -> bool {
 
 /// The command, so that it can be sent to another server.
 fn keep_command(
-    session: &mut ClientSession,
+    session: &ClientSession,
     head: CommandHead,
     prepared: Option<(u32, &Prepared)>,
 ) -> Result<Kept, Why> {
@@ -148,7 +135,7 @@ fn last_packet(packets: &[u8]) -> Option<&[u8]> {
 }
 
 fn keep_execution(
-    session: &mut ClientSession,
+    session: &ClientSession,
     mut payload: Vec<u8>,
     id: u32,
     prepared: &Prepared,
