@@ -219,14 +219,6 @@ pub(crate) fn is_demoted(session: &ClientSession) -> bool {
 pub(crate) async fn lease_or_wait(
     session: &mut ClientSession,
     target: &Target,
-    chosen: Option<(Arc<Server>, bool)>,
-) -> Result<(), Refused> {
-    try_servers(session, target, chosen).await
-}
-
-async fn try_servers(
-    session: &mut ClientSession,
-    target: &Target,
     mut chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
     session.control.mark(Waiting::Seat);
@@ -243,8 +235,10 @@ async fn try_servers(
             // Boxed, as all that a wait in line has no use for.
             None => match Box::pin(server(session, target, &tried)).await? {
                 Chosen::Server(server, is_primary) => (server, is_primary),
-                // The wait for freshness has ended on a connection that is ready.
-                Chosen::Leased => return Ok(()),
+                Chosen::Connection(connection) => {
+                    attach(session, connection, false);
+                    return Ok(());
+                }
             },
         };
         session.control.mark_if_new(Waiting::Seat);

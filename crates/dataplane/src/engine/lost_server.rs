@@ -21,7 +21,7 @@ use tracing::debug;
 use upstream::{Connection, Permit, Released, Server, ServerId};
 
 use crate::control::Waiting;
-use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::client_session::{AnswerState, ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
@@ -30,9 +30,11 @@ use crate::engine::metrics::Moved;
 use crate::engine::move_target::{self, Stays};
 use crate::engine::moving::{self, Values};
 use crate::engine::start::dialect;
+use crate::engine::worker_cluster::FirstValues;
 use crate::engine::{ask, command, lease, rebuild, server, wait_for_own_writes};
 use crate::error::{During, SessionError};
 use crate::relay::Streams;
+use crate::relay::flow::Flow;
 use crate::relay::unasked::{Unasked, unasked};
 
 /// Between two looks for a server that takes the session.
@@ -167,7 +169,7 @@ pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), S
             Ok(())
         }
         Err(End::Told(error)) => Err(error),
-        Err(End::Closed) => Err(end(session, &lost)),
+        Err(End::Closed) => Err(end(&mut session.streams.down, &mut session.answer, &lost)),
         Err(End::Stays(Stays { reason, cause, .. })) => {
             session.metrics().ended_with_server(reason);
             debug!(
@@ -182,17 +184,17 @@ pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), S
                     server: from.to_owned(),
                     limit: session.context.listener.cluster.config().failover_wait,
                 }),
-                _ => Err(end(session, &lost)),
+                _ => Err(end(&mut session.streams.down, &mut session.answer, &lost)),
             }
         }
     }
 }
 
 /// As every session ends whose server has closed its connection.
-fn end(session: &mut ClientSession, lost: &Lost) -> SessionError {
+fn end(down: &mut Flow, answer: &mut AnswerState, lost: &Lost) -> SessionError {
     if !lost.has_command && !lost.words.is_empty() {
-        session.streams.down.say(&lost.words);
-        session.answer.error_sequence = None;
+        down.say(&lost.words);
+        answer.error_sequence = None;
     }
     SessionError::ServerGone {
         server: lost.server.name().to_owned(),
@@ -214,8 +216,14 @@ async fn recover(session: &mut ClientSession, lost: &Lost) -> Result<(), End> {
     let mut pause = LOOK_AGAIN;
     loop {
         let generation = cluster.topology().generation;
-        let Err(stays) = look(session, &plan, lost, deadline).await else {
-            return Ok(());
+        let stays = match look(session, &plan, lost, deadline).await {
+            Ok((connection, has)) => {
+                session.state.move_on_without();
+                session.binding.is_to_be_primed();
+                move_target::go_on(session, connection, Some(has));
+                return Ok(());
+            }
+            Err(stays) => stays,
         };
         lost.place.take();
         if let Some(end) = told(session) {
@@ -298,13 +306,14 @@ async fn is_gone(session: &ClientSession, lost: &Lost, deadline: Instant) -> boo
     lost.login_began <= since
 }
 
-/// Tries the servers that there are, one after the other.
+/// Tries the servers that there are, one after the other. Returns a connection on which the session can go
+/// on, and the values that the session has there.
 async fn look(
-    session: &mut ClientSession,
+    session: &ClientSession,
     plan: &MovePlan,
     lost: &Lost,
     deadline: Instant,
-) -> Result<(), Stays> {
+) -> Result<(Connection<ConnectionState>, FirstValues), Stays> {
     let cluster = Arc::clone(&session.context.listener.cluster);
     let mut tried = Vec::new();
     let mut last = Stays::new(PinReason::NoServer, "no other server is up and has room");
@@ -323,9 +332,12 @@ async fn look(
         let permit = Cell::new(Some(permit));
         let again = || permit.take().or_else(|| cluster.permit_to(&server));
         let stays = match move_target::open(session, again).await {
-            Ok(connection) => match go_to(session, plan, lost, connection).await {
-                Ok(()) => return Ok(()),
-                Err(stays) => stays,
+            Ok(mut connection) => match make_ready(session, plan, lost, &mut connection).await {
+                Ok(has) => return Ok((connection, has)),
+                Err(stays) => {
+                    connection.quit();
+                    stays
+                }
             },
             Err(stays) => stays,
         };
@@ -350,26 +362,6 @@ fn next_permit(session: &ClientSession, lost: &Lost, tried: &[ServerId]) -> Opti
         .filter(|_| topology.refuse_writes.is_none());
     let primary = primary.filter(|primary| !tried.contains(&primary.server.id()))?;
     cluster.permit_to(&primary.server)
-}
-
-async fn go_to(
-    session: &mut ClientSession,
-    plan: &MovePlan,
-    lost: &Lost,
-    mut connection: Connection<ConnectionState>,
-) -> Result<(), Stays> {
-    match make_ready(session, plan, lost, &mut connection).await {
-        Ok(has) => {
-            session.state.move_on_without();
-            session.binding.is_to_be_primed();
-            move_target::go_on(session, connection, Some(has));
-            Ok(())
-        }
-        Err(stays) => {
-            connection.quit();
-            Err(stays)
-        }
-    }
 }
 
 /// Makes the connection one on which the session can go on, and says which values it has there.

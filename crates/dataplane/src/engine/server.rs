@@ -14,7 +14,7 @@ use crate::engine::choose;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
-use crate::engine::lease::{attach, connection};
+use crate::engine::lease::connection;
 use crate::engine::metrics::AtPrimary;
 use crate::engine::target::Target;
 use crate::error::SessionError;
@@ -23,8 +23,8 @@ use crate::error::SessionError;
 pub(crate) enum Chosen {
     /// This one, and whether it is the primary.
     Server(Arc<Server>, bool),
-    /// The wait for freshness has ended on a connection that is ready.
-    Leased,
+    /// The wait for freshness has ended on this connection, which is ready.
+    Connection(Connection<ConnectionState>),
 }
 
 /// Chooses a server, waiting for one where the statement has to.
@@ -70,7 +70,7 @@ fn is_there(session: &ClientSession, group: &str, tried: &[ServerId]) -> Result<
 
 /// A replica, or a server of the group, that has what the read must see. `None`: the primary has to do.
 async fn fresh_replica(
-    session: &mut ClientSession,
+    session: &ClientSession,
     target: &Target,
     tried: &[ServerId],
 ) -> Result<Option<Chosen>, Refused> {
@@ -113,7 +113,7 @@ async fn fresh_replica(
 
 /// Waits on a replica. `None`: the primary has to do.
 async fn wait(
-    session: &mut ClientSession,
+    session: &ClientSession,
     mut connection: Connection<ConnectionState>,
     position: &GtidSet,
 ) -> Option<Chosen> {
@@ -128,8 +128,7 @@ async fn wait(
     }
     match waited {
         Ok(true) => {
-            attach(session, connection, false);
-            return Some(Chosen::Leased);
+            return Some(Chosen::Connection(connection));
         }
         Ok(false) => {
             session.note_at_primary(AtPrimary::NotFresh);

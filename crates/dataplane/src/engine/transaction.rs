@@ -305,7 +305,10 @@ pub(crate) async fn commit(session: &mut ClientSession) -> Result<OkPacket, Refu
 
 /// Takes the session's transaction from its replica to the primary.
 pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Refused> {
-    if stands_on_primary(session) {
+    if stands_on_primary(session)
+        && let Some(leased) = &mut session.lease
+    {
+        (leased.is_primary, leased.moves_on) = (true, false);
         return Ok(());
     }
     if has_pin(session, PinReason::Unsettled) && !is_open(session).await? {
@@ -317,13 +320,14 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
     // What came unasked from the replica is no answer of the primary's.
     let in_step = session.streams.down.is_empty();
     session.streams.down.clear();
-    let Some(replica) = lease::detach(session) else {
+    let Some(mut replica) = lease::detach(session) else {
         return lease_primary(session).await;
     };
     match begin_on_primary(session).await {
         Ok(begun) => {
             session.metrics().on_replica(OnReplica::Moved);
-            leave(session, replica, &begun, in_step).await;
+            consistency::leave(&mut replica.state, session.state.move_transaction(&begun));
+            leave(session, replica, in_step).await;
             Ok(())
         }
         Err(refused) => {
@@ -351,16 +355,10 @@ pub(crate) async fn go_now(session: &mut ClientSession) -> Result<(), Refused> {
 }
 
 /// The replica has become the primary: the transaction is where it belongs.
-fn stands_on_primary(session: &mut ClientSession) -> bool {
+fn stands_on_primary(session: &ClientSession) -> bool {
     let topology = session.context.listener.cluster.topology();
-    let is_primary = match &session.lease {
-        Some(leased) => session.is_writer(&topology, &leased.connection.server),
-        None => false,
-    };
-    if let Some(leased) = session.lease.as_mut().filter(|_| is_primary) {
-        (leased.is_primary, leased.moves_on) = (true, false);
-    }
-    is_primary
+    let leased = session.lease.as_ref();
+    leased.is_some_and(|leased| session.is_writer(&topology, &leased.connection.server))
 }
 
 /// Asks the server whether the transaction has survived the last statement's error. Where it does not answer,
@@ -418,13 +416,7 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
 
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and
 /// nothing is lost.
-async fn leave(
-    session: &mut ClientSession,
-    mut replica: Connection<ConnectionState>,
-    begun: &OkPacket,
-    in_step: bool,
-) {
-    consistency::leave(&mut replica.state, session.state.move_transaction(begun));
+async fn leave(session: &ClientSession, mut replica: Connection<ConnectionState>, in_step: bool) {
     replica.state.known = session::OfConnection::UNKNOWN;
     replica.state.let_go();
     if !in_step || session.control.is_aimed_at() {

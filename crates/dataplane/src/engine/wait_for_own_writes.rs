@@ -24,25 +24,25 @@ pub(crate) async fn caught_up(
 ) -> Result<Connection<ConnectionState>, Refused> {
     if consistency::is_galera(session) {
         sync(session, &mut connection).await?;
-    } else {
-        wait(session, &mut connection).await?;
+    } else if let Some(kept) = wait(session, &mut connection).await? {
+        session.state.keep_gtids(kept.as_bytes());
     }
     session.own_writes.note_on(connection.server.id());
     Ok(connection)
 }
 
 /// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may
-/// have lost it with its server, and then nobody will ever have it.
+/// have lost it with its server, and then nobody will ever have it. Returns what is kept of it then.
 async fn wait(
-    session: &mut ClientSession,
+    session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
-) -> Result<(), Refused> {
+) -> Result<Option<String>, Refused> {
     let freshness = consistency::own_position(session);
     let Freshness::Position(position) = &freshness else {
-        return Ok(());
+        return Ok(None);
     };
     if freshness.covered_by(&connection.server) {
-        return Ok(());
+        return Ok(None);
     }
     let config = session.context.listener.cluster.config();
     let (in_group, limit) = match config.topology {
@@ -51,29 +51,29 @@ async fn wait(
     };
     let is_there = consistency::wait_for(session, connection, position, limit).await?;
     match in_group {
-        _ if is_there => Ok(()),
+        _ if is_there => Ok(None),
         true => Err(Refused(SessionError::NotCaughtUp {
             server: connection.server.name().to_owned(),
             limit,
         })),
         // Whoever does not wait has not found out anything.
-        false if limit.is_zero() => Ok(()),
+        false if limit.is_zero() => Ok(None),
         // Another one that takes writes has them, and this one will.
-        false if session.pool().topology().writers.len() > 1 => Ok(()),
-        false => forget_lost(session, connection, position).await,
+        false if session.pool().topology().writers.len() > 1 => Ok(None),
+        false => kept_of_lost(session, connection, position).await,
     }
 }
 
 /// The new primary lacks some of the session's writes, and follows nobody who could have them: a read that
-/// waited for those would always wait in vain.
-async fn forget_lost(
-    session: &mut ClientSession,
+/// waited for those would always wait in vain. Returns what is kept of them, where some are lost.
+async fn kept_of_lost(
+    session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
     position: &GtidSet,
-) -> Result<(), Refused> {
+) -> Result<Option<String>, Refused> {
     let executed = executed(session, connection, position.flavor()).await?;
     let Some(executed) = executed.filter(|executed| !executed.covers(position)) else {
-        return Ok(());
+        return Ok(None);
     };
     let kept = position.common(&executed).to_string();
     warn!(
@@ -86,8 +86,7 @@ async fn forget_lost(
         "what a session has written was lost with the former primary"
     );
     session.metrics().lost_writes.inc();
-    session.state.keep_gtids(kept.as_bytes());
-    Ok(())
+    Ok(Some(kept))
 }
 
 /// What the server has executed, as far as it says. MariaDB waits for what it has replicated, and not for
