@@ -25,6 +25,15 @@ pub(crate) struct LeasedConnection {
     pub(crate) lacks_state: bool,
 }
 
+impl LeasedConnection {
+    /// The server has no statements any more, and its last one is no longer the session's.
+    pub(crate) fn forget_statements(&mut self) {
+        self.connection.state.statements.clear();
+        self.connection.state.to_close.clear();
+        self.left = Left::default();
+    }
+}
+
 /// What the connection at hand still says of the session's last statement.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Left {

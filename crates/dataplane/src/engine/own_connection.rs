@@ -14,10 +14,9 @@ use crate::answer::log_in_anew;
 use crate::control::{Control, Waiting};
 use crate::engine::answer;
 use crate::engine::binding::Binding;
-use crate::engine::client_session::ClientSession;
+use crate::engine::client_session::{ClientSession, Context};
 use crate::engine::identity::Identity;
 use crate::engine::lease;
-use crate::engine::leased::Left;
 use crate::engine::login::{key, without_server};
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::engine::rules::session_rules::SessionRules;
@@ -97,7 +96,7 @@ pub(crate) async fn adopt(
     let binding = Binding::own(&streams.traffic.server);
     let mut session = without_server((worker, control), streams, identity, listener, binding);
     session.answer.status = server.status;
-    let taken_in = match become_configured(&mut session) {
+    let taken_in = match become_configured(&mut session.client, &session.context) {
         Ok(()) => take_in(&mut session, stream, server, logged_in.lease.permit).await,
         Err(error) => Err(error),
     };
@@ -138,25 +137,25 @@ pub(crate) async fn adopt(
 /// # Errors
 /// It has as many sessions as it may, or its server takes its name for another one: rules and limits would
 /// not find it.
-fn become_configured(session: &mut ClientSession) -> Result<(), SessionError> {
-    if !session.context.listener.config.shares_never() {
+fn become_configured(client: &mut Identity, context: &Context) -> Result<(), SessionError> {
+    if !context.listener.config.shares_never() {
         return Ok(());
     }
-    let name = session.client.account.user.name.as_bytes();
-    if is_an_alias(name, &session.context.listener.cluster) {
+    let user = &client.account.user;
+    let name = user.name.as_bytes();
+    if is_an_alias(name, &context.listener.cluster) {
         return Err(SessionError::AccessDenied {
-            user: session.client.account.user.name.to_string(),
-            host: session.client.host.to_string(),
+            user: user.name.to_string(),
+            host: client.host.to_string(),
             with_password: true,
         });
     }
-    if let Some(user) = session.context.worker.shared.accounts.configured(name) {
-        session.client.account.user =
-            user.begin_session()
-                .map_err(|limit| SessionError::TooManyUserSessions {
-                    user: session.client.account.user.name.to_string(),
-                    limit,
-                })?;
+    if let Some(configured) = context.worker.shared.accounts.configured(name) {
+        let begun = configured.begin_session();
+        client.account.user = begun.map_err(|limit| SessionError::TooManyUserSessions {
+            user: user.name.to_string(),
+            limit,
+        })?;
     }
     Ok(())
 }
@@ -264,7 +263,7 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             let shown = accounts.shown(&request.user, &proof, cluster);
             session.binding.has_shown(shown);
             session.client.account = account(&String::from_utf8_lossy(&request.user))?;
-            become_configured(session)?;
+            become_configured(&mut session.client, &session.context)?;
             session.rules = SessionRules::new(&session.context.worker);
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
@@ -296,7 +295,9 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
                 session.answer.error_sequence = None;
                 return Err(SessionError::LoginsRefused);
             }
-            forget_statements(session);
+            if let Some(leased) = &mut session.lease {
+                leased.forget_statements();
+            }
             session.state.change_user_refused();
             session.state.rearmed();
             // Its server reports nothing any more.
@@ -309,12 +310,12 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
 /// The server reports nothing behind a reset or a login within the session, and variables have other values:
 /// it is told to report again, and what they are is asked.
 async fn watch_again(session: &mut ClientSession) -> Result<Rc<Baseline>, SessionError> {
-    forget_statements(session);
     let limit = session.context.listener.cluster.config().login_timeout;
     let is_unwatched = session.binding.is_unwatched();
     let Some(leased) = &mut session.lease else {
         return Err(lease::lost_with_its_server(session.server_name()));
     };
+    leased.forget_statements();
     let connection = &mut leased.connection;
     if is_unwatched {
         return Ok(Rc::clone(&connection.state.baseline));
@@ -336,13 +337,4 @@ async fn watch_again(session: &mut ClientSession) -> Result<Rc<Baseline>, Sessio
     let baseline = Rc::new(Baseline::from_iter(baseline));
     connection.state.baseline = Rc::clone(&baseline);
     Ok(baseline)
-}
-
-/// The server has none any more, and its last statement is no longer the session's.
-fn forget_statements(session: &mut ClientSession) {
-    if let Some(leased) = &mut session.lease {
-        leased.connection.state.statements.clear();
-        leased.connection.state.to_close.clear();
-        leased.left = Left::default();
-    }
 }

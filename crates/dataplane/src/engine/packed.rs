@@ -26,6 +26,7 @@ use crate::engine::last_statement::{ExplainWarning, LastStatement};
 use crate::engine::leased::{LeasedConnection, Left};
 use crate::engine::login::without_server;
 use crate::engine::lookup::session_lookups::SessionLookups;
+use crate::engine::own_writes::OwnWrites;
 use crate::engine::packed_credential::PackedCredential;
 use crate::engine::prepared::PackedStatements;
 use crate::engine::{client_limits, keep};
@@ -246,7 +247,7 @@ pub(super) fn unpack(
     session.answer.status = packed.status;
     session.prepared.last_prepared = packed.last_prepared;
     session.rules.set_originals(packed.originals);
-    unpack_writes(&mut session, packed.writes, &servers)?;
+    unpack_writes(&mut session.own_writes, packed.writes, &servers)?;
     session.lookups = unpack_lookups(&session, is_own, packed.lookups)?;
     session.last = unpack_last(packed.last, &servers);
     session.last.kept_variables = packed.kept_variables.map(|(set, pin)| {
@@ -298,18 +299,16 @@ fn unpack_streams(client: Stream, mut traffic: Traffic, counts: Counts) -> Strea
     }
 }
 
-fn unpack_writes(session: &mut ClientSession, packed: PackedWrites, servers: &Named) -> Result<(), Stays> {
+fn unpack_writes(writes: &mut OwnWrites, packed: PackedWrites, servers: &Named) -> Result<(), Stays> {
     let id_of = |name: String| servers.find(&name).map(|server| server.id());
     if let Some(writer) = packed.writer.and_then(id_of) {
-        session.own_writes.go_to(writer);
+        writes.go_to(writer);
     }
     if let Some(on) = packed.on {
         // Or nobody here knows who has its writes.
-        session.own_writes.note_on(id_of(on).ok_or(Stays::Server)?);
+        writes.note_on(id_of(on).ok_or(Stays::Server)?);
     }
-    session
-        .own_writes
-        .say_consistency(packed.said.as_deref().and_then(consistency));
+    writes.say_consistency(packed.said.as_deref().and_then(consistency));
     Ok(())
 }
 
