@@ -34,7 +34,12 @@ impl Traffic {
 /// sequence number.
 pub(crate) async fn discard(session: &mut ClientSession) -> Result<u8, SessionError> {
     loop {
-        let header = next_header(session).await?;
+        let header = loop {
+            match PacketHeader::parse(session.streams.up.unseen()) {
+                Some(header) => break header,
+                None => read(session).await?,
+            }
+        };
         let mut rest = PacketHeader::LEN + header.payload_len;
         while rest > 0 {
             let there = session.streams.up.unseen().len().min(rest);
@@ -48,15 +53,6 @@ pub(crate) async fn discard(session: &mut ClientSession) -> Result<u8, SessionEr
         if !header.is_continued() {
             return Ok(header.sequence);
         }
-    }
-}
-
-async fn next_header(session: &mut ClientSession) -> Result<PacketHeader, SessionError> {
-    loop {
-        if let Some(header) = PacketHeader::parse(session.streams.up.unseen()) {
-            return Ok(header);
-        }
-        read(session).await?;
     }
 }
 
@@ -120,7 +116,8 @@ pub(crate) async fn tell(
     sequence: u8,
     error: SessionError,
 ) -> Result<(), SessionError> {
-    begin(session)?;
+    let begun = session.streams.client.begin_command();
+    begun.map_err(SessionError::ClientFailed)?;
     end_with(session, sequence, error).await
 }
 
@@ -192,13 +189,9 @@ pub(crate) async fn farewell(session: &mut ClientSession, error: &SessionError) 
 
 /// Writes packets of our own to the client, as an answer.
 pub(crate) async fn say(session: &mut ClientSession, packets: &[u8]) -> Result<(), SessionError> {
-    begin(session)?;
-    put(session, packets).await
-}
-
-fn begin(session: &mut ClientSession) -> Result<(), SessionError> {
     let begun = session.streams.client.begin_command();
-    begun.map_err(SessionError::ClientFailed)
+    begun.map_err(SessionError::ClientFailed)?;
+    put(session, packets).await
 }
 
 async fn put(session: &mut ClientSession, packets: &[u8]) -> Result<(), SessionError> {

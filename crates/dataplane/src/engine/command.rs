@@ -99,7 +99,7 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result
         if session.control.is_to_go() && session.is_at_rest() {
             return Poll::Ready(Ok(Accepted::GoAway));
         }
-        make_room(session);
+        make_room(&mut session.streams.up);
         if let Some(head) = whole(session) {
             // What is not sent can go elsewhere.
             if head.command != Command::QUIT
@@ -128,11 +128,11 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result
 
 /// Lets the buffer grow that is full of a command which has to be there whole, or its beginning.
 #[inline]
-fn make_room(session: &mut ClientSession) {
-    if session.streams.up.is_full()
-        && let Some(header) = PacketHeader::parse(session.streams.up.unseen())
+fn make_room(up: &mut Flow) {
+    if up.is_full()
+        && let Some(header) = PacketHeader::parse(up.unseen())
     {
-        let command = session.streams.up.unseen().get(PacketHeader::LEN).copied();
+        let command = up.unseen().get(PacketHeader::LEN).copied();
         let wanted = match command.map(Command) {
             Some(Command::QUERY | Command::STMT_PREPARE) => header.payload_len,
             Some(Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE) => {
@@ -140,16 +140,16 @@ fn make_room(session: &mut ClientSession) {
             }
             _ => 0,
         };
-        grow(session, header.payload_len, wanted);
+        grow(up, header.payload_len, wanted);
     }
 }
 
 /// False where no more than there is will be read of the command of this length.
-fn grow(session: &mut ClientSession, payload_len: usize, wanted: usize) -> bool {
+fn grow(up: &mut Flow, payload_len: usize, wanted: usize) -> bool {
     // The packets of a longer one have heads between them.
     let is_one_packet = payload_len < PacketHeader::MAX_PAYLOAD;
     let wanted = PacketHeader::LEN + wanted;
-    is_one_packet && session.streams.up.unseen().len() < wanted && session.streams.up.grow(wanted)
+    is_one_packet && up.unseen().len() < wanted && up.grow(wanted)
 }
 
 /// Reads the rest of a command that is there in part only. False where that is too long.
@@ -162,7 +162,8 @@ pub(crate) async fn read_whole(session: &mut ClientSession, head: CommandHead) -
             if let Some(signal) = session.control.due(false) {
                 return Poll::Ready(Err(session.signalled(signal)));
             }
-            if session.streams.up.is_full() && !grow(session, head.payload_len, head.payload_len) {
+            let up = &mut session.streams.up;
+            if up.is_full() && !grow(up, head.payload_len, head.payload_len) {
                 return Poll::Ready(Ok(false));
             }
             session.control.mark_if_new(Waiting::Request);

@@ -6,7 +6,6 @@
 //! the statement.
 
 use std::num::NonZeroU64;
-use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
 use session::{PinReason, Prepared, Request, Session};
@@ -272,18 +271,6 @@ fn unexpected(session: &ClientSession, what: &'static str) -> SessionError {
     }
 }
 
-/// A statement that is to be prepared with the session's own figures, where it asks for them. The text that
-/// is right whenever it is executed, with the session's id alone; and the one that is prepared, which is right
-/// if it is executed at once.
-pub(crate) fn with_own_figures(
-    session: &ClientSession,
-    facts: &Facts,
-    text: &[u8],
-) -> (Option<Rc<[u8]>>, Option<Rc<[u8]>>) {
-    let with = |left| with_values(session, text, facts, left).map(Rc::<[u8]>::from);
-    (with(None), with(Some(lease::left(session))))
-}
-
 /// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is
 /// nothing else to be told, or the session would be bound to its connection.
 fn as_assignments(session: &ClientSession, text: &[u8], facts: &Facts, left: Left) -> Option<Vec<u8>> {
@@ -313,7 +300,12 @@ fn as_assignments(session: &ClientSession, text: &[u8], facts: &Facts, left: Lef
 /// The text with this session's figures in the place of the functions that a server would answer with
 /// another's. `None` where it is right as it is. `left`: of the connection, where the statement is executed
 /// at once.
-fn with_values(session: &ClientSession, text: &[u8], facts: &Facts, left: Option<Left>) -> Option<Vec<u8>> {
+pub(crate) fn with_values(
+    session: &ClientSession,
+    text: &[u8],
+    facts: &Facts,
+    left: Option<Left>,
+) -> Option<Vec<u8>> {
     if may_define(text, facts) {
         return None;
     }

@@ -107,7 +107,10 @@ pub(crate) async fn prepare_as_it_is(
         session.statement.take_in(&mut session.streams, head, &unread);
         (Rc::clone(&text), text)
     } else {
-        let (lasting, now) = last::with_own_figures(session, &wanted.facts, &text);
+        // The text that is right whenever it is executed, with the session's id alone; and the one that is
+        // prepared, which is right if it is executed at once.
+        let with = |left| last::with_values(session, &text, &wanted.facts, left).map(Rc::<[u8]>::from);
+        let (lasting, now) = (with(None), with(Some(lease::left(session))));
         if let Some(sent) = &now {
             let command = [&[head.command.0], &**sent].concat();
             session.statement.replace(&mut session.streams.up, head, &command);
