@@ -572,7 +572,9 @@ async fn reply(
 /// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
 /// the statement that was executed.
 fn note_answered(session: &mut ClientSession, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
-    on_own_connection::note_answered(session);
+    if let Some(of) = &mut session.lookups {
+        of.note_answered(&session.state, session.lease.as_mut());
+    }
     with_statement(session, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);
     });

@@ -6,11 +6,12 @@
 
 use config::ReadConsistency;
 use mysql_wire::Command;
-use session::PinReason;
+use session::{PinReason, Session};
 use sql_class::text::begins_with;
 use sql_class::{Class, Effects, Facts};
 
 use crate::engine::client_session::ClientSession;
+use crate::engine::leased::LeasedConnection;
 use crate::engine::lookup::behind;
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::lookups::Left;
@@ -49,22 +50,6 @@ pub(super) fn check(session: &ClientSession) -> Result<(), Left> {
     }
 }
 
-/// A lookup is about to be answered from memory.
-pub(super) fn note_answered(session: &mut ClientSession) {
-    let shows_warnings = session
-        .state
-        .pins()
-        .iter()
-        .any(|pin| pin.reason == PinReason::Diagnostics);
-    if let Some(own) = session.lookups.as_mut().and_then(|of| of.on_own.as_mut()) {
-        own.shows_older |= shows_warnings;
-        if let Some(leased) = &mut session.lease {
-            // What the server would say of rows that were found is of an older statement.
-            leased.left.has_count = false;
-        }
-    }
-}
-
 /// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: where
 /// it is known.
 pub(crate) fn owes(session: &ClientSession, facts: &Facts, text: &[u8]) -> bool {
@@ -95,6 +80,17 @@ pub(crate) fn command_owes(session: &ClientSession, command: Command) -> bool {
 }
 
 impl SessionLookups {
+    /// A lookup is about to be answered from memory.
+    pub(super) fn note_answered(&mut self, session: &Session, leased: Option<&mut LeasedConnection>) {
+        let Some(own) = &mut self.on_own else { return };
+        let mut pins = session.pins().iter();
+        own.shows_older |= pins.any(|pin| pin.reason == PinReason::Diagnostics);
+        if let Some(leased) = leased {
+            // What the server would say of rows that were found is of an older statement.
+            leased.left.has_count = false;
+        }
+    }
+
     /// A command is about to be sent, of a statement with these effects as far as it is one.
     pub(super) fn note_sent(&mut self, command: Command, (class, effects): (Class, Effects), now: u32) {
         let Some(own) = &mut self.on_own else { return };
