@@ -137,10 +137,11 @@ pub(crate) async fn query(
             Ok(decision) => session.rules.decision = decision,
             Err(refused) => return Ok(refused.into()),
         }
-        bind(session, |session| {
+        if is_to_be_bound(session) {
             let text = command::text(command::payload(session, head), session.client.capabilities);
-            sql_class::digest(text.unwrap_or_default(), session.state.syntax()).hash
-        });
+            let digest = sql_class::digest(text.unwrap_or_default(), session.state.syntax());
+            session.keep_connection(PinReason::Rule, digest.hash);
+        }
         mirror::copy(session, head, &facts);
     }
     Ok(Next::route_query(head, facts))
@@ -164,7 +165,9 @@ pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -
             Ok(decision) => session.rules.decision = decision,
             Err(refused) => return Ok(refused.into()),
         }
-        bind(session, |_| prepared.digest);
+        if is_to_be_bound(session) {
+            session.keep_connection(PinReason::Rule, prepared.digest);
+        }
     }
     Ok(Next::RouteExecution(Box::new(execution)))
 }
@@ -290,12 +293,9 @@ async fn enter(
 }
 
 /// A rule may bind the session to its connection for good.
-fn bind(session: &mut ClientSession, digest: impl FnOnce(&ClientSession) -> u64) {
-    let verdict = session.rules.verdict();
-    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && !session.binding.has_reason() {
-        let digest = digest(session);
-        session.keep_connection(PinReason::Rule, digest);
-    }
+fn is_to_be_bound(session: &ClientSession) -> bool {
+    let pin = session.rules.verdict().and_then(|verdict| verdict.pin);
+    pin == Some(PinRule::Always) && !session.binding.has_reason()
 }
 
 /// Lets time pass, unless the session is to end.
