@@ -55,7 +55,11 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
     let Some(place) = session.context.worker.shared.registry.find(kill.id) else {
         return kill_elsewhere(session, kill).await;
     };
-    match may_kill(session, &place).await? {
+    let may = match may_kill(session, &place) {
+        Some(may) => Ok(may),
+        None => may_kill_others(session).await?,
+    };
+    match may {
         Ok(true) => {}
         Ok(false) => return Ok(Next::refuse(SessionError::NotOwner(kill.id))),
         Err(refused) => return Ok(refused.into()),
@@ -124,15 +128,13 @@ async fn kill_elsewhere(session: &mut ClientSession, kill: Kill) -> Result<Next,
 }
 
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
-/// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
-async fn may_kill(session: &mut ClientSession, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
+/// Sessions of other clusters are other servers' sessions, where the user's rights say nothing. `None`: that
+/// is for a server to say.
+fn may_kill(session: &ClientSession, place: &Place) -> Option<bool> {
     if place.cluster != session.context.listener.cluster_serial {
-        return Ok(Ok(false));
+        return Some(false);
     }
-    if *place.user == *session.client.account.user.name.as_bytes() {
-        return Ok(Ok(true));
-    }
-    may_kill_others(session).await
+    (*place.user == *session.client.account.user.name.as_bytes()).then_some(true)
 }
 
 /// Whether the user may end sessions of others on the servers of this cluster.
