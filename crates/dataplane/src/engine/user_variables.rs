@@ -129,13 +129,13 @@ async fn ask_what_they_are(session: &mut ClientSession) -> Result<Option<Vec<u8>
     if which.is_empty() {
         return Ok(None);
     }
-    let replies = asked_of(session, &which, vec![which.length()]).await?;
+    let replies = asked(session, fitting(&which, vec![which.length()])?).await?;
     let length = replies.first().and_then(|reply| ask::plain(reply.value()));
     let length = length.and_then(|length| str::from_utf8(&length).ok()?.parse().ok());
     if length.is_none_or(|length| length > BYTES_MAX || !which.fits(length)) {
         return Err(Stays::For(VariablesStay::Long));
     }
-    let replies = asked_of(session, &which, which.questions()).await?;
+    let replies = asked(session, fitting(&which, which.questions())?).await?;
     let [has, unset] = replies.as_slice() else {
         return Err(differ());
     };
@@ -146,7 +146,8 @@ async fn ask_what_they_are(session: &mut ClientSession) -> Result<Option<Vec<u8>
     if set.len() > BYTES_MAX || !which.fit(from_ref(&set)) {
         return Err(Stays::For(VariablesStay::Long));
     }
-    let replies = asked_of(session, &which, vec![trial, which.question_of_trial()]).await?;
+    let trial = fitting(&which, vec![trial, which.question_of_trial()])?;
+    let replies = asked(session, trial).await?;
     let tried = replies.last().and_then(|reply| told(&which, reply));
     match tried.as_ref() == Some(&has) {
         true => Ok(Some(set)),
@@ -154,14 +155,10 @@ async fn ask_what_they_are(session: &mut ClientSession) -> Result<Option<Vec<u8>
     }
 }
 
-/// The same as [`asked`], where the server takes commands of that length.
-async fn asked_of(
-    session: &mut ClientSession,
-    which: &Leave,
-    commands: Vec<Vec<u8>>,
-) -> Result<Vec<ask::Reply>, Stays> {
+/// The same commands, where the server takes them at that length.
+fn fitting(which: &Leave, commands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Stays> {
     match which.fit(&commands) {
-        true => Ok(asked(session, commands).await?),
+        true => Ok(commands),
         false => Err(Stays::For(VariablesStay::Long)),
     }
 }
