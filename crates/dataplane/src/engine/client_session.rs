@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mysql_wire::StatusFlags;
 use session::{Pin, PinReason};
 use sql_class::Dialect;
-use upstream::{Member, Pool, Server, Topology};
+use upstream::{Member, Pool, Server, ServerId, Topology};
 
 use crate::control::{Control, Signal};
 use crate::engine::binding::Binding;
@@ -247,17 +247,13 @@ impl ClientSession {
 
     /// The last statement has ended: what it has written is on this server. What a rule or a hint has written
     /// anywhere else reaches the others in groups alone, where all apply all.
-    pub(crate) fn note_written(&mut self) {
-        let Some(leased) = self.lease.as_ref().filter(|_| self.state.has_just_written()) else {
-            return;
-        };
+    pub(crate) fn written_on(&self) -> Option<ServerId> {
+        let leased = self.lease.as_ref().filter(|_| self.state.has_just_written())?;
         let applies_all = matches!(
             self.pool().config().topology,
             config::Topology::Galera | config::Topology::GroupReplication
         );
-        if leased.is_primary || applies_all {
-            self.own_writes.note_on(leased.connection.server.id());
-        }
+        (leased.is_primary || applies_all).then(|| leased.connection.server.id())
     }
 
     /// How fresh a read must be: a rule's word, the session's own, the account's, the listener's.

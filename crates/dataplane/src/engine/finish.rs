@@ -74,7 +74,9 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
             {
                 leased.left.has_count = leased.left.is_own;
             }
-            session.note_written();
+            if let Some(server) = session.written_on() {
+                session.own_writes.note_on(server);
+            }
             last::note_made(session, &outcome, sent.as_deref());
             release(session)
         }
