@@ -7,7 +7,7 @@ use crate::engine::client_session::ClientSession;
 /// The session holds its connection on; said in the metrics where that is news.
 pub(crate) fn keep(session: &mut ClientSession) {
     if let Some(leased) = &mut session.lease {
-        // Its transaction may be over, and the next one on it is another.
+        // The transaction may be over, and the next one on the connection is another.
         leased.moves_on &= session.state.in_transaction();
         leased.has_refused_write &= session.state.in_transaction();
     }
