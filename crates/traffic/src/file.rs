@@ -9,7 +9,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -95,8 +95,9 @@ pub struct FolderWriter {
     compressor: zstd::bulk::Compressor<'static>,
     /// Records of the frame that is not full yet.
     frame: Vec<u8>,
+    /// The frame before it, as long as it is not on the disk.
     packed: Vec<u8>,
-    /// Bytes of the file so far, and since when it has more than its head.
+    /// Bytes of whole frames in the file so far, and since when it has more than its head.
     file_len: u64,
     has_records_since: Option<Instant>,
     file_max: u64,
@@ -191,6 +192,10 @@ impl FolderWriter {
     /// # Errors
     /// It cannot be written.
     pub fn put(&mut self, record: &Record) -> Result<(), FileError> {
+        // The frame is full where it could not be written before.
+        if self.frame.len() >= FRAME_FULL {
+            self.flush()?;
+        }
         let at = self.frame.len();
         self.frame.extend_from_slice(&[0; PREFIX_LEN]);
         record.encode(&mut self.frame);
@@ -211,40 +216,58 @@ impl FolderWriter {
         }
     }
 
-    /// Writes the frame that is not full.
+    /// Writes the frame that is not full. After an error the next call writes the same frame again first.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn flush(&mut self) -> Result<(), FileError> {
-        if self.frame.is_empty() {
-            return Ok(());
+        self.write_packed()?;
+        if !self.frame.is_empty() {
+            self.pack()?;
+            self.write_packed()?;
         }
-        self.packed.clear();
-        self.packed
-            .resize(PREFIX_LEN + zstd::zstd_safe::compress_bound(self.frame.len()), 0);
-        let mut len = self
-            .compressor
-            .compress_to_buffer(&self.frame, &mut self.packed[PREFIX_LEN..])
-            .map_err(io_at(&self.path))?;
-        self.packed.truncate(PREFIX_LEN + len);
-        if let Some(sealer) = &mut self.sealer {
-            let tag = sealer.seal(&mut self.packed[PREFIX_LEN..]);
-            let tag =
-                tag.ok_or_else(|| io_at(&self.path)(io::Error::other("a frame cannot be encrypted")))?;
-            self.packed.extend_from_slice(&tag);
-            len += TAG_LEN;
-        }
-        let sum = crc32fast::hash(&self.packed[PREFIX_LEN..]);
-        self.packed[..4].copy_from_slice(&(len as u32).to_le_bytes());
-        self.packed[4..PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_all(&self.packed).map_err(io_at(&self.path))?;
-        self.frame.clear();
-        self.file_len += self.packed.len() as u64;
-        self.written += self.packed.len() as u64;
         match self.file_len >= self.file_max {
             true => self.rotate(),
             false => Ok(()),
         }
+    }
+
+    fn pack(&mut self) -> Result<(), FileError> {
+        let bound = PREFIX_LEN + zstd::zstd_safe::compress_bound(self.frame.len());
+        let mut packed = std::mem::take(&mut self.packed);
+        packed.resize(bound, 0);
+        let mut len = self
+            .compressor
+            .compress_to_buffer(&self.frame, &mut packed[PREFIX_LEN..])
+            .map_err(io_at(&self.path))?;
+        packed.truncate(PREFIX_LEN + len);
+        if let Some(sealer) = &mut self.sealer {
+            let tag = sealer.seal(&mut packed[PREFIX_LEN..]);
+            let tag =
+                tag.ok_or_else(|| io_at(&self.path)(io::Error::other("a frame cannot be encrypted")))?;
+            packed.extend_from_slice(&tag);
+            len += TAG_LEN;
+        }
+        let sum = crc32fast::hash(&packed[PREFIX_LEN..]);
+        packed[..4].copy_from_slice(&(len as u32).to_le_bytes());
+        packed[4..PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
+        self.packed = packed;
+        self.frame.clear();
+        Ok(())
+    }
+
+    /// Writes the packed frame behind the last whole one. A sealed one is not sealed again for that: two
+    /// frames would have one nonce, or a number would be missing.
+    fn write_packed(&mut self) -> Result<(), FileError> {
+        if let Err(error) = self.file.write_all_at(&self.packed, self.file_len) {
+            // A part of it at the end would look as if the writer had been killed.
+            let _ = self.file.set_len(self.file_len);
+            return Err(io_at(&self.path)(error));
+        }
+        self.file_len += self.packed.len() as u64;
+        self.written += self.packed.len() as u64;
+        self.packed.clear();
+        Ok(())
     }
 
     /// Begins the next file where something has been in this one for so long.
@@ -923,6 +946,80 @@ mod tests {
             (followed.next_record().unwrap(), followed.stops()),
             (None, &[][..])
         );
+    }
+
+    /// Set for a process that is this test's own child, whose files may not be longer than some blocks.
+    const HAS_LITTLE_SPACE: &str = "FOREBAY_TEST_HAS_LITTLE_SPACE";
+
+    #[test]
+    fn a_frame_of_which_a_part_was_written_is_written_again_in_its_place() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        if std::env::var_os(HAS_LITTLE_SPACE).is_none() {
+            // Without the trap the first byte too many would end the process.
+            let script = r#"trap '' XFSZ; ulimit -S -f 8; exec "$0" "$@""#;
+            let child = std::process::Command::new("sh")
+                .args(["-c", script])
+                .arg(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "file::tests::a_frame_of_which_a_part_was_written_is_written_again_in_its_place",
+                ])
+                .env(HAS_LITTLE_SPACE, "1")
+                .output()
+                .unwrap();
+            return assert!(
+                child.status.success(),
+                "{}",
+                String::from_utf8_lossy(&child.stdout)
+            );
+        }
+        let has_little = getrlimit(Resource::Fsize);
+        assert!(has_little.current.is_some_and(|bytes| bytes < 16 << 10));
+        let has_enough = Rlimit {
+            current: has_little.maximum,
+            ..has_little
+        };
+        // Random bytes cannot be packed.
+        let record = || {
+            let mut body = vec![0; 3 << 10];
+            aws_lc_rs::rand::fill(&mut body).unwrap();
+            Record::Command(Box::new(crate::record::CommandRecord {
+                body,
+                ..crate::record::CommandRecord::default()
+            }))
+        };
+        let place = tempfile::tempdir().unwrap();
+        let key = Key::of(&[9; 32]).unwrap();
+        for (name, key) in [("plain", None), ("sealed", Some(&key))] {
+            let folder = place.path().join(name);
+            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, key).unwrap();
+            let mut records = Vec::new();
+            let whole = loop {
+                let whole = writer.file_len;
+                records.push(record());
+                writer.put(records.last().unwrap()).unwrap();
+                if writer.flush().is_err() {
+                    break whole;
+                }
+            };
+            assert!(records.len() > 1);
+            let first = &files_of(&folder).unwrap()[0];
+            assert_eq!(first.metadata().unwrap().len(), whole, "the part is cut off");
+            // Records that come meanwhile wait, up to a full frame.
+            records.push(record());
+            writer.put(records.last().unwrap()).unwrap();
+            assert!(writer.flush().is_err());
+            setrlimit(Resource::Fsize, has_enough).unwrap();
+            records.push(record());
+            writer.put(records.last().unwrap()).unwrap();
+            writer.finish().unwrap();
+            setrlimit(Resource::Fsize, has_little).unwrap();
+            let mut read = Folder::open(&folder, key).unwrap();
+            for record in records {
+                assert_eq!(read.next_record().unwrap(), Some(record));
+            }
+            assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+        }
     }
 
     #[test]
