@@ -282,11 +282,11 @@ impl FolderWriter {
     }
 
     fn rotate(&mut self) -> Result<(), FileError> {
-        self.head.file += 1;
+        let number = self.head.file + 1;
+        (self.file, self.path, self.sealer) = begin_file(&self.folder, number, &self.id, self.key.as_ref())?;
+        self.head.file = number;
         self.head.bytes_before = Some(self.file_len);
         self.has_records_since = None;
-        (self.file, self.path, self.sealer) =
-            begin_file(&self.folder, self.head.file, &self.id, self.key.as_ref())?;
         self.file_len = HEAD_LEN as u64;
         self.written += HEAD_LEN as u64;
         self.put_head()
@@ -366,12 +366,6 @@ fn begin_file(
     key: Option<&Key>,
 ) -> Result<(File, PathBuf, Option<Sealer>), FileError> {
     let path = folder.join(name_of(number));
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
-    let mut file = file.map_err(io_at(&path))?;
     let flags = if key.is_some() { SEALED } else { 0 };
     let mut head = Vec::with_capacity(HEAD_LEN);
     head.extend_from_slice(&MAGIC);
@@ -391,7 +385,17 @@ fn begin_file(
         Some(sealer) => sealer.proof().ok_or_else(refused)?,
     };
     head.extend_from_slice(&proof);
-    file.write_all(&head).map_err(io_at(&path))?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    let mut file = file.map_err(io_at(&path))?;
+    if let Err(error) = file.write_all(&head) {
+        // The file is begun again where there is space, and could not be if it were there.
+        let _ = std::fs::remove_file(&path);
+        return Err(io_at(&path)(error));
+    }
     Ok((file, path, sealer))
 }
 
@@ -1020,6 +1024,27 @@ mod tests {
             }
             assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
         }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_begun_is_begun_again() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let mut writer = FolderWriter::create(&folder, Head::default(), 1, None).unwrap();
+        let command = Record::Command(Box::default());
+        std::fs::write(folder.join(name_of(2)), "").unwrap();
+        writer.put(&command).unwrap();
+        for _ in 0..2 {
+            writer.flush().unwrap_err();
+        }
+        std::fs::remove_file(folder.join(name_of(2))).unwrap();
+        writer.put(&command).unwrap();
+        writer.finish().unwrap();
+        let mut read = Folder::open(&folder, None).unwrap();
+        for _ in 0..2 {
+            assert_eq!(read.next_record().unwrap(), Some(command.clone()));
+        }
+        assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
     }
 
     #[test]
