@@ -275,8 +275,17 @@ impl FolderWriter {
     /// # Errors
     /// It cannot be written.
     pub(crate) fn next_file_after(&mut self, age: Duration) -> Result<(), FileError> {
-        match self.has_records_since.is_some_and(|since| since.elapsed() >= age) {
-            true => self.flush().and_then(|()| self.rotate()),
+        let is_old = |writer: &Self| {
+            writer
+                .has_records_since
+                .is_some_and(|since| since.elapsed() >= age)
+        };
+        if is_old(self) {
+            self.flush()?;
+        }
+        // With that frame the file may have been full, and the next one have begun.
+        match is_old(self) {
+            true => self.rotate(),
             false => Ok(()),
         }
     }
@@ -1045,6 +1054,20 @@ mod tests {
             assert_eq!(read.next_record().unwrap(), Some(command.clone()));
         }
         assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+    }
+
+    #[test]
+    fn a_file_that_is_both_old_and_full_is_followed_by_one() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let mut writer = FolderWriter::create(&folder, Head::default(), HEAD_LEN as u64 + 1, None).unwrap();
+        writer.put(&Record::Command(Box::default())).unwrap();
+        writer.next_file_after(Duration::ZERO).unwrap();
+        assert_eq!(files_of(&folder).unwrap().len(), 2);
+        writer.finish().unwrap();
+        let mut read = Folder::open(&folder, None).unwrap();
+        while read.next_record().unwrap().is_some() {}
+        assert!(read.stops().is_empty(), "{:?}", read.stops());
     }
 
     #[test]
