@@ -630,6 +630,7 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 if if is_followed { is_last } else { *left == 0 } {
                     // Its connection is closed behind the last.
                     sessions.remove(&id);
+                    transactions.end(id);
                 }
                 while running.try_join_next().is_some() {}
             }

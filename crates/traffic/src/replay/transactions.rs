@@ -112,43 +112,64 @@ pub(super) struct Turn {
     pub(super) commits: bool,
 }
 
+/// A statement once it is executed.
+#[derive(Clone, Copy)]
+struct Does {
+    part: Part,
+    only_reads: bool,
+}
+
+impl Does {
+    fn of_text(text: &[u8]) -> Self {
+        Self {
+            part: Part::of_text(text),
+            only_reads: class_of(text) == Class::Read,
+        }
+    }
+}
+
 /// The transactions that were open when commands were captured.
 #[derive(Default)]
 pub(super) struct Transactions {
     open: HashSet<u32>,
-    /// Whether prepared statements only read, by session and captured number.
-    reads: HashMap<u32, HashMap<u32, bool>>,
+    /// Prepared statements, by session and captured number.
+    prepared: HashMap<u32, HashMap<u32, Does>>,
 }
 
 impl Transactions {
     /// The next command of the capture.
     pub(super) fn turn(&mut self, command: &CommandRecord) -> Turn {
-        let only_reads = |text: &[u8]| class_of(text) == Class::Read;
-        let prepared = self.reads.get_mut(&command.session);
-        let reads = match Command(command.command) {
+        let prepared = self.prepared.get(&command.session);
+        let prepared = prepared.and_then(|prepared| prepared.get(&command.statement).copied());
+        let Does { part, only_reads } = match Command(command.command) {
             Command::STMT_PREPARE => {
-                let prepared = self.reads.entry(command.session).or_default();
-                prepared.insert(command.statement, only_reads(&command.body));
+                if command.error == 0 {
+                    let prepared = self.prepared.entry(command.session).or_default();
+                    prepared.insert(command.statement, Does::of_text(&command.body));
+                }
                 return Turn::default();
             }
             Command::STMT_CLOSE => {
-                if let Some(prepared) = prepared {
+                if let Some(prepared) = self.prepared.get_mut(&command.session) {
                     prepared.remove(&command.statement);
                 }
                 return Turn::default();
             }
-            Command::RESET_CONNECTION | Command::CHANGE_USER | Command::QUIT => {
-                self.reads.remove(&command.session);
-                false
+            Command::QUERY => Does::of_text(&command.body),
+            what => {
+                if [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT].contains(&what) {
+                    self.prepared.remove(&command.session);
+                }
+                let is_execution = [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE].contains(&what);
+                prepared.filter(|_| is_execution).unwrap_or(Does {
+                    part: Part::of(command),
+                    only_reads: prepared.is_some_and(|prepared| prepared.only_reads),
+                })
             }
-            Command::QUERY => only_reads(&command.body),
-            _ => prepared
-                .and_then(|prepared| prepared.get(&command.statement).copied())
-                .unwrap_or(false),
         };
         let was_open = self.open.contains(&command.session);
         let mut turn = Turn::default();
-        match Part::of(command) {
+        match part {
             Part::Begins => {
                 self.open.insert(command.session);
                 turn = Turn {
@@ -160,10 +181,10 @@ impl Transactions {
             Part::Inside | Part::Several => {
                 turn = Turn {
                     begins: true,
-                    commits: !reads,
+                    commits: !only_reads,
                 }
             }
-            part @ (Part::Ends | Part::Breaks) => {
+            Part::Ends | Part::Breaks => {
                 self.open.remove(&command.session);
                 turn = Turn {
                     begins: part == Part::Breaks && !was_open,
@@ -173,6 +194,12 @@ impl Transactions {
             Part::Apart => {}
         }
         turn
+    }
+
+    /// No command of the session comes any more.
+    pub(super) fn end(&mut self, session: u32) {
+        self.open.remove(&session);
+        self.prepared.remove(&session);
     }
 }
 
@@ -280,17 +307,52 @@ mod tests {
         assert_eq!(turn("DROP TABLE t"), (true, true));
     }
 
+    fn statement(command: Command, statement: u32, text: &str) -> CommandRecord {
+        CommandRecord {
+            command: command.0,
+            statement,
+            body: text.as_bytes().to_vec(),
+            ..CommandRecord::default()
+        }
+    }
+
+    #[test]
+    fn executions_are_what_their_texts_are() {
+        let mut transactions = Transactions::default();
+        let mut turn = |command: Command, number, text: &str| {
+            let turn = transactions.turn(&statement(command, number, text));
+            (turn.begins, turn.commits)
+        };
+        let texts = [
+            "BEGIN",
+            "COMMIT",
+            "SELECT a FROM t",
+            "INSERT INTO t VALUES (?)",
+            "SET @a = ?",
+            "XA COMMIT 'a'",
+        ];
+        for (number, text) in (1..).zip(texts) {
+            assert_eq!(turn(Command::STMT_PREPARE, number, text), (false, false));
+        }
+        let mut execute = |number| turn(Command::STMT_EXECUTE, number, "");
+        let [begin, commit, select, insert, set, commit_xa] = [1, 2, 3, 4, 5, 6];
+        assert_eq!(execute(insert), (true, true));
+        assert_eq!(execute(begin), (true, false));
+        assert_eq!(execute(insert), (false, false));
+        assert_eq!(execute(set), (false, false));
+        assert_eq!(execute(commit), (false, true));
+        assert_eq!(execute(select), (true, false));
+        assert_eq!(execute(insert), (true, true), "none is open");
+        assert_eq!(turn(Command::QUERY, 0, "XA START 'a'"), (true, false));
+        assert_eq!(turn(Command::STMT_EXECUTE, commit_xa, ""), (false, true));
+    }
+
     #[test]
     fn nothing_is_kept_of_statements_that_are_closed() {
         let mut transactions = Transactions::default();
-        let mut turn = |command: Command, statement| {
-            let turn = transactions.turn(&CommandRecord {
-                command: command.0,
-                statement,
-                body: b"SELECT a FROM t".to_vec(),
-                ..CommandRecord::default()
-            });
-            let kept: usize = transactions.reads.values().map(HashMap::len).sum();
+        let mut turn = |command: Command, number| {
+            let turn = transactions.turn(&statement(command, number, "SELECT a FROM t"));
+            let kept: usize = transactions.prepared.values().map(HashMap::len).sum();
             (turn.begins, turn.commits, kept)
         };
         assert_eq!(turn(Command::STMT_PREPARE, 1), (false, false, 1));
@@ -299,5 +361,8 @@ mod tests {
         assert_eq!(turn(Command::STMT_CLOSE, 1), (false, false, 1));
         assert_eq!(turn(Command::STMT_EXECUTE, 2), (true, false, 1));
         assert_eq!(turn(Command::QUIT, 0), (true, true, 0));
+        assert_eq!(turn(Command::STMT_PREPARE, 1), (false, false, 1));
+        transactions.end(0);
+        assert!(transactions.prepared.is_empty());
     }
 }
