@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use mysql_wire::Command;
 use regex::bytes::Regex;
-use sql_class::{Class, Dialect, Effects, Facts, Syntax};
+use sql_class::{Class, Dialect, Effects, Facts, Literal, Syntax, literals};
 
 use crate::export::without_comments_in_front;
 use crate::record::{CommandRecord, Flags};
@@ -247,7 +247,10 @@ impl Judge {
         }
         match self.permitted.all {
             true => Ok(()),
-            false => facts.iter().try_for_each(|facts| harms_nobody(facts, text)),
+            false => facts
+                .iter()
+                .zip(syntaxes())
+                .try_for_each(|(facts, syntax)| harms_nobody(facts, text, syntax)),
         }
     }
 }
@@ -315,13 +318,6 @@ static IMMEDIATE: LazyLock<Option<Regex>> =
 static EXECUTE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?is-u)^\W*execute\s+([^\s;]+)").ok());
 
-/// Words of statements about the server and its replication that are told from others by their class alone.
-static SERVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    const WORDS: &str = r"(?xi-u)\b(?:shutdown|restart|clone|install|uninstall|flush|purge|reset|slave|replica
-        |master|binlog|replication)\b";
-    Regex::new(WORDS).ok()
-});
-
 /// What the groups of a pattern have found, in the text or in what is left of it without comments.
 pub(super) fn found(pattern: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let pattern = pattern.as_ref()?;
@@ -382,7 +378,59 @@ fn only_reads(facts: &Facts) -> bool {
     reads && !facts.effects.contains(Effects::SERVER_FILE)
 }
 
-fn harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
+/// A program and a compound statement harm somebody where a statement within them would.
+fn harms_nobody(facts: &Facts, text: &[u8], syntax: Syntax) -> Result<(), LeftOut> {
+    statement_harms_nobody(facts, text)?;
+    if !matches!(facts.class, Class::Ddl | Class::Unknown) {
+        return Ok(());
+    }
+    let Some(mut parts) = statements(text, syntax) else {
+        let rest = text.trim_ascii_end();
+        let has_several = rest.strip_suffix(b";").unwrap_or(rest).contains(&b';');
+        return match has_several && found(&SERVER, text).is_some() {
+            true => Err(LeftOut::Server),
+            false => Ok(()),
+        };
+    };
+    parts.try_for_each(|part| statement_harms_nobody(&sql_class::facts(part, syntax), part))
+}
+
+/// From each place where a statement may begin to the next one: names stand elsewhere, whatever they are.
+/// `None`: nobody can be sure of them.
+fn statements(text: &[u8], syntax: Syntax) -> Option<impl Iterator<Item = &[u8]>> {
+    const IN_FRONT: &[u8] = b"; ) BEGIN ATOMIC THEN ELSE DO LOOP REPEAT ROW SQLEXCEPTION SQLWARNING FOUND";
+    const IN_FRONT_OF_VALUE: &[u8] = b"COMMENT FOR SQLSTATE VALUE";
+    let mut begins = Vec::new();
+    let (mut is_first, mut may_have_value) = (true, false);
+    for (literal, place) in literals(text, syntax)? {
+        if is_first {
+            begins.push(place.start);
+        }
+        let token = &text[place];
+        let is = |words: &[u8]| {
+            let mut words = words.split(|byte| *byte == b' ');
+            words.any(|word| word.eq_ignore_ascii_case(token))
+        };
+        is_first = is(IN_FRONT) || may_have_value && literal != Literal::None;
+        may_have_value = is(IN_FRONT_OF_VALUE);
+    }
+    let ends = begins.clone().into_iter().skip(1).chain([text.len()]);
+    Some(
+        begins
+            .into_iter()
+            .zip(ends)
+            .map(move |(begin, end)| &text[begin..end]),
+    )
+}
+
+/// Words of statements about the server and its replication.
+static SERVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const WORDS: &str = r"(?xi-u)\b(?:shutdown|restart|clone|install|uninstall|flush|purge|reset|slave|replica
+        |master|binlog|replication)\b";
+    Regex::new(WORDS).ok()
+});
+
+fn statement_harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
     if facts.effects.intersects(Effects::KILL.with(Effects::SETS_GLOBAL)) {
         return Err(LeftOut::Server);
     }
@@ -402,17 +450,6 @@ fn harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
             .get(..word.len())
             .is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
     };
-    let ends_or_changes = ["SHUTDOWN", "RESTART", "CLONE", "INSTALL", "UNINSTALL"];
-    if ends_or_changes.into_iter().any(begins) {
-        return Err(LeftOut::Server);
-    }
-    // Text behind a semicolon may be a part of a program or of a compound statement, or the next one.
-    let rest = text.trim_ascii_end();
-    let has_several = rest.strip_suffix(b";").unwrap_or(rest).contains(&b';');
-    let has_words = || SERVER.as_ref().is_none_or(|words| words.is_match(text));
-    if has_several && matches!(facts.class, Class::Ddl | Class::Unknown) && has_words() {
-        return Err(LeftOut::Server);
-    }
     if facts.class != Class::Administration {
         return Ok(());
     }
@@ -489,10 +526,38 @@ mod tests {
             ("EXECUTE IMMEDIATE 'KI' 'LL 5'", LeftOut::Server),
             ("CALL p(); SHUTDOWN", LeftOut::Server),
             ("CALL p(); FLUSH TABLES", LeftOut::Server),
+            ("FLUSH TABLES; CALL p()", LeftOut::Server),
             ("CREATE PROCEDURE p() SELECT 1; SHUTDOWN", LeftOut::Server),
             ("BEGIN NOT ATOMIC SHUTDOWN; END", LeftOut::Server),
             (
                 "PREPARE s FROM 'BEGIN NOT ATOMIC STOP SLAVE; END'",
+                LeftOut::Replication,
+            ),
+            ("CREATE PROCEDURE p() SHUTDOWN", LeftOut::Server),
+            (
+                "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO FLUSH LOGS",
+                LeftOut::Server,
+            ),
+            (
+                "CREATE PROCEDURE p() BEGIN /* x */ RESET MASTER; END",
+                LeftOut::Replication,
+            ),
+            (
+                "CREATE PROCEDURE p() BEGIN IF a THEN SET GLOBAL read_only = 1; END IF; END",
+                LeftOut::Server,
+            ),
+            (
+                "CREATE PROCEDURE p() COMMENT 'x' BEGIN SELECT 1; KILL 5; END",
+                LeftOut::Server,
+            ),
+            (
+                "CREATE PROCEDURE p() BEGIN DECLARE EXIT HANDLER FOR SQLSTATE '42S02' RESTART; CALL q(); END",
+                LeftOut::Server,
+            ),
+            ("CREATE PROCEDURE p() BEGIN DROP USER a; END", LeftOut::Account),
+            // Nobody knows where it ends.
+            (
+                "CREATE PROCEDURE p() BEGIN SELECT 'x; RESET MASTER; END",
                 LeftOut::Server,
             ),
         ] {
@@ -538,6 +603,12 @@ mod tests {
             "CALL p(); SELECT 1",
             "BEGIN NOT ATOMIC SELECT 1; END",
             "CREATE PROCEDURE p() BEGIN SELECT 1; END",
+            "CREATE PROCEDURE reset(master INT) BEGIN UPDATE replica SET flush = 1; SELECT clone; END",
+            "CREATE PROCEDURE p() BEGIN DECLARE a, reset INT; SELECT '; RESET MASTER;'; CALL flush(); END",
+            "CREATE PROCEDURE p() BEGIN /* ; purge */ START TRANSACTION; SHOW MASTER STATUS; END",
+            "CREATE TRIGGER t BEFORE INSERT ON master FOR EACH ROW BEGIN SET NEW.reset = 1; SET @a = 2; END",
+            "CREATE TABLE master (reset INT CHECK (reset > 0)); SELECT 1",
+            "ALTER SEQUENCE s INCREMENT BY 2 RESTART 5; SELECT 1",
             "ALTER SEQUENCE s RESTART 5;",
             "SHOW PROCESSLIST",
             "/* DBeaver */ SHOW PROCESSLIST",
