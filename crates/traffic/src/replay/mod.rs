@@ -380,14 +380,19 @@ impl Shared {
     }
 
     fn flush(&self) {
-        if let Err(error) = self.writer.borrow_mut().flush() {
-            self.failed.borrow_mut().get_or_insert(error);
-        }
+        self.write(FolderWriter::flush);
     }
 
     fn put(&self, record: &Record) {
-        if let Err(error) = self.writer.borrow_mut().put(record) {
-            self.failed.borrow_mut().get_or_insert(error);
+        self.write(|writer| writer.put(record));
+    }
+
+    /// Nothing is written behind what could not be: a replay that goes on with the result takes all before
+    /// the last record of a session for done.
+    fn write(&self, write: impl FnOnce(&mut FolderWriter) -> Result<(), FileError>) {
+        let mut failed = self.failed.borrow_mut();
+        if failed.is_none() {
+            *failed = write(&mut self.writer.borrow_mut()).err();
         }
     }
 
@@ -666,6 +671,8 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
         });
     }
     if let Some(error) = shared.failed.take() {
+        // Answers of before are kept where that can be.
+        let _ = shared.writer.borrow_mut().flush();
         return Err(error.into());
     }
     shared.put(&Record::End(Box::new(End {

@@ -842,6 +842,47 @@ async fn what_is_left_out_of_a_session_is_written_in_its_order() {
     assert_eq!(records, (0..).zip(expected).collect::<Vec<_>>());
 }
 
+#[test]
+fn nothing_is_written_behind_what_could_not_be() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let target = SocketAddr::from(([127, 0, 0, 1], 1));
+    let shared = Shared {
+        order: order(&from, &result, target, false),
+        writer: RefCell::new(FolderWriter::create(&result, Head::default(), FILE_MAX, None).unwrap()),
+        journal: RefCell::new(Journal::open(&result, true).unwrap()),
+        before: None,
+        commits: Commits::default(),
+        ids: Rc::new(Ids::new(Keys::default())),
+        captured_unix_us: 0,
+        failed: RefCell::default(),
+        began: Instant::now(),
+        progress: RefCell::default(),
+        outcome: RefCell::default(),
+        late: RefCell::default(),
+        timeline: RefCell::default(),
+    };
+    let put = |number| {
+        let command = CommandRecord {
+            number,
+            ..query("SELECT 1")
+        };
+        shared.put(&Record::Command(Box::new(command)));
+    };
+    put(0);
+    let file = crate::file::files_of(&result).unwrap().remove(0);
+    let len = || file.metadata().unwrap().len();
+    let head_len = len();
+    *shared.failed.borrow_mut() = Some(FileError::Empty(result.clone()));
+    put(1);
+    shared.flush();
+    assert_eq!(len(), head_len, "nothing is flushed");
+    shared.writer.into_inner().finish().unwrap();
+    let mut folder = Folder::open(&result, None).unwrap();
+    let written = std::iter::from_fn(|| folder.next_record().unwrap());
+    assert_eq!(written.count(), 1);
+}
+
 #[tokio::test]
 async fn results_are_kept_in_front_of_their_commands_where_they_are_to_be() {
     let place = tempfile::tempdir().unwrap();
