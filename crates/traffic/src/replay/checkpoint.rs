@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::file::{FileError, Folder, io_at, mend};
 use crate::record::{CommandRecord, Flags, Head, Record};
@@ -16,11 +17,12 @@ use crate::seal::Key;
 
 use super::ReplayError;
 use super::ids::IDS_MAX;
+use super::timeline::Timeline;
 
 /// Its name in the folder of the result.
 const NAME: &str = "sent.journal";
-/// An entry: the session, the number of the command.
-const ENTRY_LEN: usize = 12;
+/// An entry: the session, the number of the command, when it was sent and how late that was, in microseconds.
+const ENTRY_LEN: usize = 4 * size_of::<u64>();
 
 /// The commands that were sent, in a file that one replayer has at a time.
 pub(super) struct Journal(File);
@@ -41,26 +43,28 @@ impl Journal {
         Ok(Self(file))
     }
 
-    /// A command is about to be sent.
-    pub(super) fn note(&mut self, command: &CommandRecord) -> io::Result<()> {
-        let mut entry = [0; ENTRY_LEN];
-        entry[..4].copy_from_slice(&command.session.to_le_bytes());
-        entry[4..].copy_from_slice(&command.number.to_le_bytes());
-        self.0.write_all(&entry)
+    /// A command is about to be sent. `at`: since the beginning of the replay.
+    pub(super) fn note(&mut self, command: &CommandRecord, at: Duration, late: Duration) -> io::Result<()> {
+        let [at_us, late_us] = [at, late].map(|time| time.as_micros() as u64);
+        let entry = [u64::from(command.session), command.number, at_us, late_us];
+        self.0.write_all(&entry.map(u64::to_le_bytes).concat())
     }
 
-    fn read(&mut self) -> io::Result<Vec<(u32, u64)>> {
-        let mut bytes = Vec::new();
-        self.0.read_to_end(&mut bytes)?;
+    /// Tells of each entry.
+    fn read(&mut self, mut tell: impl FnMut([u64; 4])) -> io::Result<()> {
+        let mut entries = BufReader::new(&self.0);
+        let (mut bytes, mut whole) = ([0_u8; ENTRY_LEN], 0);
+        loop {
+            match entries.read_exact(&mut bytes) {
+                Ok(()) => whole += ENTRY_LEN as u64,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(error),
+            }
+            let (numbers, _) = bytes.as_chunks::<8>();
+            tell(std::array::from_fn(|at| u64::from_le_bytes(numbers[at])));
+        }
         // An entry that is cut was not followed by its command; what comes next begins behind it.
-        let whole = bytes.len() / ENTRY_LEN * ENTRY_LEN;
-        self.0.set_len(whole as u64)?;
-        let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
-        let entry = |entry: &[u8; ENTRY_LEN]| {
-            let [a, b, c, d, number @ ..] = *entry;
-            (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(number))
-        };
-        Ok(entries.iter().map(entry).collect())
+        self.0.set_len(whole)
     }
 }
 
@@ -84,6 +88,8 @@ pub struct Before {
     pub(super) head: Head,
     /// When its last command had ended, in microseconds since its beginning.
     pub(super) until_us: u64,
+    /// How late its commands were.
+    pub(super) timeline: Timeline,
     /// Of each session the last command that is written, and whether a transaction was open behind it.
     last: HashMap<u32, (u64, bool)>,
     unknown: HashSet<(u32, u64)>,
@@ -122,16 +128,23 @@ impl Before {
                 Record::Head(_) | Record::Session(_) | Record::Thinned { .. } | Record::Result(_) => {}
             }
         }
-        let sent = journal.read().map_err(io_at(result))?;
-        let is_unknown = |(session, number): &(u32, u64)| {
-            let last = last.get(session);
-            last.is_none_or(|(last, _)| number > last)
-        };
+        let (mut unknown, mut timeline) = (HashSet::new(), Timeline::default());
+        let sent = journal.read(|[session, number, at_us, late_us]| {
+            let [at, late] = [at_us, late_us].map(Duration::from_micros);
+            timeline.note(at, late);
+            let session = session as u32;
+            let last = last.get(&session);
+            if last.is_none_or(|(last, _)| number > *last) {
+                unknown.insert((session, number));
+            }
+        });
+        sent.map_err(io_at(result))?;
         Ok(Self {
             journal: Some(journal),
             head,
             until_us,
-            unknown: sent.into_iter().filter(is_unknown).collect(),
+            timeline,
+            unknown,
             last,
             made,
         })

@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use mysql_wire::Command;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Semaphore, mpsc};
@@ -364,17 +363,12 @@ struct Shared {
     began: Instant,
     progress: RefCell<Progress>,
     outcome: RefCell<Outcome>,
-    late: RefCell<Option<Histogram<u64>>>,
     timeline: RefCell<Timeline>,
 }
 
 impl Shared {
     /// A command is sent so late.
     fn note_late(&self, late: Duration) {
-        if let Some(all) = self.late.borrow_mut().as_mut() {
-            // It grows as it needs.
-            let _ = all.record(late.as_micros() as u64);
-        }
         self.timeline.borrow_mut().note(self.began.elapsed(), late);
         self.progress.borrow_mut().late = late;
     }
@@ -423,13 +417,14 @@ impl Shared {
         before.map_or(Fate::Open, |before| before.fate(command.session, command.number))
     }
 
-    /// Notes that a command is about to be sent. False: it must not be.
-    fn note_sent(&self, command: &CommandRecord) -> bool {
+    /// Notes that a command is about to be sent, and how late it is. False: it must not be.
+    fn note_sent(&self, command: &CommandRecord, late: Duration) -> bool {
         // Behind an entry that is half written no other can be read.
         if self.failed.borrow().is_some() {
             return false;
         }
-        let noted = self.journal.borrow_mut().note(command);
+        let at = self.began.elapsed();
+        let noted = self.journal.borrow_mut().note(command, at, late);
         if let Err(error) = noted {
             let error = io_at(&self.order.result)(error);
             self.failed.borrow_mut().get_or_insert(error);
@@ -495,6 +490,8 @@ pub async fn replay(
         }),
     };
     let (mut before, key) = (before, order.key.as_ref());
+    let timeline = before.as_mut().map(|before| std::mem::take(&mut before.timeline));
+    let timeline = timeline.unwrap_or_default();
     let (mut writer, journal) = match before.as_mut().and_then(|before| before.journal.take()) {
         Some(journal) => (FolderWriter::resume(&order.result, FILE_MAX, key)?, journal),
         None => {
@@ -526,8 +523,7 @@ pub async fn replay(
             ..Progress::default()
         }),
         outcome: RefCell::default(),
-        late: RefCell::new(Histogram::new(2).ok()),
-        timeline: RefCell::default(),
+        timeline: RefCell::new(timeline),
     });
     let tasks = LocalSet::new();
     tasks
@@ -655,13 +651,13 @@ fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outc
     outcome.was_open = survey.was_open;
     outcome.ids = shared.ids.outcome();
     outcome.stops = crate::offline::stops_in_words(folder);
-    if let (Some(late), Speed::Times(_)) = (&*shared.late.borrow(), shared.order.speed) {
+    let timeline = shared.timeline.take();
+    if let (Some(late), Speed::Times(_)) = (&timeline.all, shared.order.speed) {
         outcome.late_us = Some([
             late.value_at_quantile(0.5),
             late.value_at_quantile(0.99),
             late.max(),
         ]);
-        let timeline = shared.timeline.take();
         let micros = |limit: Duration| limit.as_micros() as u64;
         outcome.lateness = Some(Lateness {
             p99_us: late.value_at_quantile(0.99),

@@ -193,6 +193,7 @@ impl Session {
                 verdict
             }
         };
+        let mut late = Duration::ZERO;
         if let Speed::Times(_) = shared.order.speed
             && is_chosen
         {
@@ -201,7 +202,7 @@ impl Session {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            let late = Instant::now().saturating_duration_since(due);
+            late = Instant::now().saturating_duration_since(due);
             shared.note_late(late);
         }
         if verdict.is_ok() && begins && !shared.commits.wait(captured).await {
@@ -236,7 +237,7 @@ impl Session {
         };
         self.kept = None;
         let sent = match verdict {
-            Ok(()) if !shared.note_sent(captured) => return,
+            Ok(()) if !shared.note_sent(captured, late) => return,
             Ok(()) => self.send(captured, &mut record).await,
             Err(why) => {
                 self.drop_long_data(captured).await;

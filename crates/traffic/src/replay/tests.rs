@@ -266,7 +266,7 @@ async fn resumed_with(
                 killed.put(&Record::Command(Box::new(command.clone()))).unwrap();
             }
         }
-        journal.note(&command).unwrap();
+        journal.note(&command, Duration::ZERO, Duration::ZERO).unwrap();
     }
     capture.finish().unwrap();
     killed.finish().unwrap();
@@ -859,7 +859,6 @@ fn nothing_is_written_behind_what_could_not_be() {
         began: Instant::now(),
         progress: RefCell::default(),
         outcome: RefCell::default(),
-        late: RefCell::default(),
         timeline: RefCell::default(),
     };
     let put = |number| {
@@ -946,6 +945,38 @@ async fn the_end_of_a_replay_in_time_says_how_late_it_was() {
             is_late.is_some()
         );
     }
+}
+
+#[tokio::test]
+async fn a_replay_that_goes_on_says_how_late_it_was_before() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, _) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    captured(&from, &["INSERT 1", "INSERT 2"].map(|text| ("app", query(text))));
+    let of_replay = Head {
+        kind: "replay".to_owned(),
+        replay: Some(ReplayOf::default()),
+        ..Head::default()
+    };
+    let mut killed = FolderWriter::create(&result, of_replay, FILE_MAX, None).unwrap();
+    let done = query("INSERT 1");
+    let (at, late) = (Duration::from_millis(100), Duration::from_secs(7));
+    let mut journal = Journal::open(&result, true).unwrap();
+    journal.note(&done, at, late).unwrap();
+    drop(journal);
+    killed.put(&Record::Command(Box::new(done))).unwrap();
+    killed.finish().unwrap();
+    let before = Before::read(&result, None).unwrap();
+    let mut order = order(&from, &result, address, false);
+    order.speed = Speed::Times(1.0);
+    let survey = survey(&from, None, order.permitted, &order.selection, Some(&before)).unwrap();
+    let outcome = replay(order, &survey, Some(before), "test", |_| {})
+        .await
+        .unwrap();
+    assert_eq!((survey.done_before, outcome.sent), (1, 1));
+    let lateness = outcome.lateness.unwrap();
+    assert!(lateness.p99_us >= 7_000_000, "{lateness:?}");
+    assert_eq!(lateness.timeline[1], 7_000_000);
 }
 
 #[tokio::test]

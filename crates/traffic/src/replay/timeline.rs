@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
 /// Most parts.
 const PARTS_MAX: usize = 200;
 /// How long a part is at first.
@@ -13,6 +15,8 @@ pub(super) struct Timeline {
     pub(super) part_us: u64,
     /// From the beginning of the run on, in microseconds.
     pub(super) greatest: Vec<u64>,
+    /// The lateness of all commands.
+    pub(super) all: Option<Histogram<u64>>,
 }
 
 impl Default for Timeline {
@@ -20,6 +24,7 @@ impl Default for Timeline {
         Self {
             part_us: PART_US,
             greatest: Vec::new(),
+            all: Histogram::new(2).ok(),
         }
     }
 }
@@ -27,7 +32,11 @@ impl Default for Timeline {
 impl Timeline {
     /// Notes how late a command was. `at`: when it was sent, since the beginning of the run.
     pub(super) fn note(&mut self, at: Duration, late: Duration) {
-        let at_us = at.as_micros() as u64;
+        let (at_us, late_us) = (at.as_micros() as u64, late.as_micros() as u64);
+        if let Some(all) = &mut self.all {
+            // It grows as it needs.
+            let _ = all.record(late_us);
+        }
         while at_us / self.part_us >= PARTS_MAX as u64 {
             let merged = self.greatest.chunks(2).filter_map(|pair| pair.iter().max());
             self.greatest = merged.copied().collect();
@@ -38,7 +47,7 @@ impl Timeline {
             self.greatest.resize(index + 1, 0);
         }
         let greatest = &mut self.greatest[index];
-        *greatest = (*greatest).max(late.as_micros() as u64);
+        *greatest = (*greatest).max(late_us);
     }
 }
 
