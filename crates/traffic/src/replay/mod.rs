@@ -16,7 +16,7 @@ mod timeline;
 mod transactions;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -265,6 +265,8 @@ pub struct Survey {
     pub(crate) longest: Duration,
     /// Commands of each session, so that its connection can be closed behind the last.
     pub(crate) by_session: HashMap<u32, u64>,
+    /// Sessions in which something is chosen: the others need no connection.
+    pub(crate) chosen: HashSet<u32>,
     /// Files that could not be read to their end.
     pub stops: Vec<String>,
 }
@@ -282,6 +284,7 @@ pub fn survey(
 ) -> Result<Survey, ReplayError> {
     let mut survey = Survey::default();
     let mut chosen: HashMap<u32, bool> = HashMap::new();
+    let mut sent: HashMap<u32, u64> = HashMap::new();
     let mut folder = Folder::open(folder, key)?;
     let mut judge = plan::Judge::new(permitted);
     while let Some(record) = folder.next_record()? {
@@ -312,18 +315,25 @@ pub fn survey(
                 let end = Duration::from_micros(command.start_us.saturating_add(command.took_us));
                 survey.length = survey.length.max(end);
                 survey.longest = survey.longest.max(Duration::from_micros(command.took_us));
-                let is_chosen = selection.takes(&command) && chosen.get(&command.session) == Some(&true);
+                let is_of_user = chosen.get(&command.session) == Some(&true);
+                if is_of_user && selection.wants(&command) {
+                    survey.chosen.insert(command.session);
+                }
                 let verdict = judge.may_be_sent(&command);
-                if let Err(why) = if is_chosen {
-                    verdict
-                } else {
-                    Err(LeftOut::NotChosen)
-                } {
-                    *survey.left_out.entry(why).or_default() += 1;
+                match verdict {
+                    _ if !(is_of_user && selection.takes(&command)) => {
+                        *survey.left_out.entry(LeftOut::NotChosen).or_default() += 1;
+                    }
+                    Ok(()) => *sent.entry(command.session).or_default() += 1,
+                    Err(why) => *survey.left_out.entry(why).or_default() += 1,
                 }
             }
             Record::Head(_) | Record::Thinned { .. } | Record::End(_) | Record::Result(_) => {}
         }
+    }
+    sent.retain(|session, _| !survey.chosen.contains(session));
+    if !sent.is_empty() {
+        *survey.left_out.entry(LeftOut::NotChosen).or_default() += sent.values().sum::<u64>();
     }
     survey.stops = crate::offline::stops_in_words(&folder);
     Ok(survey)
@@ -572,9 +582,11 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
         let selection = &shared.order.selection;
         match record {
             Record::Session(record) if !selection.has(record.id) => {}
-            // All of it was done before.
-            Record::Session(record)
-                if shared.before.is_some() && !is_followed && !survey.by_session.contains_key(&record.id) => {
+            // Nothing of it is chosen, or all of that was done before.
+            Record::Session(record) if !is_followed && !survey.chosen.contains(&record.id) => {
+                if shared.before.is_none() || survey.by_session.contains_key(&record.id) {
+                    shared.put(&Record::Session(record));
+                }
             }
             Record::Session(record) if !selection.takes_user(&record.user) => {
                 shared.put(&Record::Session(record.clone()));

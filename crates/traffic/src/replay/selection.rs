@@ -46,16 +46,21 @@ impl Selection {
         self.until_us.is_some_and(|until| command.start_us >= until)
     }
 
-    /// Whether a command is replayed. What a session sets for itself is, so that the others find it as it
-    /// was.
-    pub(super) fn takes(&self, command: &CommandRecord) -> bool {
-        let is_wanted = command.start_us >= self.from_us
+    /// Whether a command is one of those that are chosen.
+    pub(super) fn wants(&self, command: &CommandRecord) -> bool {
+        !self.is_over(command)
+            && command.start_us >= self.from_us
             && self
                 .schema
                 .as_ref()
                 .is_none_or(|schema| *schema.as_bytes() == *command.schema)
-            && self.digest.is_none_or(|digest| digest == command.digest);
-        !self.is_over(command) && (is_wanted || sets_session(command))
+            && self.digest.is_none_or(|digest| digest == command.digest)
+    }
+
+    /// Whether a command is replayed. What a session sets for itself is, so that the others find it as it
+    /// was.
+    pub(super) fn takes(&self, command: &CommandRecord) -> bool {
+        self.wants(command) || !self.is_over(command) && sets_session(command)
     }
 }
 

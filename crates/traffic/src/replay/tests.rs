@@ -808,6 +808,47 @@ fn captured(folder: &Path, commands: &[(&str, CommandRecord)]) {
     capture.finish().unwrap();
 }
 
+/// Thousands of them, at once, would be more than a server takes.
+#[tokio::test]
+async fn sessions_in_which_nothing_is_chosen_are_not_connected() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, told) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let mut capture = FolderWriter::create(&from, Head::default(), FILE_MAX, None).unwrap();
+    let times: [&[u64]; 4] = [&[0, 1], &[0, 10], &[20, 21], &[]];
+    for (id, times) in (1..).zip(times) {
+        let session = SessionRecord {
+            id,
+            user: "app".to_owned(),
+            schema: format!("shop{id}").into_bytes(),
+            was_open: true,
+            ..SessionRecord::default()
+        };
+        capture.put(&Record::Session(session)).unwrap();
+        for (number, start_us) in (0..).zip(times) {
+            let text = if number == 0 { "SET @a = 1" } else { "INSERT 1" };
+            let command = CommandRecord {
+                session: id,
+                number,
+                start_us: *start_us,
+                ..query(text)
+            };
+            capture.put(&Record::Command(Box::new(command))).unwrap();
+        }
+    }
+    capture.finish().unwrap();
+    let mut order = order(&from, &result, address, false);
+    (order.selection.from_us, order.selection.until_us) = (5, Some(15));
+    let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+    assert_eq!((survey.commands, survey.left_out[&LeftOut::NotChosen]), (6, 4));
+    let outcome = replay(order, &survey, None, "test", |_| {}).await.unwrap();
+    assert_eq!(outcome.sent, 2);
+    assert_eq!(outcome.left_out[&LeftOut::NotChosen], 4);
+    let mut told = told.lock().unwrap().clone();
+    told.retain(|words| words.starts_with("USE ") || words.starts_with("INSERT"));
+    assert_eq!(told, ["USE shop2", "INSERT 1"]);
+}
+
 /// Whoever goes on with a result takes all before a session's last record for done.
 #[tokio::test]
 async fn what_is_left_out_of_a_session_is_written_in_its_order() {
