@@ -554,7 +554,7 @@ pub async fn replay(
         })
         .await?;
     drop(tasks);
-    conclude(shared, &folder, survey)
+    conclude(shared, &folder)
 }
 
 /// Reads the capture and hands each command to its session, in time.
@@ -600,6 +600,9 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 shared.put(&Record::Session(record.clone()));
                 let left = survey.by_session.get(&record.id).copied().unwrap_or(0);
                 let (sender, _) = sessions.entry(record.id).or_insert_with(|| {
+                    let mut outcome = shared.outcome.borrow_mut();
+                    outcome.sessions += 1;
+                    outcome.was_open += u64::from(record.was_open);
                     let (sender, given) = mpsc::unbounded_channel();
                     running.spawn_local(session::run(Rc::clone(shared), given));
                     (sender, left)
@@ -656,11 +659,9 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
     Ok(())
 }
 
-fn conclude(shared: Rc<Shared>, folder: &Folder, survey: &Survey) -> Result<Outcome, ReplayError> {
+fn conclude(shared: Rc<Shared>, folder: &Folder) -> Result<Outcome, ReplayError> {
     let mut outcome = shared.outcome.take();
     outcome.took = shared.began.elapsed();
-    outcome.sessions = survey.by_session.len() as u64;
-    outcome.was_open = survey.was_open;
     outcome.ids = shared.ids.outcome();
     outcome.stops = crate::offline::stops_in_words(folder);
     let timeline = shared.timeline.take();
