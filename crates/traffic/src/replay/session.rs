@@ -487,9 +487,9 @@ impl Session {
             return Ok(());
         }
         if command == Command::CHANGE_USER {
-            // Its own connection is as good as one that has changed its user.
+            // A new connection is as good as one that has changed its user. The next command makes it: only
+            // that one knows the schema, which may be another one than at the login.
             self.hang_up().await;
-            self.connect(&[]).await?;
             return Ok(());
         }
         if self.client.is_none() {

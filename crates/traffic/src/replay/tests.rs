@@ -622,6 +622,23 @@ async fn a_session_is_in_its_schema_behind_a_reset() {
 }
 
 #[tokio::test]
+async fn a_session_that_has_changed_its_user_is_in_the_schema_that_it_has_then() {
+    let of = |schema: &str, mut command: CommandRecord| {
+        command.schema = schema.as_bytes().to_vec();
+        (command, Was::Open)
+    };
+    let heard = told(&[
+        of("", query("USE stock")),
+        of("stock", command(Command::CHANGE_USER, 0, b"")),
+        of("shop", query("INSERT 1")),
+        of("shop", command(Command::CHANGE_USER, 0, b"")),
+        of("", query("INSERT 2")),
+    ])
+    .await;
+    assert_eq!(heard, ["USE stock", "USE shop", "INSERT 1", "INSERT 2"]);
+}
+
+#[tokio::test]
 async fn nobody_is_asked_about_statements_of_another_connection() {
     let open = |text| (query(text), Was::Open);
     let asks = "INSERT INTO t VALUES (LAST_INSERT_ID())";
