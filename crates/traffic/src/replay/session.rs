@@ -438,6 +438,10 @@ impl Session {
         let (seconds, micros) = (unix_us / 1_000_000, unix_us % 1_000_000);
         let mut payload = vec![Command::QUERY.0];
         payload.extend_from_slice(format!("SET TIMESTAMP = {seconds}.{micros:06}").as_bytes());
+        if self.client.is_none() {
+            // Where that fails, so does the statement.
+            let _ = self.connect(&captured.schema).await;
+        }
         let answer = self.ask(&payload).await;
         if answer.is_none_or(|(_, answer)| answer.outcome.error.is_some()) {
             self.shared.outcome.borrow_mut().not_frozen += 1;

@@ -750,6 +750,26 @@ async fn times_are_frozen_for_what_was_prepared_before_and_until_the_session_has
 }
 
 #[tokio::test]
+async fn times_are_frozen_on_a_new_connection_as_well() {
+    let all = [
+        (query("INSERT LOST"), Was::Open),
+        (query("INSERT 2"), Was::Open),
+        (command(Command::CHANGE_USER, 0, b""), Was::Open),
+        (query("INSERT 3"), Was::Open),
+    ];
+    let (told, _) = resumed_with(&all, true).await;
+    let expected = [
+        "SET TIMESTAMP = 0.000000",
+        "INSERT LOST",
+        "SET TIMESTAMP = 0.000001",
+        "INSERT 2",
+        "SET TIMESTAMP = 0.000003",
+        "INSERT 3",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
 async fn nothing_stands_between_a_statement_and_who_asks_for_its_rows() {
     let asks = "INSERT INTO t VALUES (ROW_COUNT())";
     let all = [
