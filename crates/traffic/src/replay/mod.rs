@@ -47,8 +47,10 @@ pub(crate) use self::selection::sets_session;
 use self::timeline::Timeline;
 use self::transactions::{Commits, Transactions, Turn};
 
-/// Commands that are read ahead of those that are executed.
+/// Commands that are read ahead of those that are executed, and the bytes of each: a longer one counts for
+/// several.
 const AHEAD_MAX: usize = 50_000;
+const AHEAD_BYTES: usize = 4096;
 /// Commands are read so long before they are due, and as much earlier as the longest one took: it is written
 /// where it has ended, behind all that began after it.
 const AHEAD: Duration = Duration::from_secs(2);
@@ -624,7 +626,8 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 if ahead > read_ahead && !selection.is_over(&command) {
                     tokio::time::sleep(ahead - read_ahead).await;
                 }
-                let Ok(permit) = std::sync::Arc::clone(&room).acquire_owned().await else {
+                let room = std::sync::Arc::clone(&room);
+                let Ok(permit) = room.acquire_many_owned(places(&command)).await else {
                     break;
                 };
                 let id = command.session;
@@ -657,6 +660,12 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
     drop(sessions);
     while running.join_next().await.is_some() {}
     Ok(())
+}
+
+/// The number of places that a command takes among those that are read ahead.
+fn places(command: &CommandRecord) -> u32 {
+    // More than there are would never be had.
+    (1 + command.body.len() / AHEAD_BYTES).min(AHEAD_MAX) as u32
 }
 
 fn conclude(shared: Rc<Shared>, folder: &Folder) -> Result<Outcome, ReplayError> {

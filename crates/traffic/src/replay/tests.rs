@@ -1119,6 +1119,13 @@ async fn of_a_cluster_the_first_server_that_takes_writes_is_the_target() {
     assert!(none.contains(&format!("{replica} is read_only")), "{none}");
 }
 
+#[test]
+fn long_commands_that_are_read_ahead_have_little_memory() {
+    let of = |len| places(&command(Command::QUERY, 0, &vec![b'x'; len]));
+    assert_eq!((of(0), of(AHEAD_BYTES - 1), of(AHEAD_BYTES)), (1, 1, 2));
+    assert_eq!(of(1 << 20), 257);
+}
+
 #[tokio::test]
 async fn who_cannot_ask_for_ids_is_told_of_the_option() {
     let (address, _) = server_that_ends(b"WHERE referenced_table_name IS NOT NULL").await;
