@@ -15,8 +15,8 @@ mod thread;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,7 @@ use crate::objects::{Location, Marker, Objects, ObjectsError};
 use crate::record::{Filters, Head, ServerAtStart, digest_of};
 use crate::seal::{Key, KeyError};
 
-use self::observer::{Item, WorkerObserver};
+use self::observer::{Queue, WorkerObserver};
 
 pub(crate) use self::observer::{Answer, Ended};
 pub use self::servers::servers;
@@ -103,7 +103,10 @@ struct Shared {
 struct Run {
     order: Order,
     began: Instant,
-    sender: Mutex<Option<Sender<Item>>>,
+    /// One for each worker that has taken it up.
+    queues: Mutex<Vec<Queue>>,
+    /// Nothing more is written.
+    has_ended: AtomicBool,
     /// Sessions of which a share is captured, in 2^32ths.
     share: u64,
     /// Statements with this digest alone are captured.
@@ -236,7 +239,6 @@ impl Capture {
         // Nobody waits for the store with this in hand.
         let mut current = lock(&self.shared.run);
         is_free(current.as_deref()).inspect_err(|_| writer.take_back())?;
-        let (sender, items) = std::sync::mpsc::channel();
         let share = order.filters.sample.unwrap_or(1.0);
         let run = Arc::new(Run {
             share: (share * (1_u64 << 32) as f64) as u64,
@@ -244,7 +246,8 @@ impl Capture {
             upload: order.upload.as_ref().map(|to| Upload::new(to, &order.to)),
             order,
             began: Instant::now(),
-            sender: Mutex::new(Some(sender)),
+            queues: Mutex::default(),
+            has_ended: AtomicBool::new(false),
             queued: Arc::default(),
             is_to_stop: AtomicBool::new(false),
             is_overrun: AtomicBool::new(false),
@@ -258,7 +261,7 @@ impl Capture {
         let interest = Arc::clone(&self.shared.interest);
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let its_run = Arc::clone(&run);
-        let begun = thread.spawn(move || thread::run(&its_run, &interest, &items, writer));
+        let begun = thread.spawn(move || thread::run(&its_run, &interest, writer));
         let begun = begun.and_then(|_| match claimed {
             Some((objects, marker)) => send(Arc::clone(&run), objects, marker),
             None => Ok(()),
@@ -333,7 +336,7 @@ impl Capture {
 
 impl Run {
     fn has_ended(&self) -> bool {
-        lock(&self.sender).is_none()
+        self.has_ended.load(Acquire)
     }
 
     /// The first reason counts.

@@ -1,10 +1,9 @@
 //! A worker's part of a capture: it hands over copies, and never waits.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dataplane::finished::{Copied, CopyLimits, End, Finished, Interest, Observer, Room};
@@ -20,14 +19,20 @@ use crate::hash;
 /// queue has room for more commands without them.
 const READ_HERE_MAX: usize = 16 << 10;
 
-/// What goes to the thread.
-pub(super) enum Item {
-    Command(Box<Ended>),
-    /// The queue was full: nothing more of this session comes.
-    Thinned(u32),
+/// What one worker has for the thread, which takes all of it together and leaves an empty one: memory that one
+/// thread takes and another gives back is dear.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// In the order in which they have ended.
+    pub(super) commands: VecDeque<Ended>,
+    /// Sessions that the full queue has cost. Nothing more of them comes.
+    pub(super) thinned: Vec<u32>,
     #[cfg(test)]
-    Panic,
+    pub(super) panics: bool,
 }
+
+/// Where a worker puts it. The lock is held for one command, or to take all.
+pub(super) type Queue = Arc<Mutex<Batch>>;
 
 /// A command that has ended, as the thread gets it.
 pub(crate) struct Ended {
@@ -50,7 +55,7 @@ pub(crate) struct Ended {
     pub(crate) warnings: u16,
     pub(crate) error: u16,
     /// The command's first packet with its header, or as much of it as was copied. A short one is kept
-    /// within: memory that one thread takes and another gives back is dear.
+    /// within, as are the checks of a short answer.
     pub(crate) packet: SmallVec<[u8; 64]>,
     pub(crate) is_packet_whole: bool,
     pub(crate) answer: Answer,
@@ -103,7 +108,7 @@ pub(super) struct WorkerObserver {
 #[derive(Default)]
 struct Part {
     generation: u64,
-    run: Option<(Arc<Run>, Sender<Item>, Arc<Room>)>,
+    run: Option<(Arc<Run>, Queue, Arc<Room>)>,
     /// Sessions that are not captured any further. As many as have come and been thinned while it ran.
     thinned: HashSet<u32>,
     /// What the thread was told of sessions: a hash of the user, and one of the schema.
@@ -129,12 +134,14 @@ impl WorkerObserver {
         }
         *part = Part {
             generation,
-            run: lock(&self.shared.run).as_ref().and_then(|run| {
+            run: lock(&self.shared.run).as_ref().map(|run| {
                 let room = Arc::new(Room {
                     taken: Arc::clone(&run.queued),
                     max: COPIES_MAX,
                 });
-                Some((Arc::clone(run), lock(&run.sender).clone()?, room))
+                let queue = Queue::default();
+                lock(&run.queues).push(Arc::clone(&queue));
+                (Arc::clone(run), queue, room)
             }),
             ..Part::default()
         };
@@ -166,7 +173,7 @@ impl Observer for WorkerObserver {
         let Part {
             run, thinned, told, ..
         } = &mut *part;
-        let Some((run, sender, _)) = run else { return };
+        let Some((run, queue, _)) = run else { return };
         let filters = &run.order.filters;
         let is_other = |wanted: &Option<String>, is: &str| wanted.as_ref().is_some_and(|wanted| wanted != is);
         if is_other(&filters.user, finished.user) || is_other(&filters.listener, finished.listener) {
@@ -183,7 +190,7 @@ impl Observer for WorkerObserver {
         };
         let session = finished.session;
         let (who, schema) = news(told, finished);
-        let ended = Box::new(Ended {
+        let ended = Ended {
             session,
             is_first: finished.is_first,
             at: finished.ended,
@@ -202,17 +209,16 @@ impl Observer for WorkerObserver {
             packet,
             is_packet_whole,
             answer,
-        });
+        };
         let size = ended.size();
         if run.queued.fetch_add(size, Relaxed) + size <= QUEUE_MAX {
-            // A thread that has ended wants nothing more.
-            let _ = sender.send(Item::Command(ended));
+            lock(queue).commands.push_back(ended);
             return;
         }
         run.queued.fetch_sub(size, Relaxed);
         match run.order.when_full {
             WhenFull::Thin => {
-                let _ = sender.send(Item::Thinned(session));
+                lock(queue).thinned.push(session);
                 thinned.insert(session);
             }
             WhenFull::End => {

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
 
 use dataplane::finished::{Copied, End, Finished};
 use mysql_wire::{Capabilities, Command, write_packet};
@@ -71,13 +70,13 @@ fn order(to: &Path, when_full: WhenFull) -> Order {
     }
 }
 
-/// A capture whose thread does not run, and what it would have got.
-pub(super) fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>, Receiver<Item>) {
-    let (sender, items) = channel();
+/// A capture whose thread does not run.
+pub(super) fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run>) {
     let run = Arc::new(Run {
         order: order(Path::new("/nowhere"), when_full),
         began: Instant::now(),
-        sender: Mutex::new(Some(sender)),
+        queues: Mutex::default(),
+        has_ended: AtomicBool::new(false),
         share: (sample * (1_u64 << 32) as f64) as u64,
         digest: None,
         queued: Arc::default(),
@@ -93,19 +92,25 @@ pub(super) fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run
         ..Shared::default()
     };
     shared.interest.set(true);
-    (Arc::new(shared), run, items)
+    (Arc::new(shared), run)
+}
+
+/// What the thread would get of the only worker: how many commands, and whose are captured no further.
+fn waiting(run: &Run) -> (usize, Vec<u32>) {
+    let batch = std::mem::take(&mut *lock(&lock(&run.queues)[0]));
+    (batch.commands.len(), batch.thinned)
 }
 
 #[test]
 fn a_full_queue_leaves_out_whole_sessions() {
-    let (shared, run, items) = stalled(WhenFull::Thin, 1.0);
+    let (shared, run) = stalled(WhenFull::Thin, 1.0);
     let observer = WorkerObserver::new(shared);
     observer.finished(&query(1, "SELECT 1"));
-    assert!(matches!(items.try_recv(), Ok(Item::Command(_))));
+    assert_eq!(waiting(&run), (1, vec![]));
     let held = QUEUE_MAX - run.queued.load(Relaxed);
     run.queued.fetch_add(held, Relaxed);
     observer.finished(&query(2, "SELECT 2"));
-    assert!(matches!(items.try_recv(), Ok(Item::Thinned(2))));
+    assert_eq!(waiting(&run), (0, vec![2]));
     assert_eq!(
         run.queued.load(Relaxed),
         QUEUE_MAX,
@@ -121,16 +126,16 @@ fn a_full_queue_leaves_out_whole_sessions() {
 
 #[test]
 fn a_full_queue_ends_the_capture_where_that_is_asked_for() {
-    let (shared, run, items) = stalled(WhenFull::End, 1.0);
+    let (shared, run) = stalled(WhenFull::End, 1.0);
     let observer = WorkerObserver::new(shared);
     run.queued.store(QUEUE_MAX, Relaxed);
     observer.finished(&query(1, "SELECT 1"));
-    assert!(run.is_overrun.load(Relaxed) && items.try_recv().is_err());
+    assert!(run.is_overrun.load(Relaxed) && waiting(&run) == (0, vec![]));
 }
 
 #[test]
 fn a_share_of_the_sessions_is_captured_whole() {
-    let (shared, _run, _items) = stalled(WhenFull::Thin, 0.25);
+    let (shared, _run) = stalled(WhenFull::Thin, 0.25);
     let observer = WorkerObserver::new(shared);
     let captured = (0..4000).filter(|session| observer.copies(*session).is_some());
     let captured: Vec<_> = captured.collect();
@@ -191,8 +196,12 @@ fn a_capture_whose_thread_fails_has_ended_and_another_begins() {
         capture.start(order, Vec::new(), "test")
     };
     start("first").unwrap();
-    let sender = lock(&lock(&capture.shared.run).as_ref().unwrap().sender).clone();
-    sender.unwrap().send(Item::Panic).unwrap();
+    let run = lock(&capture.shared.run).clone().unwrap();
+    let batch = observer::Batch {
+        panics: true,
+        ..observer::Batch::default()
+    };
+    lock(&run.queues).push(Arc::new(Mutex::new(batch)));
     let limit = Instant::now() + Duration::from_secs(30);
     while capture.status().unwrap().is_running && Instant::now() < limit {
         std::thread::sleep(Duration::from_millis(1));

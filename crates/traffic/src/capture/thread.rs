@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Receiver;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use dataplane::finished::{End as HowEnded, Interest};
@@ -12,7 +11,7 @@ use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader, statement};
 use sql_class::Syntax;
 
-use super::observer::{Answer, Ended, Item};
+use super::observer::{Answer, Batch, Ended};
 use super::{Run, free_percent, lock};
 use crate::checks;
 use crate::file::{FileError, FolderWriter};
@@ -22,11 +21,10 @@ use crate::secrets::{
     goes_to_mysql, may_be_written, may_change_accounts, takes_harmless_values, values_may_be_written,
 };
 
-/// How long it sleeps where nothing waits: workers need not wake it. Each time that it runs it takes a core
-/// and its caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
+/// How often it takes what has come: workers need not wake it. Each time that it runs it takes a core and its
+/// caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
 const PAUSE: Duration = Duration::from_millis(25);
-/// So many bytes are taken out of the queue before that is counted, and before it is looked at what else
-/// there is to do.
+/// So many bytes are taken out of the queue before that is counted: workers count there as well.
 const COUNTED_TOGETHER: usize = 64 << 10;
 /// How often what is there is written, and limits are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -128,18 +126,18 @@ struct Writing<'a> {
 }
 
 /// Runs until the capture ends. What comes of it is said also where the thread fails: another one may begin.
-pub(super) fn run(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: FolderWriter) {
-    let writing = AssertUnwindSafe(|| write(run, interest, items, writer));
+pub(super) fn run(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
+    let writing = AssertUnwindSafe(|| write(run, interest, writer));
     if catch_unwind(writing).is_err() {
         interest.set(false);
         let words = "the capture's thread has failed; the log says where";
         run.note_end("error", words);
         tracing::error!(folder = %run.order.to.display(), "capture: {words}");
-        *lock(&run.sender) = None;
+        run.has_ended.store(true, Release);
     }
 }
 
-fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: FolderWriter) {
+fn write(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
     let mut writing = Writing {
         run,
         writer,
@@ -148,7 +146,7 @@ fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: Fo
         first_number: 0,
         taken_out: 0,
     };
-    let written = writing.until_end(items);
+    let written = writing.until_end();
     interest.set(false);
     if let Err(error) = &written {
         run.note_end("error", &error.to_string());
@@ -165,27 +163,18 @@ fn write(run: &Arc<Run>, interest: &Interest, items: &Receiver<Item>, writer: Fo
     if let Err(error) = ended {
         tracing::error!(%error, "the end of the capture could not be written");
     }
-    *lock(&run.sender) = None;
+    run.has_ended.store(true, Release);
 }
 
 impl Writing<'_> {
-    fn until_end(&mut self, items: &Receiver<Item>) -> Result<(), FileError> {
+    fn until_end(&mut self) -> Result<(), FileError> {
         let mut flushed = Instant::now();
+        let mut batches = Vec::new();
         loop {
+            let began = Instant::now();
             // Asked first: what was sent before the end is written.
             let is_to_stop = self.run.is_to_stop.load(Relaxed);
-            let mut is_idle = true;
-            while let Ok(item) = items.try_recv() {
-                self.take(item)?;
-                is_idle = false;
-                // Workers count there as well, so it is not done for each.
-                if self.taken_out > COUNTED_TOGETHER {
-                    break;
-                }
-            }
-            self.run
-                .queued
-                .fetch_sub(std::mem::take(&mut self.taken_out), Relaxed);
+            let is_idle = !self.take_all(&mut batches)?;
             if is_to_stop && is_idle {
                 return Ok(());
             }
@@ -201,10 +190,50 @@ impl Writing<'_> {
                     return Ok(());
                 }
             }
-            if is_idle {
-                std::thread::sleep(PAUSE);
+            if !is_to_stop {
+                std::thread::sleep(PAUSE.saturating_sub(began.elapsed()));
             }
         }
+    }
+
+    /// Takes what has come of all workers, in the order of its end. `batches`: empty ones that they get for
+    /// theirs. False where there was nothing.
+    fn take_all(&mut self, batches: &mut Vec<Batch>) -> Result<bool, FileError> {
+        let queues = lock(&self.run.queues).clone();
+        batches.resize_with(queues.len(), Batch::default);
+        for (queue, batch) in queues.iter().zip(&mut *batches) {
+            std::mem::swap(&mut *lock(queue), batch);
+        }
+        let mut has_some = false;
+        let first = |batch: &Batch| batch.commands.front().map(|command| command.at);
+        while let Some(batch) = batches
+            .iter_mut()
+            .filter(|batch| !batch.commands.is_empty())
+            .min_by_key(|batch| first(batch))
+            && let Some(ended) = batch.commands.pop_front()
+        {
+            has_some = true;
+            self.taken_out += ended.size();
+            self.command(ended)?;
+            if self.taken_out > COUNTED_TOGETHER {
+                self.count_taken();
+            }
+        }
+        self.count_taken();
+        for batch in batches {
+            #[cfg(test)]
+            assert!(!batch.panics, "as a test wants it");
+            for session in batch.thinned.drain(..) {
+                has_some = true;
+                self.thin(session)?;
+            }
+        }
+        Ok(has_some)
+    }
+
+    fn count_taken(&mut self) {
+        let taken = std::mem::take(&mut self.taken_out);
+        self.run.queued.fetch_sub(taken, Relaxed);
     }
 
     /// Why it has to end now.
@@ -227,32 +256,22 @@ impl Writing<'_> {
         Some(("disk", format!("{free} % of the disk are free")))
     }
 
-    fn take(&mut self, item: Item) -> Result<(), FileError> {
-        match item {
-            Item::Thinned(session) => {
-                let known = self.sessions.entry(session).or_default();
-                if !std::mem::replace(&mut known.is_thinned, true) {
-                    // The status, the metrics and the last record count the others.
-                    if self.run.counts.thinned.fetch_add(1, Relaxed) == 0 {
-                        tracing::warn!(
-                            session,
-                            "capture: its queue is full, so that sessions are not captured any further"
-                        );
-                    }
-                    self.writer.put(&Record::Thinned { session })?;
-                }
-                Ok(())
-            }
-            #[cfg(test)]
-            Item::Panic => panic!("as a test wants it"),
-            Item::Command(ended) => {
-                self.taken_out += ended.size();
-                self.command(ended)
-            }
+    fn thin(&mut self, session: u32) -> Result<(), FileError> {
+        let known = self.sessions.entry(session).or_default();
+        if std::mem::replace(&mut known.is_thinned, true) {
+            return Ok(());
         }
+        // The status, the metrics and the last record count the others.
+        if self.run.counts.thinned.fetch_add(1, Relaxed) == 0 {
+            tracing::warn!(
+                session,
+                "capture: its queue is full, so that sessions are not captured any further"
+            );
+        }
+        self.writer.put(&Record::Thinned { session })
     }
 
-    fn command(&mut self, mut ended: Box<Ended>) -> Result<(), FileError> {
+    fn command(&mut self, mut ended: Ended) -> Result<(), FileError> {
         let began = ended.at.checked_sub(ended.total).unwrap_or(ended.at);
         let start_us = began.saturating_duration_since(self.run.began).as_micros() as u64;
         let is_full = self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&ended.session);
@@ -669,7 +688,7 @@ mod tests {
     fn a_session_that_is_forgotten_has_no_number_twice() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("folder");
-        let (_, run, _) = stalled(WhenFull::Thin, 1.0);
+        let (_, run) = stalled(WhenFull::Thin, 1.0);
         let mut writing = Writing {
             run: &run,
             writer: FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap(),
@@ -683,7 +702,7 @@ mod tests {
                 writing.statement_bytes = STATEMENTS_MAX;
             }
             let ended = ended(b"\x03SELECT 1", &[]);
-            writing.command(Box::new(ended)).unwrap();
+            writing.command(ended).unwrap();
         }
         writing.end().unwrap();
         let mut folder = Folder::open(&folder, None).unwrap();
