@@ -9,11 +9,12 @@ use std::fmt::Write as _;
 
 use mysql_wire::statement::PrepareOk;
 use mysql_wire::{Capabilities, Command, OkPacket, PacketHeader, StatusFlags};
+use smallvec::SmallVec;
 
 use crate::codec::Senseless;
 use crate::hash;
 use crate::kept::Kept;
-use crate::record::{CHECKS_MAX, Check};
+use crate::record::{CHECKS_MAX, Check, Checks};
 
 const FLOAT: u8 = 4;
 const DOUBLE: u8 = 5;
@@ -28,7 +29,7 @@ const NULL: u8 = 0xfb;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// See [`CommandRecord::checks`](crate::record::CommandRecord::checks).
-    pub checks: Vec<Check>,
+    pub checks: Checks,
     /// Rows of all results.
     pub rows: u64,
     /// COM_STMT_PREPARE: the statement's number and how many parameters it has.
@@ -156,7 +157,7 @@ fn rows(
     if let Some(kept) = &mut read.kept {
         kept.begin();
     }
-    let mut types = Vec::with_capacity(columns as usize);
+    let mut types = SmallVec::<[Column; 16]>::new();
     for _ in 0..columns {
         let end = packets.next()?.last_chunk::<TYPE_FROM_END>();
         let &[kind, flags, ..] = end.ok_or(Senseless("a column's definition"))?;

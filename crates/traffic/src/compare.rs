@@ -224,7 +224,7 @@ pub(crate) struct Waiting {
     warnings: u16,
     took_us: u64,
     start_us: u64,
-    checks: Vec<crate::record::Check>,
+    checks: crate::record::Checks,
     /// Of the first folder: a text.
     text: Vec<u8>,
     /// What masks the result beside what its text says, of an `EXECUTE`.
@@ -937,7 +937,7 @@ mod tests {
             digest: sql_class::digest(text.as_bytes(), sql_class::Syntax::default()).hash,
             body: text.as_bytes().to_vec(),
             rows: 2,
-            checks: vec![Check { sum: 5, chain: 6 }; 2],
+            checks: [Check { sum: 5, chain: 6 }; 2].into(),
             ..CommandRecord::default()
         };
         change(&mut record);

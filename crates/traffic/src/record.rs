@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use mysql_wire::Command;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::codec::{Reader, put_bytes, put_number};
 
@@ -202,6 +203,9 @@ pub struct Check {
     pub chain: u64,
 }
 
+/// Those of a result; within for one of one column, as most are.
+pub type Checks = SmallVec<[Check; 2]>;
+
 /// A command that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandRecord {
@@ -240,7 +244,7 @@ pub struct CommandRecord {
     /// The code of the error; 0 for none.
     pub error: u16,
     /// Of each result set one for each column, then one for whole rows.
-    pub checks: Vec<Check>,
+    pub checks: Checks,
 }
 
 impl CommandRecord {
@@ -463,7 +467,7 @@ impl CommandRecord {
             insert_id: reader.number("insert id")?,
             warnings: reader.small("warnings")?,
             error: reader.small("error")?,
-            checks: Vec::new(),
+            checks: Checks::new(),
         };
         let count: usize = reader.small("count of checks")?;
         if count > CHECKS_MAX || count * 16 != reader.0.len() {

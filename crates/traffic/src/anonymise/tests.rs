@@ -327,7 +327,7 @@ fn a_folder_is_made_of_another() {
             body: body.to_vec(),
             statement: 5,
             parameters: 3,
-            checks: vec![Check { sum: 1, chain: 1 }],
+            checks: smallvec::smallvec![Check { sum: 1, chain: 1 }],
             insert_id: 424_242,
             ..CommandRecord::default()
         }))

@@ -22,7 +22,7 @@ fn command(number: u64) -> Record {
         schema: b"shop".to_vec(),
         body: format!("SELECT {number}").into_bytes(),
         rows: 1,
-        checks: vec![Check {
+        checks: smallvec::smallvec![Check {
             sum: number,
             chain: 2,
         }],
