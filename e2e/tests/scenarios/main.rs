@@ -24,6 +24,7 @@ mod captures_go_to_object_stores;
 mod clients_may_be_required_to_use_tls;
 mod clients_may_compress;
 mod connections_have_the_congestion_control_that_is_chosen;
+mod differences_that_are_seeded_are_found;
 mod fleet;
 mod full_servers_let_sessions_wait;
 mod ipv6_clients_are_served;

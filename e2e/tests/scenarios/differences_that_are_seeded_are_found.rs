@@ -1,0 +1,148 @@
+//! What was captured is replayed on copies of the server that differ from it in one thing: each difference is
+//! found, and on a faithful copy there is none. How many are tried: FOREBAY_SEEDS.
+
+use e2e::{Gateway, Setup, client, kind, servers};
+use inputs::Random;
+use mysql_async::prelude::Queryable;
+use sandbox::{Kind, Node, USER};
+
+use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
+
+const ROWS: u64 = 16_384;
+
+/// The tables as they are before. A lookup by `code` reads all rows where its index is not there.
+fn fill(server: &Node) {
+    let sequence = match kind() {
+        Kind::Mysql => "SET cte_max_recursion_depth = 100000;",
+        _ => "",
+    };
+    server
+        .sql(&format!(
+            "{sequence}
+            DROP TABLE IF EXISTS test.item, test.note;
+            DROP FUNCTION IF EXISTS test.twice;
+            CREATE TABLE test.item (id INT PRIMARY KEY, code INT, name VARCHAR(40), price DOUBLE,
+                filler VARCHAR(200), KEY by_code (code))
+                CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;
+            CREATE TABLE test.note (id INT PRIMARY KEY AUTO_INCREMENT, item INT, text VARCHAR(40));
+            CREATE FUNCTION test.twice(number DOUBLE) RETURNS DOUBLE DETERMINISTIC NO SQL RETURN 2 * number;
+            INSERT INTO test.item
+                WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS})
+                SELECT n, n * 7, CONCAT(IF(n % 2, 'nail ', 'NAIL '), n DIV 2), n / 10, REPEAT('x', 200) FROM s"
+        ))
+        .unwrap();
+}
+
+/// What clients do: rows that they have read by their number.
+async fn use_it(gateway: &Gateway, random: &mut Random) -> Vec<u64> {
+    let mut read = Vec::new();
+    for _ in 0..3 {
+        let mut session = client::connect(gateway).await;
+        session.query_drop("USE test").await.unwrap();
+        for _ in 0..40 {
+            let id = 1 + random.below(ROWS);
+            read.push(id);
+            session
+                .exec_drop("SELECT * FROM item WHERE id = ?", (id,))
+                .await
+                .unwrap();
+            let code = 7 * (1 + random.below(ROWS));
+            session
+                .exec_drop("SELECT COUNT(*) FROM item WHERE code = ?", (code,))
+                .await
+                .unwrap();
+            let other = 1 + random.below(ROWS - 10);
+            let between = format!(
+                "SELECT id, name FROM item WHERE id BETWEEN {other} AND {} ORDER BY name, id",
+                other + 10
+            );
+            session.query_drop(between).await.unwrap();
+            let computed = format!("SELECT twice(price) FROM item WHERE id = {other}");
+            session.query_drop(computed).await.unwrap();
+            let note = format!("INSERT INTO note (item, text) VALUES ({id}, 'seen')");
+            session.query_drop(note).await.unwrap();
+        }
+        session.disconnect().await.unwrap();
+    }
+    read
+}
+
+#[tokio::test]
+async fn on_copies_that_differ_in_one_thing() {
+    let servers = servers(2);
+    let [source, copy] = [&servers[0], &servers[1]].map(|server| server.primary());
+    fill(source);
+    let gateway = Setup::in_front_of(&servers[..1]).start();
+    let captured = start(&gateway, "captured");
+    let read = use_it(&gateway, &mut Random::new(0)).await;
+    stop(&gateway);
+
+    let target = copy.address();
+    let result = |name: &str| gateway.folder().join(name).display().to_string();
+    let replay = |name: &str| {
+        let result = result(name);
+        let (code, said) = forebay(&[
+            "traffic",
+            "replay",
+            &captured,
+            "--to",
+            &target,
+            "--user",
+            USER,
+            "--password-env",
+            "REPLAY_PASSWORD",
+            "--even-source",
+            "--any-position",
+            "--speed",
+            "max",
+            "--result",
+            &result,
+        ]);
+        assert_eq!(code, Some(0), "{said}");
+        result
+    };
+    let compare =
+        |a: &str, b: &str, fail_on: &str| forebay(&["traffic", "compare", a, b, "--fail-on", fail_on]);
+
+    fill(copy);
+    let faithful = replay("faithful");
+    let (code, said) = compare(&captured, &faithful, "errors,rows,warnings,missing");
+    assert_eq!(code, Some(0), "{said}");
+
+    for seed in inputs::seeds(4) {
+        let mut random = Random::new(seed);
+        let row = random.pick(&read);
+        let (difference, is_found_by) = match seed % 4 {
+            0 => {
+                let change = random.pick(&["name = CONCAT(name, '.')", "price = price + 1", "code = NULL"]);
+                (
+                    format!("UPDATE test.item SET {change} WHERE id = {row}"),
+                    "other values in",
+                )
+            }
+            1 => {
+                let names = "MODIFY name VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
+                (format!("ALTER TABLE test.item {names}"), "another order of")
+            }
+            2 => ("DROP FUNCTION test.twice".to_owned(), "1305"),
+            _ => (
+                "ALTER TABLE test.item DROP KEY by_code".to_owned(),
+                "times as slow",
+            ),
+        };
+        fill(copy);
+        copy.sql(&difference).unwrap();
+        let seeded = replay(&format!("seeded-{seed}"));
+        // Times are those of replays on one server. What differs elsewhere is compared with what was captured.
+        let (a, fail_on) = match is_found_by {
+            "times as slow" => (&faithful, "errors,rows,missing,p95=3"),
+            _ => (&captured, "errors,rows"),
+        };
+        let (code, said) = compare(a, &seeded, fail_on);
+        assert!(
+            code == Some(2) && said.contains(is_found_by),
+            "FOREBAY_SEED={seed}: {difference}: {said}"
+        );
+        std::fs::remove_dir_all(seeded).unwrap();
+    }
+}
