@@ -51,8 +51,8 @@ pub struct Comparison {
     pub missing: u64,
     /// Commands of the second folder that the first does not have.
     pub added: u64,
-    /// Commands that were not compared, since too many waited for their counterpart already. Those counterparts
-    /// may be among what only one folder has.
+    /// Commands that were not compared, since too many waited for their counterpart already. Those
+    /// counterparts may be among what only one folder has.
     pub no_room: u64,
 }
 

@@ -71,8 +71,8 @@ pub(crate) fn named(text: &[u8]) -> Option<Named<'_>> {
     at_once.or_else(|| name(4).map(Named::Executes))
 }
 
-/// What makes results of a source of `PREPARE` differ each time, as [`volatile`] has it; `Err` where the source
-/// is no text in quotes, and may be any.
+/// Functions that make results of a source of `PREPARE` differ each time, as [`volatile`] has them; `Err` where
+/// the source is no text in quotes, and may be any.
 pub(crate) fn volatile_source(source: &[u8]) -> Result<Option<String>, ()> {
     let quoted = source.split_first().filter(|(quote, _)| b"'\"".contains(quote));
     let (quote, text) = quoted.ok_or(())?;
@@ -80,8 +80,8 @@ pub(crate) fn volatile_source(source: &[u8]) -> Result<Option<String>, ()> {
     Ok(volatile(&text[..end]))
 }
 
-/// A text with spaces in the place of its comments and of values in quotes, which name no functions. Nothing is
-/// taken out where nobody can be sure of them, or servers may execute a comment.
+/// A text with spaces in the place of its comments and of values in quotes, which name no functions. Nothing
+/// is taken out where nobody can be sure of them, or servers may execute a comment.
 fn words(text: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = !has(text, b"/*!") && !has(text, b"/*M!");
     let Some(tokens) = literals(text, Syntax::default()).filter(|_| is_plain) else {

@@ -6,9 +6,9 @@
 //!
 //! By itself it runs the same scripts every time: new ones find bugs of servers too (crashes, mostly), and a
 //! test that must pass before a change goes in must not depend on luck. `FOREBAY_DIFF_MIXTURES` takes more of
-//! the same, `FOREBAY_DIFF_SECONDS` looks for new ones for so long, `FOREBAY_SEED` repeats the one script that
-//! a failure named, `FOREBAY_E2E_SERVER=mysql` takes MySQL. A failure prints the command and the first packet
-//! that differs.
+//! the same, `FOREBAY_DIFF_SECONDS` looks for new ones for so long, `FOREBAY_SEED` repeats the one script
+//! that a failure named, `FOREBAY_E2E_SERVER=mysql` takes MySQL. A failure prints the command and the first
+//! packet that differs.
 
 #![allow(
     clippy::unwrap_used,

@@ -133,7 +133,7 @@ async fn on_copies_that_differ_in_one_thing() {
         fill(copy);
         copy.sql(&difference).unwrap();
         let seeded = replay(&format!("seeded-{seed}"));
-        // Times are those of replays on one server. What differs elsewhere is compared with what was captured.
+        // Times of two replays on one server are compared. Other differences are looked for in the capture.
         let (a, fail_on) = match is_found_by {
             "times as slow" => (&faithful, "errors,rows,missing,p95=3"),
             _ => (&captured, "errors,rows"),

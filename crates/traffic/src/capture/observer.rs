@@ -19,8 +19,8 @@ use crate::hash;
 /// queue has room for more commands without them.
 const READ_HERE_MAX: usize = 16 << 10;
 
-/// What one worker has for the thread, which takes all of it together and leaves an empty one: memory that one
-/// thread takes and another gives back is dear.
+/// Commands that one worker has for the thread, which takes all of them together and leaves an empty batch:
+/// memory that one thread takes and another gives back is dear.
 #[derive(Default)]
 pub(super) struct Batch {
     /// In the order in which they have ended.
@@ -31,7 +31,7 @@ pub(super) struct Batch {
     pub(super) panics: bool,
 }
 
-/// Where a worker puts it. The lock is held for one command, or to take all.
+/// The batch that a worker fills. The lock is held for one command, or to take all.
 pub(super) type Queue = Arc<Mutex<Batch>>;
 
 /// A command that has ended, as the thread gets it.
