@@ -315,13 +315,7 @@ fn defined(dump: &Dump, listed: &[Listed], notes: &mut Notes) -> Result<Vec<Clus
                 routes: BTreeMap::from([(writer, "primary".to_owned()), (reader, "replicas".to_owned())]),
                 primary_reads,
                 max_writers: max_writers(row, topology, table, writer, notes)?,
-                max_transactions_behind: match topology {
-                    Topology::GroupReplication | Topology::Galera => row
-                        .number("max_transactions_behind")?
-                        .unwrap_or(0)
-                        .min(1_000_000_000),
-                    Topology::Replication | Topology::Static | Topology::Tidb => 0,
-                },
+                max_transactions_behind: max_transactions_behind(row, topology, table, writer, notes)?,
                 comment: row.filled("comment").unwrap_or_default().to_owned(),
             });
         }
@@ -348,16 +342,31 @@ fn max_writers(
     Ok(1)
 }
 
+fn max_transactions_behind(
+    row: &Row,
+    topology: Topology,
+    table: &str,
+    writer: u64,
+    notes: &mut Notes,
+) -> Result<u64, ImportError> {
+    if !matches!(topology, Topology::GroupReplication | Topology::Galera) {
+        return Ok(0);
+    }
+    // ProxySQL takes 0 where nothing is said.
+    let most = row.number("max_transactions_behind")?.unwrap_or(0);
+    if most == 0 {
+        notes.add(format!(
+            "{table} {writer}: max_transactions_behind = 0: readers with anything to apply get no reads there; here 0 is no limit, \
+             and `max_lag` limits the time"
+        ));
+    }
+    Ok(most.min(1_000_000_000))
+}
+
 fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes) -> Result<(), ImportError> {
     if row.number("writer_is_also_reader")? == Some(2) {
         notes.add(format!(
             "{table} {writer}: writer_is_also_reader = 2: every member but the primary serves reads here"
-        ));
-    }
-    if row.number("max_transactions_behind")? == Some(0) {
-        notes.add(format!(
-            "{table} {writer}: max_transactions_behind = 0: readers with anything to apply get no reads there; here 0 is no limit, \
-             and `max_lag` limits the time"
         ));
     }
     match row.filled("check_type") {

@@ -307,13 +307,26 @@ fn rules_about_the_default_schema_lose_who_names_none() {
     }
 }
 
+/// ProxySQL takes 0 where a file does not say it.
 #[test]
 fn no_transactions_behind_are_no_limit_here() {
-    let text = "mysql_servers = ( { address=\"db1\" hostgroup=0 } )\n\
-                mysql_galera_hostgroups = ( { writer_hostgroup=0 backup_writer_hostgroup=1 reader_hostgroup=2 \
-                offline_hostgroup=3 max_transactions_behind=0 } )\n";
-    let notes = proxysql(text).unwrap().without_equal.join("\n");
-    assert!(notes.contains("max_transactions_behind = 0: readers"), "{notes}");
+    for (said, is_told) in [
+        ("", true),
+        ("max_transactions_behind=0", true),
+        ("max_transactions_behind=1", false),
+    ] {
+        let text = format!(
+            "mysql_servers = ( {{ address=\"db1\" hostgroup=0 }} )\n\
+             mysql_galera_hostgroups = ( {{ writer_hostgroup=0 backup_writer_hostgroup=1 reader_hostgroup=2 \
+             offline_hostgroup=3 {said} }} )\n"
+        );
+        let notes = proxysql(&text).unwrap().without_equal.join("\n");
+        assert_eq!(
+            notes.contains("max_transactions_behind = 0: readers"),
+            is_told,
+            "{said}: {notes}"
+        );
+    }
 }
 
 /// 0 connections are none in ProxySQL and no limit here.
