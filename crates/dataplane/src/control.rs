@@ -120,8 +120,8 @@ const SILENT_TICKS: u32 = 1;
 pub(crate) enum Waiting {
     /// Logging in: its own timer runs.
     Login,
-    /// For a connection to a server: in line for one, or until a new one is open. The wait has a limit of its
-    /// own, as the next three have.
+    /// For a connection to a server: in line for one, until a new one is open, or until rules let the
+    /// statement in. The wait has a limit of its own, as the next three have.
     Seat,
     /// For a server that takes writes.
     Primary,

@@ -203,7 +203,7 @@ metrics! {
     BUFFERS_IN_USE = Gauge "forebay_buffers_in_use" ["worker"] "buffers": "Buffers of 64 KiB that hold bytes on their way now.";
     BUFFERS_FREE = Gauge "forebay_buffers_free" ["worker"] "buffers": "Buffers of 64 KiB kept for reuse.";
     WORKER_SESSIONS = Gauge "forebay_worker_sessions" ["worker"] "sessions": "Sessions on a worker now.";
-    SESSIONS_WAITING = Gauge "forebay_sessions_waiting" ["waits_for"] "sessions": "Sessions by what they wait for, as of the last quarter of a second: client (its next command), server (its answer), seat (a connection to a server), primary (a server that takes writes), position (a server with what the statement must see), pause (the end of a pause of the cluster), login or stream (in mode tcp, and readers of binary logs).";
+    SESSIONS_WAITING = Gauge "forebay_sessions_waiting" ["waits_for"] "sessions": "Sessions by what they wait for, as of the last quarter of a second: client (its next command), server (its answer), seat (a connection to a server, or that rules let the statement in), primary (a server that takes writes), position (a server with what the statement must see), pause (the end of a pause of the cluster), login or stream (in mode tcp, and readers of binary logs).";
     WORKER_TURNS = Counter "forebay_worker_turns_total" ["worker"] "turns": "Turns of a worker's event loop.";
 
     CAPTURE_RUNNING = Gauge "forebay_capture_running" [] "state": "1 while traffic is captured (forebay traffic capture).";

@@ -28,6 +28,7 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::command_head::CommandHead;
+use crate::control::Waiting;
 use crate::engine::answered::Answered;
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::identity::Identity;
@@ -300,6 +301,7 @@ fn is_to_be_bound(session: &ClientSession) -> bool {
 
 /// Lets time pass, unless the session is to end.
 async fn wait(session: &ClientSession, time: Duration) -> Result<(), Refused> {
+    session.control.mark_if_new(Waiting::Seat);
     tokio::select! {
         biased;
         signal = session.control.signalled(false) => Err(Refused(session.signalled(signal))),

@@ -80,6 +80,16 @@ async fn several_limits_add_up() {
     }
 }
 
+/// The limits of a client that says nothing are not those of a statement that a rule holds back.
+#[tokio::test]
+async fn a_session_whose_statement_waits_for_its_rules_is_not_silent() {
+    let stage = Stage::with_rules("[[rule]]\ntext = 'ROWS'\ndelay = \"1m\"").await;
+    let mut session = stage.connect().await;
+    session.send(Command::QUERY, READ.as_bytes()).await;
+    stage.waits(1, "seat").await;
+    assert!(stage.sent(READ).is_empty());
+}
+
 /// A statement that ends in time is let alone. On a busy machine not every statement does.
 #[tokio::test]
 async fn and_one_within_its_time_is_not() {
