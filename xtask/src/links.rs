@@ -1,5 +1,5 @@
-//! Links between the pages of this repository: the file is there, and so is the heading behind `#`. What is
-//! elsewhere on the web is not asked for.
+//! Links between the pages of this repository: the file is there, and so is the heading behind `#`. Links to
+//! other sites are not followed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -41,7 +41,7 @@ fn broken(texts: &BTreeMap<PathBuf, String>, exists: impl Fn(&Path) -> bool) -> 
     problems
 }
 
-/// What a link on this page names, relative to the root.
+/// The path that a link on this page names, relative to the root.
 fn beside(page: &Path, file: &str) -> PathBuf {
     let mut path = page.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     for part in Path::new(file).components() {
@@ -85,8 +85,8 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// What GitHub calls the headings of a page, and what is named by hand. Of headings with the same words all
-/// but the first have a number.
+/// The headings of a page as GitHub calls them, and names that are given by hand. Headings with the same
+/// words have a number, but for the first.
 fn anchors(text: &str) -> HashSet<String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut found = HashSet::new();
@@ -113,7 +113,7 @@ fn heading(line: &str) -> Option<&str> {
     }
 }
 
-/// Letters and figures, in lower case, and `-` for blanks. Of a link its words count.
+/// Letters and figures, in lower case, and `-` for blanks. A link counts with its words.
 fn slug(heading: &str) -> String {
     let mut words = String::new();
     let mut rest = heading;

@@ -82,7 +82,7 @@ struct Current {
     wrote: bool,
     /// It may have set trackers.
     sets_trackers: bool,
-    /// It sets a tracker and nothing else, so that one that fails has set nothing.
+    /// A tracker is all that it sets, so that nothing is set where it fails.
     sets_one: bool,
     /// It ends the transaction without a trace.
     rolls_back: bool,

@@ -54,8 +54,8 @@ impl ConnectionState {
         self.to_close.drain(..).map(close_command).collect()
     }
 
-    /// Keeps a statement that was just prepared. Those that it takes the place of are closed with the next
-    /// command that is about a statement.
+    /// Keeps a statement that was just prepared. Statements whose place it takes are closed with the next
+    /// command that is about one.
     pub(crate) fn remember(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) {
         let closed = self.statements.add(id, text, owner);
         self.to_close.extend(closed);

@@ -26,7 +26,7 @@ pub(crate) struct LeasedConnection {
 }
 
 impl LeasedConnection {
-    /// The server has no statements any more, and its last one is no longer the session's.
+    /// The server has dropped its statements, and its last one is not the session's.
     pub(crate) fn forget_statements(&mut self) {
         self.connection.state.statements.clear();
         self.connection.state.to_close.clear();

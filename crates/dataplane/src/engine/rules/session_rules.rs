@@ -59,7 +59,7 @@ impl SessionRules {
         self.generation = worker.rules.generation();
     }
 
-    /// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
+    /// Keeps what the client has sent of a statement that was rewritten. Texts of statements that were closed
     /// since go when there are too many of them.
     pub(super) fn remember_original(&mut self, statements: &Statements, id: u32, text: Rc<[u8]>) {
         const CLOSED_MAX: usize = 64;
