@@ -1,6 +1,8 @@
 //! Servers that answer what nobody has asked, and clients that go in the middle: nobody else notices.
 
-use mysql_wire::{Capabilities, Command, ErrPacket};
+use mysql_wire::{Capabilities, Command, ErrPacket, Greeting, Login, PacketHeader, auth, write_packet};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::stage::{CAPABILITIES, Session, Setup, Stage, USUAL};
 
@@ -10,6 +12,45 @@ const SENDS_FILES: Capabilities = Capabilities(CAPABILITIES.0 | Capabilities::LO
 async fn first(session: &mut Session, text: &str) -> Vec<u8> {
     session.send(Command::QUERY, text.as_bytes()).await;
     session.0.receive().await.unwrap().payload
+}
+
+/// A client that does not wait for the OK of its login: its first command comes together with that.
+#[tokio::test]
+async fn a_command_comes_early_in_a_compressed_session() {
+    async fn receive(stream: &mut TcpStream) -> Vec<u8> {
+        let mut header = [0; PacketHeader::LEN];
+        stream.read_exact(&mut header).await.unwrap();
+        let mut payload = vec![0; PacketHeader::parse(&header).unwrap().payload_len];
+        stream.read_exact(&mut payload).await.unwrap();
+        payload
+    }
+    // A frame that is not packed: five bytes, the first of its kind.
+    const FRAME: [u8; 7] = [5, 0, 0, 0, 0, 0, 0];
+
+    let stage = Stage::set(USUAL).await;
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    let greeting = Greeting::decode(&receive(&mut stream).await).unwrap();
+    let login = Login {
+        capabilities: CAPABILITIES.without(Capabilities::CONNECT_WITH_DB) | Capabilities::COMPRESS,
+        max_packet_size: 1 << 24,
+        charset: 45,
+        user: b"app".to_vec(),
+        auth_response: auth::native_password(&greeting.nonce, b"secret"),
+        database: None,
+        auth_plugin: Some(b"mysql_native_password".to_vec()),
+        attributes: None,
+        zstd_level: None,
+    };
+    let mut payload = Vec::new();
+    login.encode(&mut payload);
+    let mut sent = Vec::new();
+    write_packet(&mut sent, &mut 1, &payload);
+    sent.extend(FRAME);
+    write_packet(&mut sent, &mut 0, &[Command::PING.0]);
+    stream.write_all(&sent).await.unwrap();
+    assert_eq!(receive(&mut stream).await[0], 0, "the login");
+    stream.read_exact(&mut [0; FRAME.len()]).await.unwrap();
+    assert_eq!(receive(&mut stream).await[0], 0, "the command");
 }
 
 /// A server, or whoever has taken its place, may ask for a file of the client's only where the client has

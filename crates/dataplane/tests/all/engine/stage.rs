@@ -100,7 +100,7 @@ monitor = { user = "app", password = "secret", interval = "50ms", timeout = "1m"
 
 /// A gateway with one listener and its servers.
 pub(crate) struct Stage {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     ended: UnboundedReceiver<Ended>,
     servers: Vec<Option<Server>>,
     /// Statements that any server has had.
