@@ -1,9 +1,10 @@
 //! What answers have in common: who is refused and why, acts that are done, lines of text.
 
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Query};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 
 pub(crate) const INDEX: &str = "\
 Forebay
@@ -53,14 +54,21 @@ pub(crate) type Refused = (StatusCode, String);
 
 /// What stands behind the `?`. Whoever wrote something else is shown what there is: a slip such as
 /// `pined=true` would show all.
-pub(crate) fn understood<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Refused> {
-    query.map(|Query(query)| query).map_err(|error| {
-        let text = error.body_text();
-        let why = text
-            .rsplit_once("query string: ")
-            .map_or(text.as_str(), |(_, why)| why);
-        (StatusCode::BAD_REQUEST, format!("refused: {why}\n\n{INDEX}"))
-    })
+pub(crate) struct Asked<Q>(pub(crate) Q);
+
+impl<Q: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<Q> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Refused> {
+        let query = Query::try_from_uri(&parts.uri);
+        query.map(|Query(query)| Self(query)).map_err(|error| {
+            let text = error.body_text();
+            let why = text
+                .rsplit_once("query string: ")
+                .map_or(text.as_str(), |(_, why)| why);
+            (StatusCode::BAD_REQUEST, format!("refused: {why}\n\n{INDEX}"))
+        })
+    }
 }
 
 pub(crate) fn done(result: Result<(), String>) -> Response {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::{QueryRejection, StringRejection};
-use axum::extract::{Query, State};
+use axum::extract::State;
+use axum::extract::rejection::StringRejection;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
@@ -13,7 +13,7 @@ use fleet::{Deed, Fleet, Wanted};
 use serde::Deserialize;
 
 use crate::access::{self, Caller, Sight};
-use crate::answer::{Refused, lines, understood};
+use crate::answer::{Asked, Refused, lines};
 
 /// Longest name that somebody gives himself, in characters.
 const NAME_MAX: usize = 64;
@@ -61,11 +61,7 @@ struct DiffQuery {
     to: u64,
 }
 
-async fn diff(
-    State(sight): State<Sight>,
-    query: Result<Query<DiffQuery>, QueryRejection>,
-) -> Result<String, Refused> {
-    let query = understood(query)?;
+async fn diff(State(sight): State<Sight>, Asked(query): Asked<DiffQuery>) -> Result<String, Refused> {
     let diff = fleet(&sight)?.diff(query.from, query.to).await;
     Ok(lines(&[diff.map_err(conflict)?]))
 }
@@ -76,11 +72,7 @@ struct OrderQuery {
     id: String,
 }
 
-async fn order(
-    State(sight): State<Sight>,
-    query: Result<Query<OrderQuery>, QueryRejection>,
-) -> Result<Response, Refused> {
-    let query = understood(query)?;
+async fn order(State(sight): State<Sight>, Asked(query): Asked<OrderQuery>) -> Result<Response, Refused> {
     match fleet(&sight)?.order(&query.id) {
         Some(order) => Ok(Json(order).into_response()),
         None => Err((
@@ -103,10 +95,10 @@ struct ApplyQuery {
 async fn apply(
     State(sight): State<Sight>,
     Extension(caller): Extension<Caller>,
-    query: Result<Query<ApplyQuery>, QueryRejection>,
+    query: Result<Asked<ApplyQuery>, Refused>,
     text: Result<String, StringRejection>,
 ) -> Result<String, Refused> {
-    let query = understood(query)?;
+    let Asked(query) = query?;
     let text = text.map_err(|error| (error.status(), lines(&[error.body_text()])))?;
     let wanted = Wanted {
         text,
@@ -133,9 +125,8 @@ struct RollbackQuery {
 async fn rollback(
     State(sight): State<Sight>,
     Extension(caller): Extension<Caller>,
-    query: Result<Query<RollbackQuery>, QueryRejection>,
+    Asked(query): Asked<RollbackQuery>,
 ) -> Result<String, Refused> {
-    let query = understood(query)?;
     let fleet = fleet(&sight)?;
     let why = format!("rollback to {}", query.to);
     let wanted = Wanted {
@@ -157,11 +148,7 @@ struct TextQuery {
     revision: Option<u64>,
 }
 
-async fn text(
-    State(sight): State<Sight>,
-    query: Result<Query<TextQuery>, QueryRejection>,
-) -> Result<String, Refused> {
-    let query = understood(query)?;
+async fn text(State(sight): State<Sight>, Asked(query): Asked<TextQuery>) -> Result<String, Refused> {
     let (_, text) = fleet(&sight)?.text(query.revision).await.map_err(conflict)?;
     Ok(text)
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{from_fn_with_state, map_response};
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use telemetry::Format;
 
 use crate::access::{self, Sight};
-use crate::answer::{INDEX, Refused, done, lines, understood};
+use crate::answer::{Asked, INDEX, Refused, done, lines};
 use crate::fleet_routes;
 use crate::{
     BalanceStatus, CaptureOrder, DrainStatus, MirrorStatus, SessionStatus, Status, SwitchoverOrder,
@@ -110,9 +109,9 @@ struct ReadyQuery {
     limit: Option<f64>,
 }
 
-async fn set_ready(State(sight): State<Sight>, query: Result<Query<ReadyQuery>, QueryRejection>) -> Response {
+async fn set_ready(State(sight): State<Sight>, Asked(query): Asked<ReadyQuery>) -> Response {
     const REASON_MAX: usize = 200;
-    act(query, |query| {
+    let set = || -> Result<(), String> {
         let reason = query.reason.unwrap_or_default();
         // It becomes a line of /readyz.
         let is_plain = |letter: &char| !letter.is_control();
@@ -123,7 +122,8 @@ async fn set_ready(State(sight): State<Sight>, query: Result<Query<ReadyQuery>, 
             return Err("for: only with ready=false".to_owned());
         }
         sight.gateway.set_unready((!query.ready).then_some(reason), limit)
-    })
+    };
+    done(set())
 }
 
 async fn status(State(sight): State<Sight>) -> Json<Status> {
@@ -146,9 +146,8 @@ fn sessions_shown() -> usize {
 
 async fn sessions(
     State(sight): State<Sight>,
-    query: Result<Query<SessionsQuery>, QueryRejection>,
+    Asked(query): Asked<SessionsQuery>,
 ) -> Result<Json<Vec<SessionStatus>>, Refused> {
-    let query = understood(query)?;
     let limit = if query.pinned { usize::MAX } else { query.limit };
     let mut sessions = sight.gateway.sessions(limit).await;
     sessions.retain(|session| !query.pinned || !session.pins.is_empty());
@@ -184,12 +183,8 @@ async fn log_level(State(sight): State<Sight>) -> String {
     lines(&[sight.gateway.log_level()])
 }
 
-async fn change_log(State(sight): State<Sight>, query: Result<Query<LogQuery>, QueryRejection>) -> Response {
-    let level = match understood(query) {
-        Ok(query) => query.level,
-        Err(refused) => return refused.into_response(),
-    };
-    match sight.gateway.change_log_level(&level) {
+async fn change_log(State(sight): State<Sight>, Asked(query): Asked<LogQuery>) -> Response {
+    match sight.gateway.change_log_level(&query.level) {
         Ok(level) => lines(&[level]).into_response(),
         Err(reason) => (StatusCode::BAD_REQUEST, lines(&[reason])).into_response(),
     }
@@ -207,11 +202,10 @@ struct BalanceQuery {
 
 async fn balance(
     State(sight): State<Sight>,
-    query: Result<Query<BalanceQuery>, QueryRejection>,
+    Asked(query): Asked<BalanceQuery>,
 ) -> Result<Json<Vec<BalanceStatus>>, Refused> {
-    let wanted = understood(query)?.cluster;
     let mut balance = sight.gateway.balance();
-    let Some(wanted) = wanted else {
+    let Some(wanted) = query.cluster else {
         return Ok(Json(balance));
     };
     balance.retain(|balance| balance.cluster == wanted);
@@ -234,11 +228,7 @@ struct DrainQuery {
     here: bool,
 }
 
-async fn drain(State(sight): State<Sight>, query: Result<Query<DrainQuery>, QueryRejection>) -> Response {
-    let query = match understood(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
+async fn drain(State(sight): State<Sight>, Asked(query): Asked<DrainQuery>) -> Response {
     let (cluster, server) = (query.cluster.as_deref(), query.server);
     let drain = || -> Result<String, String> {
         let end_after = query.end_after.map(Duration::try_from_secs_f64).transpose();
@@ -264,11 +254,7 @@ struct UndrainQuery {
     here: bool,
 }
 
-async fn undrain(State(sight): State<Sight>, query: Result<Query<UndrainQuery>, QueryRejection>) -> Response {
-    let query = match understood(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
+async fn undrain(State(sight): State<Sight>, Asked(query): Asked<UndrainQuery>) -> Response {
     let (cluster, server) = (query.cluster.as_deref(), query.server);
     let undrain = || -> Result<String, String> {
         let name = sight.gateway.cluster_name(cluster, Some(&server))?;
@@ -293,11 +279,7 @@ struct ClusterQuery {
     here: bool,
 }
 
-async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
-    let query = match understood(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
+async fn pause(State(sight): State<Sight>, Asked(query): Asked<ClusterQuery>) -> Response {
     // A pause that is begun here is done or taken back, also where nobody waits for the answer any more.
     let task = tokio::spawn(async move {
         let pause = || -> Result<(String, bool), String> {
@@ -317,11 +299,7 @@ async fn pause(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, Qu
     done(task.await.unwrap_or_else(|error| Err(error.to_string())))
 }
 
-async fn resume(State(sight): State<Sight>, query: Result<Query<ClusterQuery>, QueryRejection>) -> Response {
-    let query = match understood(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
+async fn resume(State(sight): State<Sight>, Asked(query): Asked<ClusterQuery>) -> Response {
     let resume = || -> Result<Deed, String> {
         let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
         sight.gateway.resume(query.cluster.as_deref())?;
@@ -340,17 +318,12 @@ struct SwitchoverQuery {
     check_only: bool,
 }
 
-async fn switchover(
-    State(sight): State<Sight>,
-    query: Result<Query<SwitchoverQuery>, QueryRejection>,
-) -> Response {
-    act(query, |query| {
-        let order = SwitchoverOrder {
-            to: query.to,
-            check_only: query.check_only,
-        };
-        sight.gateway.switch_over(query.cluster.as_deref(), order)
-    })
+async fn switchover(State(sight): State<Sight>, Asked(query): Asked<SwitchoverQuery>) -> Response {
+    let order = SwitchoverOrder {
+        to: query.to,
+        check_only: query.check_only,
+    };
+    done(sight.gateway.switch_over(query.cluster.as_deref(), order))
 }
 
 async fn upgrade(State(sight): State<Sight>) -> Response {
@@ -370,12 +343,8 @@ struct KillQuery {
     query: bool,
 }
 
-async fn kill(State(sight): State<Sight>, query: Result<Query<KillQuery>, QueryRejection>) -> Response {
-    let killed = match understood(query) {
-        Ok(query) => sight.gateway.kill(query.id, query.query).await,
-        Err(refused) => return refused.into_response(),
-    };
-    done(killed)
+async fn kill(State(sight): State<Sight>, Asked(query): Asked<KillQuery>) -> Response {
+    done(sight.gateway.kill(query.id, query.query).await)
 }
 
 #[derive(Deserialize)]
@@ -403,14 +372,7 @@ fn free_disk() -> u8 {
     10
 }
 
-async fn start_capture(
-    State(sight): State<Sight>,
-    query: Result<Query<CaptureQuery>, QueryRejection>,
-) -> Response {
-    let query = match understood(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
+async fn start_capture(State(sight): State<Sight>, Asked(query): Asked<CaptureQuery>) -> Response {
     let duration = query.duration.map(Duration::try_from_secs_f64).transpose();
     let duration = match duration {
         Ok(duration) => duration,
@@ -443,13 +405,6 @@ async fn capture(State(sight): State<Sight>) -> Response {
 
 async fn mirrors(State(sight): State<Sight>) -> Json<Vec<MirrorStatus>> {
     Json(sight.gateway.mirrors())
-}
-
-fn act<Q>(query: Result<Query<Q>, QueryRejection>, act: impl FnOnce(Q) -> Result<(), String>) -> Response {
-    match understood(query) {
-        Ok(query) => done(act(query)),
-        Err(refused) => refused.into_response(),
-    }
 }
 
 async fn reload(State(sight): State<Sight>) -> Response {
