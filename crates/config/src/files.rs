@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::report::Report;
-use crate::schema::{CacheAccount, Check, Config, Monitor, Store, Switchover, User};
+use crate::schema::{CacheAccount, Check, ClusterTls, Config, Monitor, Store, Switchover, User};
 use crate::secret::Secret;
 use crate::validate;
 
@@ -47,34 +47,14 @@ impl Pem {
 pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_>) {
     for (index, listener) in config.listeners.iter_mut().enumerate() {
         let path = format!("listener[{index}]");
-        pem(
-            &mut listener.rsa_key,
-            Pem::PrivateKey,
-            folder,
-            &format!("{path}.rsa_key"),
-            report,
-        );
-        pem(
-            &mut listener.tls.cert,
-            Pem::Certificate,
-            folder,
-            &format!("{path}.tls.cert"),
-            report,
-        );
-        pem(
-            &mut listener.tls.key,
-            Pem::PrivateKey,
-            folder,
-            &format!("{path}.tls.key"),
-            report,
-        );
-        pem(
-            &mut listener.tls.client_ca,
-            Pem::Certificate,
-            folder,
-            &format!("{path}.tls.client_ca"),
-            report,
-        );
+        let tls = &mut listener.tls;
+        let files = [
+            (&mut listener.rsa_key, Pem::PrivateKey, "rsa_key"),
+            (&mut tls.cert, Pem::Certificate, "tls.cert"),
+            (&mut tls.key, Pem::PrivateKey, "tls.key"),
+            (&mut tls.client_ca, Pem::Certificate, "tls.client_ca"),
+        ];
+        pems(files, folder, &path, report);
     }
     user_secrets(&mut config.users, folder, report);
     zone(config, folder, report);
@@ -103,27 +83,29 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
         if let Some(switchover) = &mut cluster.switchover {
             switchover_secrets(switchover, folder, &format!("{path}.switchover"), report);
         }
-        pem(
-            &mut cluster.tls.ca,
-            Pem::Certificate,
-            folder,
-            &format!("{path}.tls.ca"),
-            report,
-        );
-        pem(
-            &mut cluster.tls.cert,
-            Pem::Certificate,
-            folder,
-            &format!("{path}.tls.cert"),
-            report,
-        );
-        pem(
-            &mut cluster.tls.key,
-            Pem::PrivateKey,
-            folder,
-            &format!("{path}.tls.key"),
-            report,
-        );
+        link_files(&mut cluster.tls, folder, &path, report);
+    }
+}
+
+/// The files for encrypted links of the gateway to others.
+fn link_files(tls: &mut ClusterTls, folder: &Path, of: &str, report: &mut Report<'_>) {
+    let files = [
+        (&mut tls.ca, Pem::Certificate, "tls.ca"),
+        (&mut tls.cert, Pem::Certificate, "tls.cert"),
+        (&mut tls.key, Pem::PrivateKey, "tls.key"),
+    ];
+    pems(files, folder, of, report);
+}
+
+/// The files that options of the table `of` name.
+fn pems<const N: usize>(
+    files: [(&mut Option<PathBuf>, Pem, &str); N],
+    folder: &Path,
+    of: &str,
+    report: &mut Report<'_>,
+) {
+    for (file, content, option) in files {
+        pem(file, content, folder, &format!("{of}.{option}"), report);
     }
 }
 
@@ -172,14 +154,7 @@ fn store_files(store: &mut Store, folder: &Path, report: &mut Report<'_>) {
         env: &store.password_env,
     };
     source.resolve(folder, "store", report);
-    let files = [
-        (&mut store.tls.ca, Pem::Certificate, "store.tls.ca"),
-        (&mut store.tls.cert, Pem::Certificate, "store.tls.cert"),
-        (&mut store.tls.key, Pem::PrivateKey, "store.tls.key"),
-    ];
-    for (file, content, path) in files {
-        pem(file, content, folder, path, report);
-    }
+    link_files(&mut store.tls, folder, "store", report);
 }
 
 fn check_secret(check: &mut Check, folder: &Path, path: &str, report: &mut Report<'_>) {
