@@ -4,7 +4,7 @@ use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -61,6 +61,11 @@ pub(crate) fn folder() -> io::Result<tempfile::TempDir> {
         .prefix(&folder_prefix())
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir()
+}
+
+/// The program that is the gateway: the one that is named, or this one.
+pub(crate) fn gateway(named: Option<&Path>) -> io::Result<PathBuf> {
+    named.map_or_else(std::env::current_exe, |path| Ok(path.to_path_buf()))
 }
 
 fn folder_prefix() -> String {

@@ -20,7 +20,7 @@ use super::{
     CacheArgs,
     load::{Target, ask, command},
 };
-use crate::child::ListeningChild;
+use crate::child::{self, ListeningChild};
 
 /// How long the copy of all rows may take.
 const COPY_PATIENCE: Duration = Duration::from_secs(300);
@@ -176,10 +176,7 @@ impl Gateway {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let file = folder.join("forebay.toml");
-        let program = match &args.forebay {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?,
-        };
+        let program = child::gateway(args.forebay.as_deref())?;
         let started = ListeningChild::start(&folder.join("forebay.log"), |addresses: [SocketAddr; 4]| {
             fs::write(&file, configuration(args, server, table, hashes, &addresses))?;
             let words = ["serve".into(), "--config".into(), file.clone().into()];

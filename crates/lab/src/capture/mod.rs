@@ -176,10 +176,7 @@ impl<'a> Bench<'a> {
         copy.primary().sql("CREATE DATABASE sbtest")?;
         rig::fill_table(&mut rig::on(&copy), "sbtest.sbtest1", ROWS, rig::VALUE)?;
         fill(&copy)?;
-        let program = match &args.forebay {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?,
-        };
+        let program = child::gateway(args.forebay.as_deref())?;
         let folder = child::folder()?;
         let file = folder.path().join("forebay.toml");
         let started = ListeningChild::start(

@@ -22,7 +22,7 @@ use anyhow::ensure;
 use indicatif::ProgressBar;
 
 use self::stage::{Plan, Sum};
-use crate::{cache::Report, split::ServerKind};
+use crate::{cache::Report, child, split::ServerKind};
 
 /// How long an operator waits for a server to be empty.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
@@ -133,7 +133,7 @@ pub fn disruption(args: &DisruptionArgs, report: &mut Report) -> anyhow::Result<
     );
     net::limits::raise_nofile()?;
     let plan = Plan {
-        program: stage::program(args.forebay.as_deref())?,
+        program: child::gateway(args.forebay.as_deref())?,
         clients: args.clients,
         rate: args.rate,
         drain_deadline: DRAIN_DEADLINE,

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -437,12 +437,4 @@ pub(super) fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
 /// Servers of a kind, three of them.
 pub(super) fn three(kind: Kind) -> Spec {
     Spec::new(kind).nodes(3)
-}
-
-/// The program that is the gateway: the one that is named, or this one.
-pub(super) fn program(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    match named {
-        Some(path) => Ok(path.to_path_buf()),
-        None => Ok(std::env::current_exe()?),
-    }
 }

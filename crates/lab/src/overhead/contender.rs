@@ -11,7 +11,7 @@ use super::{
     plan::{Scenario, Servers},
     rig::Rig,
 };
-use crate::child::ListeningChild;
+use crate::child::{self, ListeningChild};
 
 /// Who stands between the clients and the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
@@ -182,10 +182,7 @@ fn command(
             file.into(),
         ],
         _ => {
-            let program = match &args.forebay {
-                Some(path) => path.clone(),
-                None => std::env::current_exe()?,
-            };
+            let program = child::gateway(args.forebay.as_deref())?;
             vec![program.into(), "serve".into(), "--config".into(), file.into()]
         }
     };

@@ -65,10 +65,7 @@ impl Plan {
             rounds: load.rounds.unwrap_or(if quick { 1 } else { 3 }),
             seconds: load.seconds.unwrap_or(if quick { 1.0 } else { 5.0 }),
             has_haproxy: load.contenders.is_empty() || load.contenders.contains(&Contender::Haproxy),
-            program: match &load.forebay {
-                Some(path) => path.clone(),
-                None => std::env::current_exe()?,
-            },
+            program: child::gateway(load.forebay.as_deref())?,
         };
         let counts = plan.clients.iter().chain(&plan.workers);
         ensure!(
