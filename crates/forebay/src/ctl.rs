@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use config::{Config, Secret};
+use mysql_wire::binlog::Date;
 use serde_json::Value;
 
 pub(crate) use self::gateway::Gateway;
@@ -25,6 +26,8 @@ const ADDRESS: &str = "FOREBAY_ADDRESS";
 const CONFIG: &str = "/etc/forebay/forebay.toml";
 /// The file where `--token-file` names none.
 const TOKEN_FILE: &str = "FOREBAY_TOKEN_FILE";
+/// Seconds since 1970 that are no date any more.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 /// Where the gateway is, and how to tell what it says.
 #[derive(Args)]
@@ -483,6 +486,19 @@ fn of_server(server: &str, cluster: Option<&str>) -> String {
     format!("server={}{}", escaped(server), cluster.unwrap_or_default())
 }
 
+/// `2026-11-27 19:30:00`, of seconds since 1970.
+pub(crate) fn date(seconds: u64) -> String {
+    let seconds = seconds.min(LAST_SECOND);
+    let Date { year, month, day } = Date::from_days((seconds / 86_400).cast_signed());
+    let of_day = seconds % 86_400;
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
 /// Everything but plain characters as `%` and two digits.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
@@ -500,6 +516,19 @@ pub(crate) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_are_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_709_251_199, "2024-02-29 23:59:59"),
+            (1_795_807_800, "2026-11-27 19:30:00"),
+            (u64::MAX, "9999-12-31 23:59:59"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
 
     #[test]
     fn names_survive_a_query() {

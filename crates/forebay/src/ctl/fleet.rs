@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::gateway::Gateway;
-use super::{escaped, table, token_in};
+use super::{date, escaped, table, token_in};
 
 /// Nothing has changed: another change has come before.
 const CONFLICT: u8 = 2;
@@ -27,9 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Longer than the gateway waits for the others and for the store.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Seconds since 1970 that are no date any more.
-const LAST_SECOND: u64 = 253_402_300_799;
 
 #[derive(Subcommand)]
 pub(super) enum Act {
@@ -338,46 +335,4 @@ fn history(text: &str) -> Result<()> {
     let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
     print!("{}", table(columns, rows));
     Ok(())
-}
-
-/// `2026-11-27 19:30:00`, of seconds since 1970 (days from civil, Hinnant).
-fn date(seconds: u64) -> String {
-    let seconds = seconds.min(LAST_SECOND);
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seconds_are_dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00:00"),
-            (951_782_400, "2000-02-29 00:00:00"),
-            (1_709_251_199, "2024-02-29 23:59:59"),
-            (1_795_807_800, "2026-11-27 19:30:00"),
-            (u64::MAX, "9999-12-31 23:59:59"),
-        ] {
-            assert_eq!(date(seconds), text);
-        }
-    }
 }

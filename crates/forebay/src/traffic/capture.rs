@@ -14,7 +14,7 @@ use traffic::offline::{self, Summary};
 use traffic::record::{Record, digest_of, harmless};
 
 use super::KeyFile;
-use crate::ctl::{self, Gateway, Place, escaped};
+use crate::ctl::{self, Gateway, Place, date, escaped};
 
 #[derive(Subcommand)]
 pub(super) enum Act {
@@ -390,24 +390,7 @@ fn in_words(summary: &Summary) -> String {
 
 /// The day and time in UTC.
 fn utc(unix_us: u64) -> String {
-    let seconds = unix_us / 1_000_000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant's days to a civil date, for days since 1970.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let part = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * part + 2) / 5 + 1;
-    let month = if part < 10 { part + 3 } else { part - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    format!("{} UTC", date(unix_us / 1_000_000))
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use mysql_wire::binlog::Date;
 use sandbox::Kind;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -682,7 +683,7 @@ impl Stop {
     }
 }
 
-/// `2026-11-27 19:30 UTC` (days from civil, Hinnant).
+/// `2026-11-27 19:30 UTC`
 fn now() -> String {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -692,18 +693,8 @@ fn now() -> String {
 }
 
 fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = era * 400 + year + next;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let Date { year, month, day } = Date::from_days(days.cast_signed());
     let (hour, minute) = (rest / 3600, rest / 60 % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }

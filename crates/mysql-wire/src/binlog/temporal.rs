@@ -86,7 +86,8 @@ impl Date {
     }
 
     /// Days since 1970-01-01 in the Gregorian calendar, also where it was not in use.
-    fn days(self) -> i64 {
+    #[must_use]
+    pub fn days(self) -> i64 {
         let shifted = i64::from(self.year) - i64::from(self.month <= 2);
         let era = shifted.div_euclid(400);
         let year_of_era = shifted.rem_euclid(400);
@@ -95,7 +96,9 @@ impl Date {
         era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
     }
 
-    fn from_days(days: i64) -> Date {
+    /// The day so many days after 1970-01-01; years go up to 65535.
+    #[must_use]
+    pub fn from_days(days: i64) -> Date {
         let days = days + 719_468;
         let era = days.div_euclid(146_097);
         let day_of_era = days.rem_euclid(146_097);

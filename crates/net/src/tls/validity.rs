@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use mysql_wire::binlog::Date;
+
 use super::files;
 use crate::NetError;
 
@@ -114,17 +116,10 @@ fn seconds(tag: u8, date: &[u8]) -> Option<i64> {
     in_range.then(|| ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is their
-/// last.
+/// Days from 1970-01-01.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // 719468 days lie between 0000-03-01 and 1970-01-01.
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+    let (year, month, day) = (year as u16, month as u8, day as u8);
+    Date { year, month, day }.days()
 }
 
 #[cfg(test)]

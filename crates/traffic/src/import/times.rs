@@ -1,5 +1,7 @@
 //! Times as servers write them into their logs, in microseconds since 1970.
 
+use mysql_wire::binlog::Date;
+
 /// `2026-11-28T03:19:05.262204Z`, also with `+02:00` or fewer digits, or a space instead of `T`.
 pub(super) fn iso(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -64,12 +66,9 @@ fn civil(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Howard Hinnant's days from a civil date.
-    let year = year - u64::from(month <= 2);
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-    Some(days.checked_sub(719_468)? * 86_400)
+    let (year, month, day) = (year as u16, month as u8, day as u8);
+    let days = Date { year, month, day }.days();
+    Some(days.cast_unsigned() * 86_400)
 }
 
 #[cfg(test)]
