@@ -314,8 +314,9 @@ impl View {
     }
 }
 
-/// A part of a key: everything but plain characters as `%` and two digits.
-fn escaped(text: &str) -> String {
+/// A part of a key, or of a query: everything but plain characters as `%` and two digits.
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         match byte {

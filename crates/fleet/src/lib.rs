@@ -36,7 +36,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 pub use fleet::{Fleet, Host, MemberStatus, OnKilled, OrderStatus, Status, TEXT_MAX, VipStatus, Wanted};
-pub use keys::{About, Deed};
+pub use keys::{About, Deed, escaped};
 pub use kill::{Kill, Killer, NotKilled};
 pub use order::{Fate, Refusal};
 

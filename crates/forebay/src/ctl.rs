@@ -19,6 +19,7 @@ use serde_json::Value;
 
 pub(crate) use self::gateway::Gateway;
 use crate::token;
+pub(crate) use ::fleet::escaped;
 
 /// `HOST:PORT` where neither `--address` nor `--socket` says where the gateway is.
 const ADDRESS: &str = "FOREBAY_ADDRESS";
@@ -497,20 +498,6 @@ pub(crate) fn date(seconds: u64) -> String {
         of_day / 60 % 60,
         of_day % 60
     )
-}
-
-/// Everything but plain characters as `%` and two digits.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b':' => {
-                escaped.push(char::from(byte))
-            }
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
