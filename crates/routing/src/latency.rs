@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::load::{self, Load};
+use crate::load::Load;
 use crate::reads::ReadCandidate;
 
 /// Time in which a past answer loses 63 % of its say.
@@ -59,14 +59,4 @@ pub(crate) fn load(candidate: &ReadCandidate) -> Load {
         amount: candidate.latency_us.max(UNKNOWN_US).saturating_mul(under_way),
         weight: candidate.effective_weight(),
     }
-}
-
-pub(crate) fn pick<'a>(
-    candidates: impl Iterator<Item = (usize, &'a ReadCandidate)> + Clone,
-    seed: u64,
-) -> Option<usize> {
-    load::least(
-        candidates.map(|(place, candidate)| (place, load(candidate))),
-        seed,
-    )
 }

@@ -3,7 +3,7 @@
 //! Like least connections, but counted in statements: connections are shared, and most sessions do nothing
 //! most of the time.
 
-use crate::load::{self, Load};
+use crate::load::Load;
 use crate::reads::ReadCandidate;
 
 pub(crate) fn load(candidate: &ReadCandidate) -> Load {
@@ -11,14 +11,4 @@ pub(crate) fn load(candidate: &ReadCandidate) -> Load {
         amount: u64::from(candidate.outstanding) + 1,
         weight: candidate.effective_weight(),
     }
-}
-
-pub(crate) fn pick<'a>(
-    candidates: impl Iterator<Item = (usize, &'a ReadCandidate)> + Clone,
-    seed: u64,
-) -> Option<usize> {
-    load::least(
-        candidates.map(|(place, candidate)| (place, load(candidate))),
-        seed,
-    )
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use config::ReadBalance;
 
 use crate::explain::{Explanation, explain};
+use crate::load::{self, Load};
 use crate::standing::Standing;
 use crate::{Draw, WARM, latency, least_outstanding, weighted};
 
@@ -158,9 +159,15 @@ fn choose(
         .iter()
         .enumerate()
         .filter(move |(_, candidate)| standing(candidate) == Some(best));
+    let least = |of: fn(&ReadCandidate) -> Load| {
+        let loads = takes_part
+            .clone()
+            .map(|(place, candidate)| (place, of(candidate)));
+        load::least(loads, draw.seed)
+    };
     let place = match balance {
-        ReadBalance::LeastOutstanding => least_outstanding::pick(takes_part, draw.seed),
-        ReadBalance::Latency => latency::pick(takes_part, draw.seed),
+        ReadBalance::LeastOutstanding => least(least_outstanding::load),
+        ReadBalance::Latency => least(latency::load),
         ReadBalance::Weighted => {
             let weights = takes_part.map(|(place, candidate)| (place, candidate.effective_weight()));
             weighted::pick(weights, draw.turn)
