@@ -50,7 +50,6 @@ pub fn caching_sha2_password(nonce: &[u8; 20], password: &[u8]) -> Vec<u8> {
 
 /// The password and its zero byte, XORed with the nonce repeated: the plain text that `sha256_password` and
 /// the full path of `caching_sha2_password` encrypt with the server's RSA key (OAEP, SHA-1) on plain links.
-/// Its own inverse, but for the zero byte: see [`remove_nonce`].
 pub fn xor_with_nonce(nonce: &[u8; 20], password: &[u8]) -> Vec<u8> {
     password
         .iter()
@@ -58,19 +57,6 @@ pub fn xor_with_nonce(nonce: &[u8; 20], password: &[u8]) -> Vec<u8> {
         .zip(nonce.iter().cycle())
         .map(|(a, b)| a ^ b)
         .collect()
-}
-
-/// The password inside what [`xor_with_nonce`] made; `None` where it does not end in a zero byte.
-pub fn remove_nonce(nonce: &[u8; 20], mixed: &[u8]) -> Option<Vec<u8>> {
-    let mut plain: Vec<u8> = mixed
-        .iter()
-        .zip(nonce.iter().cycle())
-        .map(|(a, b)| a ^ b)
-        .collect();
-    match plain.pop() {
-        Some(0) => Some(plain),
-        _ => None,
-    }
 }
 
 /// MariaDB's `client_ed25519`: the nonce signed with a key made of the password. It is Ed25519 but for the
@@ -286,18 +272,6 @@ mod tests {
             hex(&caching_sha2_password(&NONCE, b"secret")),
             "f490e76f66d9d86665ce54d98c78d0acfe2fb0b08b423da807144873d30b312c"
         );
-    }
-
-    #[test]
-    fn the_nonce_comes_off_again() {
-        let long = vec![b'p'; 100];
-        for password in [&b""[..], b"secret", &long] {
-            let mixed = xor_with_nonce(&NONCE, password);
-            assert_eq!(mixed.len(), password.len() + 1);
-            assert_eq!(remove_nonce(&NONCE, &mixed).as_deref(), Some(password));
-        }
-        assert_eq!(remove_nonce(&NONCE, &[]), None);
-        assert_eq!(remove_nonce(&NONCE, &[0]), None);
     }
 
     /// The public key is what `CREATE USER … IDENTIFIED VIA ed25519 USING PASSWORD('secret')` stores:
