@@ -26,8 +26,6 @@ pub enum Algorithm {
 
 /// Bytes of a frame's header.
 pub const HEADER_LEN: usize = 7;
-/// The longest content of a frame, compressed or not.
-pub const MAX_FRAME: usize = 0xff_ffff;
 /// Shorter pieces are sent as they are: compression would make them longer.
 pub const MIN_COMPRESS: usize = 50;
 /// What [`Compressor::compress`] puts into one frame at most.
