@@ -120,14 +120,6 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// The absence of an array.
-    pub fn null_array(&mut self) {
-        self.out.extend_from_slice(match self.version {
-            Version::V2 => b"*-1\r\n",
-            Version::V3 => b"_\r\n",
-        });
-    }
-
     /// The header of an array of so many replies.
     #[inline]
     pub fn array(&mut self, length: usize) {

@@ -15,7 +15,6 @@ fn both(write: impl Fn(&mut Writer<'_>)) -> [String; 2] {
 #[test]
 fn the_protocols_differ_in_nulls_and_collections() {
     assert_eq!(both(|w| w.null()), ["$-1\\r\\n", "_\\r\\n"]);
-    assert_eq!(both(|w| w.null_array()), ["*-1\\r\\n", "_\\r\\n"]);
     assert_eq!(both(|w| w.map(2)), ["*4\\r\\n", "%2\\r\\n"]);
     assert_eq!(both(|w| w.set(2)), ["*2\\r\\n", "~2\\r\\n"]);
     assert_eq!(both(|w| w.push(2)), ["*2\\r\\n", ">2\\r\\n"]);
