@@ -17,11 +17,6 @@ impl ConfigDiff {
         self.changes.is_empty()
     }
 
-    /// The changes that a running gateway cannot take over.
-    pub fn needs_restart(&self) -> impl Iterator<Item = &Change> {
-        self.of(Reload::Restart)
-    }
-
     /// The changes of one class.
     pub fn of(&self, reload: Reload) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.reload == reload)

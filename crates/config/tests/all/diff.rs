@@ -79,7 +79,7 @@ fn listeners_keep_their_identity_by_name() {
         .map(|change| (change.path.as_str(), change.reload))
         .collect();
     assert_eq!(changes, [("listener[apps].bind", Reload::Live)]);
-    assert_eq!(diff.needs_restart().count(), 0);
+    assert_eq!(diff.of(Reload::Restart).count(), 0);
     assert_eq!(diff.of(Reload::Live).count(), 1);
 }
 
@@ -166,7 +166,7 @@ fn mappings_of_the_cache_are_taken_over_live() {
     let new = parse(&cache(&[mapping("b", "other"), mapping("c", "id")].concat()));
     let diff = old.diff(&new);
     assert_eq!(diff.changes.len(), 3, "{diff}");
-    assert!(diff.needs_restart().next().is_none(), "{diff}");
+    assert!(diff.of(Reload::Restart).next().is_none(), "{diff}");
     let gone = old.diff(&parse(&before));
-    assert_eq!(gone.needs_restart().count(), 1, "{gone}");
+    assert_eq!(gone.of(Reload::Restart).count(), 1, "{gone}");
 }
