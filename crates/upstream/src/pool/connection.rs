@@ -200,21 +200,8 @@ impl<S> Connection<S> {
     /// # Errors
     /// In words for a person.
     pub async fn reset(&mut self, limit: Duration) -> Result<(), String> {
-        self.restore(&[vec![Command::RESET_CONNECTION.0]], limit).await
-    }
-
-    /// [`reset`](Self::reset) without the COM_RESET_CONNECTION (or COM_CHANGE_USER), which the caller has
-    /// sent and whose answer it has read.
-    ///
-    /// # Errors
-    /// In words for a person.
-    pub async fn rearm(&mut self, limit: Duration) -> Result<(), String> {
-        self.restore(&[], limit).await
-    }
-
-    async fn restore(&mut self, first: &[Vec<u8>], limit: Duration) -> Result<(), String> {
         let capabilities = self.opened.capabilities;
-        let mut commands = first.to_vec();
+        let mut commands = vec![vec![Command::RESET_CONNECTION.0]];
         commands.extend(self.opened.arming.again(capabilities, &self.opened.baseline));
         let asking = ask(&mut self.0.stream, capabilities, &commands);
         let asked = tokio::time::timeout(limit, asking).await;
