@@ -1,8 +1,10 @@
 //! Statements by the command line client: as root over a server's Unix socket, in the database `test`.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::{DATABASE, SandboxError};
 
@@ -16,6 +18,17 @@ pub(crate) fn client(program: &Path, socket: &Path) -> Command {
     }
     client.arg(format!("--socket={}", socket.display())).arg(DATABASE);
     client
+}
+
+/// Reads the first packet that the server sends to a new client; version 10 of the protocol begins with a 10
+/// after the header, an error packet with 255. Over the socket, so that no host is noted for leaving early.
+pub(crate) fn greets(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return false;
+    };
+    let mut start = [0; 5];
+    let limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
 }
 
 /// Runs statements, and returns the rows: columns separated by tabs, no header. `node`: whose error it is.

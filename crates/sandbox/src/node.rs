@@ -3,8 +3,6 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -282,7 +280,7 @@ impl Node {
     }
 
     pub(crate) fn wait_until_ready(&self) -> Result<(), SandboxError> {
-        self.wait_for("starting", || Ok(self.greets()))
+        self.wait_for("starting", || Ok(batch::greets(&self.socket)))
     }
 
     /// Looks at `condition` until it holds; fails when the server ends by itself or after 90 s.
@@ -376,18 +374,6 @@ impl Node {
         child
             .try_wait()
             .map_err(|source| SandboxError::io("wait for", &self.program, source))
-    }
-
-    /// Reads the first packet that the server sends to a new client; version 10 of the protocol begins with a
-    /// 10 after the header, an error packet with 255. Over the socket, so that no host is noted for leaving
-    /// early.
-    fn greets(&self) -> bool {
-        let Ok(mut stream) = UnixStream::connect(&self.socket) else {
-            return false;
-        };
-        let mut start = [0; 5];
-        let limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
-        limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
     }
 
     fn signal(&self, signal: Signal, name: &'static str) -> Result<(), SandboxError> {

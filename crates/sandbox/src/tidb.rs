@@ -9,8 +9,6 @@
 //! privileges from anywhere, by `mysql_native_password`. There is an empty database `test`.
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -165,7 +163,7 @@ impl Tidb {
 
     fn wait_until_ready(&mut self) -> Result<(), SandboxError> {
         let begin = Instant::now();
-        while !self.greets() {
+        while !batch::greets(&self.socket) {
             let ended = self.process.try_wait();
             let ended = ended.map_err(|source| SandboxError::io("wait for", "tidb-server", source))?;
             if let Some(status) = ended {
@@ -186,16 +184,6 @@ impl Tidb {
             sleep(POLL);
         }
         Ok(())
-    }
-
-    /// Version 10 of the protocol begins with a 10 after the packet's header.
-    fn greets(&self) -> bool {
-        let Ok(mut stream) = UnixStream::connect(&self.socket) else {
-            return false;
-        };
-        let mut start = [0; 5];
-        let limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
-        limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
     }
 
     fn make_accounts(&self) -> Result<(), SandboxError> {
