@@ -56,11 +56,7 @@ impl<R: Read> Source<R> {
     }
 
     fn u32(&self, bytes: &[u8], at: usize) -> u32 {
-        let bytes = bytes
-            .get(at..)
-            .and_then(<[u8]>::first_chunk::<4>)
-            .copied()
-            .unwrap_or_default();
+        let bytes: [u8; 4] = chunk(bytes, at).unwrap_or_default();
         match self.is_big {
             true => u32::from_be_bytes(bytes),
             false => u32::from_le_bytes(bytes),
@@ -68,11 +64,7 @@ impl<R: Read> Source<R> {
     }
 
     fn u16(&self, bytes: &[u8], at: usize) -> u16 {
-        let bytes = bytes
-            .get(at..)
-            .and_then(<[u8]>::first_chunk::<2>)
-            .copied()
-            .unwrap_or_default();
+        let bytes: [u8; 2] = chunk(bytes, at).unwrap_or_default();
         match self.is_big {
             true => u16::from_be_bytes(bytes),
             false => u16::from_le_bytes(bytes),
@@ -210,18 +202,16 @@ fn parts_of_second<R: Read>(source: &Source<R>, interface: &[u8]) -> u64 {
     1_000_000
 }
 
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes
-        .get(at..)?
-        .first_chunk::<2>()
-        .map(|bytes| u16::from_be_bytes(*bytes))
+    chunk(bytes, at).map(u16::from_be_bytes)
 }
 
 fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes
-        .get(at..)?
-        .first_chunk::<4>()
-        .map(|bytes| u32::from_be_bytes(*bytes))
+    chunk(bytes, at).map(u32::from_be_bytes)
 }
 
 /// The part of a stream that a packet has; `None` where it is none of TCP.
@@ -267,12 +257,7 @@ fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
     if *packet.get(9)? != TCP || is_part || head < 20 {
         return None;
     }
-    let address = |at: usize| {
-        packet
-            .get(at..)?
-            .first_chunk::<4>()
-            .map(|bytes| IpAddr::from(*bytes))
-    };
+    let address = |at: usize| chunk::<4>(packet, at).map(IpAddr::from);
     // A packet that the network card was to cut has no length.
     let len = match usize::from(be16(packet, 2)?) {
         0 => packet.len(),
@@ -288,12 +273,7 @@ fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
 
 fn ipv6(packet: &[u8]) -> Option<Segment<'_>> {
     const TCP: u8 = 6;
-    let address = |at: usize| {
-        packet
-            .get(at..)?
-            .first_chunk::<16>()
-            .map(|bytes| IpAddr::from(*bytes))
-    };
+    let address = |at: usize| chunk::<16>(packet, at).map(IpAddr::from);
     let mut len = usize::from(be16(packet, 4)?);
     let mut next = *packet.get(6)?;
     let mut rest = packet.get(40..)?;
