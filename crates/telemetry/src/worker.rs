@@ -85,12 +85,7 @@ impl Worker {
 
     /// The series of a listener. Looked up once per session (a lock and a hash), then free.
     pub fn listener(&self, name: &str) -> Arc<ListenerMetrics> {
-        let mut listeners = lock(&self.listeners);
-        if let Some(found) = listeners.get(name) {
-            return Arc::clone(found);
-        }
-        let name = self.within(listeners.len(), MAX_LISTENERS, name);
-        Arc::clone(listeners.entry(name.to_owned()).or_default())
+        self.of_name(&self.listeners, MAX_LISTENERS, name)
     }
 
     /// The series of a server. Looked up once per connection to it (a lock and a hash), then free.
@@ -111,22 +106,12 @@ impl Worker {
 
     /// Statements that met a rule. Looked up once per rule and reload.
     pub fn rule(&self, name: &str) -> Arc<Counter> {
-        let mut rules = lock(&self.rules);
-        if let Some(found) = rules.get(name) {
-            return Arc::clone(found);
-        }
-        let name = self.within(rules.len(), MAX_RULES, name);
-        Arc::clone(rules.entry(name.to_owned()).or_default())
+        self.of_name(&self.rules, MAX_RULES, name)
     }
 
     /// The series of the copies that a cluster gets.
     pub fn mirror(&self, cluster: &str) -> Arc<MirrorMetrics> {
-        let mut mirrors = lock(&self.mirrors);
-        if let Some(found) = mirrors.get(cluster) {
-            return Arc::clone(found);
-        }
-        let cluster = self.within(mirrors.len(), MAX_MIRRORS, cluster);
-        Arc::clone(mirrors.entry(cluster.to_owned()).or_default())
+        self.of_name(&self.mirrors, MAX_MIRRORS, cluster)
     }
 
     /// Says how many sessions wait for this now.
@@ -190,6 +175,16 @@ impl Worker {
         for ((cluster, server), metrics) in lock(&self.servers).iter() {
             metrics.collect(cluster, server, out);
         }
+    }
+
+    /// The series of a name, which are made where there are none yet.
+    fn of_name<S: Default>(&self, all: &Mutex<HashMap<String, Arc<S>>>, limit: usize, name: &str) -> Arc<S> {
+        let mut all = lock(all);
+        if let Some(found) = all.get(name) {
+            return Arc::clone(found);
+        }
+        let name = self.within(all.len(), limit, name);
+        Arc::clone(all.entry(name.to_owned()).or_default())
     }
 
     /// `name`, or [`OTHER`] where a table holds `limit` entries already.
