@@ -89,34 +89,16 @@ fn write_series(out: &mut String, metric: &MetricDoc, labels: &[String], value: 
 }
 
 fn write_histogram(out: &mut String, metric: &MetricDoc, labels: &[String], snapshot: &Snapshot) {
+    let mut write = |suffix, le: Option<&str>, value: std::fmt::Arguments<'_>| {
+        write_name(out, metric, suffix, labels, le, value);
+    };
     for (bound, count) in snapshot.cumulative() {
-        write_name(
-            out,
-            metric,
-            "_bucket",
-            labels,
-            Some(&format!("{bound}")),
-            format_args!("{count}"),
-        );
+        write("_bucket", Some(&bound.to_string()), format_args!("{count}"));
     }
     let count = snapshot.count();
-    write_name(
-        out,
-        metric,
-        "_bucket",
-        labels,
-        Some("+Inf"),
-        format_args!("{count}"),
-    );
-    write_name(
-        out,
-        metric,
-        "_sum",
-        labels,
-        None,
-        format_args!("{:?}", snapshot.sum_seconds()),
-    );
-    write_name(out, metric, "_count", labels, None, format_args!("{count}"));
+    write("_bucket", Some("+Inf"), format_args!("{count}"));
+    write("_sum", None, format_args!("{:?}", snapshot.sum_seconds()));
+    write("_count", None, format_args!("{count}"));
 }
 
 fn write_name(
