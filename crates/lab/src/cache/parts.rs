@@ -148,22 +148,18 @@ impl<'a> Bench<'a> {
             let redis = &rounds[0];
             for ((name, ..), samples) in contenders.iter().zip(&rounds) {
                 let cpu = samples.iter().map(|sample| sample.cpu_us);
-                report.add("operations", format!("{what}: {name}, CPU"), "us/op", cpu, None);
+                report.add("operations", format!("{what}: {name}, CPU"), "us/op", cpu);
                 let ops = samples.iter().map(|sample| sample.ops);
-                report.add("operations", format!("{what}: {name}"), "op/s", ops, None);
+                report.add("operations", format!("{what}: {name}"), "op/s", ops);
                 if *name != "redis" {
                     let ratio = samples
                         .iter()
                         .zip(redis)
                         .map(|(own, redis)| own.cpu_us / redis.cpu_us);
                     let wanted = Some(Wanted::AtMost(bound));
-                    report.add(
-                        "operations",
-                        format!("{what}: {name}/redis, CPU"),
-                        "",
-                        ratio,
-                        wanted,
-                    );
+                    report
+                        .add("operations", format!("{what}: {name}/redis, CPU"), "", ratio)
+                        .wanted(wanted);
                 }
             }
         }
@@ -189,17 +185,12 @@ impl<'a> Bench<'a> {
                 format!("GET strong, {hits} % exist"),
                 "op/s",
                 rates.iter().copied(),
-                None,
             );
         }
         let ratio = rounds[0].iter().zip(&rounds[3]).map(|(none, all)| none / all);
-        report.add(
-            "hits",
-            "GET strong, 0 %/100 %, op/s",
-            "",
-            ratio,
-            Some(Wanted::AtLeast(0.95)),
-        );
+        report
+            .add("hits", "GET strong, 0 %/100 %, op/s", "", ratio)
+            .wanted(Wanted::AtLeast(0.95));
         Ok(())
     }
 
@@ -216,18 +207,18 @@ impl<'a> Bench<'a> {
             "the server's SELECT of all rows",
             "rows/s",
             [rows / began.elapsed().as_secs_f64()],
-            None,
         );
         let began = Instant::now();
         let gateway = self.gateway(self.args, false)?;
         let wanted = Some(Wanted::AtLeast(200_000.0));
-        report.add(
-            "copy",
-            "start to first strong read",
-            "rows/s",
-            [rows / began.elapsed().as_secs_f64()],
-            wanted,
-        );
+        report
+            .add(
+                "copy",
+                "start to first strong read",
+                "rows/s",
+                [rows / began.elapsed().as_secs_f64()],
+            )
+            .wanted(wanted);
         self.catch_up(&gateway, report)
     }
 
@@ -246,13 +237,9 @@ impl<'a> Bench<'a> {
         let began = Instant::now();
         gateway.wait_for(&format!("row@{changed}"), &format!("x{changed}"))?;
         let rate = changed as f64 / began.elapsed().as_secs_f64();
-        report.add(
-            "copy",
-            "binary log",
-            "rows/s",
-            [rate],
-            Some(Wanted::AtLeast(50_000.0)),
-        );
+        report
+            .add("copy", "binary log", "rows/s", [rate])
+            .wanted(Wanted::AtLeast(50_000.0));
         let length = self.args.value_bytes;
         let statement =
             format!("UPDATE sbtest.{TABLE} SET c = REPEAT('1', {length}) WHERE id BETWEEN 2 AND {changed}");
@@ -333,20 +320,10 @@ impl<'a> Bench<'a> {
             let (gateway, redis) = self.memory_of(&table, rows, length)?;
             let each = |full: f64, empty: f64| (full - empty) / rows as f64;
             let (own, other) = (each(gateway, gateway_empty), each(redis, redis_empty));
-            report.add(
-                "memory",
-                format!("a row of {length} bytes: redis"),
-                "B",
-                [other],
-                None,
-            );
-            report.add(
-                "memory",
-                format!("a row of {length} bytes: forebay"),
-                "B",
-                [own],
-                Some(Wanted::AtMost(other.round())),
-            );
+            report.add("memory", format!("a row of {length} bytes: redis"), "B", [other]);
+            report
+                .add("memory", format!("a row of {length} bytes: forebay"), "B", [own])
+                .wanted(Wanted::AtMost(other.round()));
         }
         Ok(())
     }
@@ -427,7 +404,7 @@ impl PointSelects {
             ];
             for (what, unit, rounds) in figures {
                 let what = format!("point select: {name}{what}");
-                report.add("sql", what, unit, rounds.iter().copied(), None);
+                report.add("sql", what, unit, rounds.iter().copied());
             }
         }
         let each = |of: &[f64], to: &[f64], what: fn(f64, f64) -> f64| -> Vec<f64> {
@@ -470,7 +447,7 @@ impl PointSelects {
             ),
         ];
         for (what, rounds, wanted) in ratios {
-            report.add("sql", what, "", rounds, wanted);
+            report.add("sql", what, "", rounds).wanted(wanted);
         }
     }
 }

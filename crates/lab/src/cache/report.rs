@@ -73,6 +73,18 @@ pub struct Report {
     pub figures: Vec<Figure>,
 }
 
+/// A figure that was added, if there were rounds.
+pub(crate) struct Added<'r>(Option<&'r mut Figure>);
+
+impl Added<'_> {
+    /// The bound that its median must keep, if there is one.
+    pub(crate) fn wanted(self, wanted: impl Into<Option<Wanted>>) {
+        if let Some(figure) = self.0 {
+            figure.wanted = wanted.into();
+        }
+    }
+}
+
 impl Report {
     /// Without figures yet. `programs`: as in the field.
     #[must_use]
@@ -91,20 +103,18 @@ impl Report {
         name: impl Into<String>,
         unit: &'static str,
         values: impl IntoIterator<Item = f64>,
-        wanted: Option<Wanted>,
-    ) {
+    ) -> Added<'_> {
         let rounds: Vec<f64> = values.into_iter().collect();
-        if let Some(spread) = Spread::of(rounds.iter().copied()) {
-            self.figures.push(Figure {
-                part: part.to_owned(),
-                name: name.into(),
-                unit,
-                spread,
-                rounds,
-                wanted,
-                note: None,
-            });
-        }
+        let figure = Spread::of(rounds.iter().copied()).map(|spread| Figure {
+            part: part.to_owned(),
+            name: name.into(),
+            unit,
+            spread,
+            rounds,
+            wanted: None,
+            note: None,
+        });
+        Added(figure.map(|figure| self.figures.push_mut(figure)))
     }
 
     /// Says this of the last figure.
@@ -158,16 +168,14 @@ mod tests {
     #[test]
     fn the_table_says_what_is_not_met() {
         let mut report = Report::new(vec!["server".to_owned()]);
-        report.add(
-            "operations",
-            "GET",
-            "",
-            [0.9, 1.2, 1.1],
-            Some(Wanted::AtMost(1.0)),
-        );
-        report.add("operations", "GET", "", [0.9], Some(Wanted::AtMost(1.0)));
+        report
+            .add("operations", "GET", "", [0.9, 1.2, 1.1])
+            .wanted(Wanted::AtMost(1.0));
+        report
+            .add("operations", "GET", "", [0.9])
+            .wanted(Wanted::AtMost(1.0));
         report.note("as it happened".to_owned());
-        report.add("memory", "none", "B", [], None);
+        report.add("memory", "none", "B", []);
         assert_eq!(report.figures.len(), 2);
         assert_eq!(report.not_met().len(), 1);
         let table = report.table();

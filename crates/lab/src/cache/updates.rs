@@ -114,7 +114,6 @@ impl Bench<'_> {
                     format!("{what}: strong, p99 of a closed loop, {clients} clients"),
                     "ms",
                     samples.iter().map(|sample| sample.what.p99_ms),
-                    None,
                 );
             }
             // What the machine itself takes.
@@ -148,27 +147,27 @@ fn report_closed(what: &str, Closed { eventual, strong }: &Closed, report: &mut 
     for (name, samples) in [("eventual", eventual), ("strong", strong)] {
         report_beside(&format!("{what}: {name}"), samples, report);
         let ops = samples.iter().map(|sample| sample.what.ops);
-        report.add("updates", format!("{what}: {name}"), "op/s", ops, None);
+        report.add("updates", format!("{what}: {name}"), "op/s", ops);
         let cpu = samples.iter().map(|sample| sample.what.cpu_us);
-        report.add("updates", format!("{what}: {name}, CPU"), "us/op", cpu, None);
+        report.add("updates", format!("{what}: {name}, CPU"), "us/op", cpu);
     }
     let ratio = |of: fn(&Sample) -> f64| {
         let pairs = strong.iter().zip(eventual);
         pairs.map(move |(strong, eventual)| of(&strong.what) / of(&eventual.what))
     };
-    report.add(
-        "updates",
-        format!("{what}: strong/eventual, op/s"),
-        "",
-        ratio(|sample| sample.ops),
-        Some(Wanted::AtLeast(0.9)),
-    );
+    report
+        .add(
+            "updates",
+            format!("{what}: strong/eventual, op/s"),
+            "",
+            ratio(|sample| sample.ops),
+        )
+        .wanted(Wanted::AtLeast(0.9));
     report.add(
         "updates",
         format!("{what}: strong/eventual, CPU"),
         "",
         ratio(|sample| sample.cpu_us),
-        None,
     );
 }
 
@@ -187,14 +186,12 @@ fn report_paced(what: &str, samples: &[Beside<Paced>], wanted: Option<Wanted>, r
         format!("{what}, wanted"),
         "op/s",
         each(|paced| paced.wanted),
-        None,
     );
     report.add(
         "updates",
         format!("{what}, done"),
         "op/s",
         each(|paced| paced.done),
-        None,
     );
     if missed > 0 {
         report.note(format!(
@@ -208,33 +205,27 @@ fn report_paced(what: &str, samples: &[Beside<Paced>], wanted: Option<Wanted>, r
         format!("{what}, sent late by the load, p99"),
         "ms",
         samples.iter().map(|sample| ms(&sample.what.lateness, 0.99)),
-        None,
     );
     // Where there was too much to do it says nothing.
     let wanted = wanted.filter(|_| missed == 0);
     for (name, quantile, wanted) in [("p50", 0.5, None), ("p99", 0.99, wanted)] {
-        report.add(
-            "updates",
-            format!("{what}, {name}"),
-            "ms",
-            samples.iter().map(|sample| ms(&sample.what.latency, quantile)),
-            wanted,
-        );
+        report
+            .add(
+                "updates",
+                format!("{what}, {name}"),
+                "ms",
+                samples.iter().map(|sample| ms(&sample.what.latency, quantile)),
+            )
+            .wanted(wanted);
     }
 }
 
 /// What else went on.
 fn report_beside<T>(what: &str, samples: &[Beside<T>], report: &mut Report) {
     let written = samples.iter().map(|sample| sample.written);
-    report.add("updates", format!("{what}, updates done"), "/s", written, None);
+    report.add("updates", format!("{what}, updates done"), "/s", written);
     let idle = samples.iter().map(|sample| sample.idle * 100.0);
-    report.add(
-        "updates",
-        format!("{what}, idle CPU of the machine"),
-        "%",
-        idle,
-        None,
-    );
+    report.add("updates", format!("{what}, idle CPU of the machine"), "%", idle);
 }
 
 /// Running writers; dropping it ends them.

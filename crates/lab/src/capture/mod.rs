@@ -306,15 +306,11 @@ impl<'a> Bench<'a> {
         let ended = self.end()?;
         self.progress.set_message("its replay on a faithful copy");
         let part = format!("{}, replay", self.server.kind());
-        report.add(&part, "captured commands", "", [ended["commands"]], None);
+        report.add(&part, "captured commands", "", [ended["commands"]]);
         let (code, said) = self.replay_and_compare(&captured, "faithful")?;
-        report.add(
-            &part,
-            "faithful copy: exit code",
-            "",
-            [f64::from(code)],
-            Some(Wanted::AtMost(0.0)),
-        );
+        report
+            .add(&part, "faithful copy: exit code", "", [f64::from(code)])
+            .wanted(Wanted::AtMost(0.0));
         ensure!(code == 0, "a faithful copy was told apart:\n{said}");
         self.progress.set_message("its replay on a copy with another row");
         fill(&self.copy)?;
@@ -323,13 +319,9 @@ impl<'a> Bench<'a> {
             .primary()
             .sql(&format!("UPDATE sb1.sbtest1 SET c = 'another' WHERE id = {id}"))?;
         let (code, said) = self.replay_and_compare(&captured, "another-row")?;
-        report.add(
-            &part,
-            "another row: exit code",
-            "",
-            [f64::from(code)],
-            Some(Wanted::AtLeast(2.0)),
-        );
+        report
+            .add(&part, "another row: exit code", "", [f64::from(code)])
+            .wanted(Wanted::AtLeast(2.0));
         ensure!(code == 2, "row {id} was changed, and nothing was found:\n{said}");
         ensure!(
             said.contains("other values"),
@@ -475,14 +467,13 @@ impl<'a> Bench<'a> {
 fn add_figures(report: &mut Report, part: &str, capturing: Capturing, rounds: &Rounds) {
     let name = format!("capture {}", capturing.name());
     let lowest: Vec<f64> = rounds.lowest.iter().copied().flatten().collect();
-    report.add(part, name.clone(), "q/s", rounds.rates.clone(), None);
-    report.add(part, format!("{name}, lowest second"), "q/s", lowest, None);
+    report.add(part, name.clone(), "q/s", rounds.rates.clone());
+    report.add(part, format!("{name}, lowest second"), "q/s", lowest);
     report.add(
         part,
         format!("{name}, CPU of the gateway a query"),
         "us",
         rounds.cpu.clone(),
-        None,
     );
 }
 
@@ -501,47 +492,35 @@ fn add_ratios(
     let aim = |wanted: Wanted| is_plain.then_some(wanted);
     let ratios = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
     let rates = ratios(&on.rates, &off.rates);
-    report.add(
-        part,
-        format!("{name} / off, query/s"),
-        "",
-        rates,
-        aim(Wanted::AtLeast(0.99)),
-    );
+    report
+        .add(part, format!("{name} / off, query/s"), "", rates)
+        .wanted(aim(Wanted::AtLeast(0.99)));
     note(report, theirs.map(|(average, _)| average));
     let (off_lowest, on_lowest) = both(&off.lowest, &on.lowest);
     let lowest = ratios(&on_lowest, &off_lowest);
-    report.add(
-        part,
-        format!("{name} / off, lowest second"),
-        "",
-        lowest,
-        aim(Wanted::AtLeast(0.98)),
-    );
+    report
+        .add(part, format!("{name} / off, lowest second"), "", lowest)
+        .wanted(aim(Wanted::AtLeast(0.98)));
     note(report, theirs.map(|(_, lowest)| lowest));
     let cpu = ratios(&on.cpu, &off.cpu);
-    report.add(
-        part,
-        format!("{name} / off, CPU of the gateway a query"),
-        "",
-        cpu,
-        aim(Wanted::AtMost(1.10)),
-    );
+    report
+        .add(part, format!("{name} / off, CPU of the gateway a query"), "", cpu)
+        .wanted(aim(Wanted::AtMost(1.10)));
     let which = if is_plain { "" } else { ", encrypted" };
     report.add(
         part,
         format!("a captured command on the disk{which}"),
         "B",
         on.bytes.clone(),
-        None,
     );
-    report.add(
-        part,
-        format!("sessions that were left out{which}"),
-        "",
-        [on.thinned as f64],
-        Some(Wanted::AtMost(0.0)),
-    );
+    report
+        .add(
+            part,
+            format!("sessions that were left out{which}"),
+            "",
+            [on.thinned as f64],
+        )
+        .wanted(Wanted::AtMost(0.0));
 }
 
 /// One client's load, in its own schema.

@@ -124,43 +124,36 @@ pub(super) fn leave(
         report.programs.push(program);
     }
     let part = format!("leave, {kind}, session");
-    let mut add = |name, unit, value, wanted| report.add(&part, name, unit, [value], wanted);
     let none = Some(Wanted::AtMost(0.0));
-    add(
-        "until no session was on the server",
-        "ms",
-        ms(took),
-        Some(Wanted::AtMost(ms(ALL_WITHIN))),
-    );
-    add(
-        "a move, median",
-        "ms",
-        median * 1e3,
-        Some(Wanted::AtMost(ms(MEDIAN))),
-    );
-    add("a move, mean", "ms", mean * 1e3, None);
-    add(
-        "sessions moved",
-        "",
-        moves.moved,
-        Some(Wanted::AtLeast(SESSIONS as f64)),
-    );
-    add(
-        "drains that left sessions",
-        "",
-        f64::from(u8::from(left.is_some())),
-        none,
-    );
-    add("moves that failed, and were tried again", "", moves.failed, None);
-    note(report, &moves.reasons);
-    report.add(&part, "errors", "", [sum.errors as f64], none);
-    note(report, &words);
+    report
+        .add(&part, "until no session was on the server", "ms", [ms(took)])
+        .wanted(Wanted::AtMost(ms(ALL_WITHIN)));
+    report
+        .add(&part, "a move, median", "ms", [median * 1e3])
+        .wanted(Wanted::AtMost(ms(MEDIAN)));
+    report.add(&part, "a move, mean", "ms", [mean * 1e3]);
+    report
+        .add(&part, "sessions moved", "", [moves.moved])
+        .wanted(Wanted::AtLeast(SESSIONS as f64));
+    report
+        .add(
+            &part,
+            "drains that left sessions",
+            "",
+            [f64::from(u8::from(left.is_some()))],
+        )
+        .wanted(none);
     report.add(
         &part,
-        "sessions that lost something",
+        "moves that failed, and were tried again",
         "",
-        [sum.wrong as f64],
-        none,
+        [moves.failed],
     );
+    note(report, &moves.reasons);
+    report.add(&part, "errors", "", [sum.errors as f64]).wanted(none);
+    note(report, &words);
+    report
+        .add(&part, "sessions that lost something", "", [sum.wrong as f64])
+        .wanted(none);
     Ok(sum)
 }

@@ -188,14 +188,10 @@ mod tests {
     #[test]
     fn what_did_not_keep_its_promise_is_named() {
         let mut report = Report::new(Vec::new());
-        report.add(
-            "replicas, mariadb, split",
-            "errors",
-            "",
-            [2.0],
-            Some(Wanted::AtMost(0.0)),
-        );
-        report.add("replicas, mariadb, split", "statements", "", [9.0], None);
+        report
+            .add("replicas, mariadb, split", "errors", "", [2.0])
+            .wanted(Wanted::AtMost(0.0));
+        report.add("replicas, mariadb, split", "statements", "", [9.0]);
         assert_eq!(broken(&report), ["replicas, mariadb, split (errors: 2)"]);
     }
 

@@ -252,13 +252,12 @@ impl<'a> Stage<'a> {
                 self.tell_waits(&part, limit, &ended, report);
             }
             if mode == Mode::Session {
-                report.add(&part, "sessions moved", "", [moves.moved], None);
+                report.add(&part, "sessions moved", "", [moves.moved]);
                 report.add(
                     &part,
                     "moves that failed, and were tried again",
                     "",
                     [moves.failed],
-                    None,
                 );
                 note(report, &moves.reasons);
             }
@@ -266,16 +265,12 @@ impl<'a> Stage<'a> {
         }
         let part = format!("{}, {}", self.name, self.servers.kind());
         let left = self.left.len() as f64;
-        report.add(
-            &part,
-            "drains that left sessions",
-            "",
-            [left],
-            Some(Wanted::AtMost(0.0)),
-        );
+        report
+            .add(&part, "drains that left sessions", "", [left])
+            .wanted(Wanted::AtMost(0.0));
         note(report, &self.left.join("; "));
         for (what, time) in &self.times {
-            report.add(&part, what.as_str(), "ms", [ms(*time)], None);
+            report.add(&part, what.as_str(), "ms", [ms(*time)]);
         }
         if report.not_met().len() > before {
             self.keep_log()?;
@@ -293,14 +288,15 @@ impl<'a> Stage<'a> {
         let meanwhile = ended.seen.longest_where(is_meanwhile);
         let apart = ended.seen.longest_where(|due| !is_meanwhile(due));
         let wanted = Some(Wanted::AtMost(ms(limit)));
-        report.add(
-            part,
-            "longest of those due while it was replaced",
-            "ms",
-            [ms(meanwhile)],
-            wanted,
-        );
-        report.add(part, "longest of the others", "ms", [ms(apart)], None);
+        report
+            .add(
+                part,
+                "longest of those due while it was replaced",
+                "ms",
+                [ms(meanwhile)],
+            )
+            .wanted(wanted);
+        report.add(part, "longest of the others", "ms", [ms(apart)]);
     }
 
     fn keep_log(&self) -> anyhow::Result<()> {
@@ -348,46 +344,35 @@ pub(super) fn note(report: &mut Report, words: &str) {
 fn tell(part: &str, promise: Promise, ended: &Ended, report: &mut Report) {
     let seen = &ended.seen;
     let (longest, due) = seen.longest;
-    report.add(
-        part,
-        "longest time from due to answered",
-        "ms",
-        [ms(longest)],
-        None,
-    );
+    report.add(part, "longest time from due to answered", "ms", [ms(longest)]);
     report.note(format!("due after {:.1} s", due.as_secs_f64()));
     report.add(
         part,
         "longest time without any answer",
         "ms",
         [ms(seen.longest_silence())],
-        None,
     );
-    report.add(part, "statements", "", [seen.statements as f64], None);
-    report.add(
-        part,
-        "waited for more than 100 ms",
-        "",
-        [seen.waited as f64],
-        None,
-    );
+    report.add(part, "statements", "", [seen.statements as f64]);
+    report.add(part, "waited for more than 100 ms", "", [seen.waited as f64]);
     let none = Some(Wanted::AtMost(0.0));
     let of_all = matches!(promise, Promise::NoErrors | Promise::NoWait(_)).then_some(Wanted::AtMost(0.0));
-    report.add(part, "errors", "", [seen.failed(|_| true) as f64], of_all);
+    report
+        .add(part, "errors", "", [seen.failed(|_| true) as f64])
+        .wanted(of_all);
     note(report, &seen.errors_in_words());
     if promise == Promise::WritesUnderWay {
         let others = seen.failed(|doing| matches!(doing, Doing::Read | Doing::Login));
-        report.add(part, "errors of reads and logins", "", [others as f64], none);
+        report
+            .add(part, "errors of reads and logins", "", [others as f64])
+            .wanted(none);
         let most = seen.most_of_a_client as f64;
-        report.add(
-            part,
-            "most errors of one client",
-            "",
-            [most],
-            Some(Wanted::AtMost(1.0)),
-        );
+        report
+            .add(part, "most errors of one client", "", [most])
+            .wanted(Wanted::AtMost(1.0));
     }
-    report.add(part, "wrong answers", "", [seen.wrong as f64], none);
+    report
+        .add(part, "wrong answers", "", [seen.wrong as f64])
+        .wanted(none);
     if !seen.words.is_empty() {
         report.note(format!(
             "the first errors and wrong answers: {}",

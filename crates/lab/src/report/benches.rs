@@ -364,7 +364,7 @@ mod tests {
             "GET, pipeline 1, 50 clients: strong/redis, CPU",
             "HGET, pipeline 16, 50 clients: redis",
         ] {
-            report.add("operations", name, "", [1.0], None);
+            report.add("operations", name, "", [1.0]);
         }
         let mut section = Section::default();
         for figure in &report.figures {
@@ -402,7 +402,7 @@ mod tests {
             ("1000 updates/s: strong, paced, updates done", 9.0),
             ("1000 updates/s: strong/eventual, CPU", 9.0),
         ] {
-            report.add("updates", name, "", [value], None);
+            report.add("updates", name, "", [value]);
         }
         let mut section = Section::default();
         for figure in &report.figures {

@@ -179,15 +179,13 @@ mod tests {
             ("operations", "GET, 50 clients: strong/redis, CPU", ""),
             ("replicas, mariadb", "longest time without any answer", "ms"),
         ] {
-            report.add(part, name, unit, [2.0, 2.0, 2.1], Some(Wanted::AtMost(2.0)));
+            report
+                .add(part, name, unit, [2.0, 2.0, 2.1])
+                .wanted(Wanted::AtMost(2.0));
         }
-        report.add(
-            "operations",
-            "GET, 50 clients: redis",
-            "op/s",
-            [9.0],
-            Some(Wanted::AtMost(2.0)),
-        );
+        report
+            .add("operations", "GET, 50 clients: redis", "op/s", [9.0])
+            .wanted(Wanted::AtMost(2.0));
         let folder = tempfile::tempdir().unwrap();
         write_figures(folder.path(), "cache", vec!["--quick".to_owned()], &report).unwrap();
         let results = crate::report::compare::read(folder.path()).unwrap();

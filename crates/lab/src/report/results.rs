@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_table_without_ratios_has_a_summary_of_its_figures_and_of_what_was_not_kept() {
         let mut report = cache::Report::new(Vec::new());
-        report.add("replicas, mariadb, split", "errors", "", [3.0], None);
+        report.add("replicas, mariadb, split", "errors", "", [3.0]);
         report.note("1105 x 3".to_owned());
         let mut section = Section {
             is_here: true,

@@ -269,14 +269,16 @@ impl<'a> Bench<'a> {
                 _ => None,
             };
             let ratio: Vec<f64> = ratios(rounds, direct);
-            report.add(part, format!("{gateway} / server, query/s"), "", ratio, wanted);
+            report
+                .add(part, format!("{gateway} / server, query/s"), "", ratio)
+                .wanted(wanted);
             let fewest = self.gateways.iter().zip(split).find(|(other, _)| {
                 other.connections == gateway.connections && other.workers < gateway.workers
             });
             if let Some((fewer, of_fewer)) = fewest {
                 let name = format!("{gateway} / {} worker(s), query/s", fewer.workers);
                 let ratio: Vec<f64> = ratios(rounds, of_fewer);
-                report.add(part, name, "", ratio, Some(Wanted::AtLeast(0.95)));
+                report.add(part, name, "", ratio).wanted(Wanted::AtLeast(0.95));
             }
             let rivals = self
                 .gateways
@@ -287,7 +289,7 @@ impl<'a> Bench<'a> {
             if let Some((rival, best)) = best {
                 let name = format!("{gateway} / best fixed size ({}), query/s", rival.connections);
                 let ratio: Vec<f64> = ratios(rounds, best);
-                report.add(part, name, "", ratio, Some(Wanted::AtLeast(0.9)));
+                report.add(part, name, "", ratio).wanted(Wanted::AtLeast(0.9));
             }
         }
     }
@@ -424,13 +426,9 @@ impl Rounds {
             (", connections", "", &self.size, None),
         ];
         for (what, unit, rounds, wanted) in figures {
-            report.add(
-                part,
-                format!("{name}{what}"),
-                unit,
-                rounds.iter().copied(),
-                wanted,
-            );
+            report
+                .add(part, format!("{name}{what}"), unit, rounds.iter().copied())
+                .wanted(wanted);
         }
     }
 }
