@@ -5,6 +5,8 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::table as columns;
+
 const COLUMNS: [&str; 8] = [
     "SERVER",
     "SESSIONS",
@@ -28,19 +30,7 @@ pub(super) fn table(text: &str) -> Result<String> {
             _ => writeln!(table, "{name}: {state} (policy {policy})"),
         };
         let servers = cluster["servers"].as_array().into_iter().flatten();
-        let mut rows = vec![COLUMNS.map(str::to_owned)];
-        rows.extend(servers.map(row));
-        let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
-            let cells = rows.iter().map(|row| row[column].chars().count());
-            cells.max().unwrap_or(0)
-        });
-        for row in &rows {
-            let cells = row
-                .iter()
-                .zip(widths)
-                .map(|(cell, width)| format!("{cell:width$}"));
-            let _ = writeln!(table, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-        }
+        table += &columns(COLUMNS, servers.map(row).collect());
     }
     Ok(table)
 }
