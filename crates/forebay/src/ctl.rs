@@ -230,8 +230,8 @@ fn socket_of(config: &Path) -> Result<PathBuf> {
 
 fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Result<ExitCode> {
     match act {
-        Act::Fleet(act) => fleet::run(gateway, &act, json),
-        Act::Drain(order) => drain::run(gateway, &order, json),
+        Act::Fleet(act) => return fleet::run(gateway, &act, json),
+        Act::Drain(order) => return drain::run(gateway, &order, json),
         Act::Undrain {
             server,
             cluster,
@@ -239,31 +239,27 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
         } => {
             let query = of_server(&server, cluster.as_deref());
             gateway.put(&format!("/undrain?{query}&here={here}"))?;
-            Ok(ExitCode::SUCCESS)
         }
         Act::Pause { cluster, here } => {
             gateway.put(&format!("/pause?here={here}{}", of_cluster(cluster.as_deref())))?;
-            Ok(ExitCode::SUCCESS)
         }
         Act::Resume { cluster, here } => {
             gateway.put(&format!("/resume?here={here}{}", of_cluster(cluster.as_deref())))?;
-            Ok(ExitCode::SUCCESS)
         }
         Act::Switchover { cluster, to, check } => {
             let (cluster, to) = (escaped(&cluster), escaped(&to));
             gateway.put(&format!(
                 "/switchover?cluster={cluster}&to={to}&check_only={check}"
             ))?;
-            until_switched(gateway, &cluster, json)
+            return until_switched(gateway, &cluster, json);
         }
-        Act::Upgrade => upgrade(gateway),
+        Act::Upgrade => return upgrade(gateway),
         Act::Drains => {
             let text = gateway.get("/drains")?;
             match json {
                 true => print!("{text}"),
                 false => print!("{}", drain::list(&text)?),
             }
-            Ok(ExitCode::SUCCESS)
         }
         Act::Balance { cluster } => {
             let cluster = cluster.map(|cluster| format!("?cluster={}", escaped(&cluster)));
@@ -272,7 +268,6 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
                 true => print!("{text}"),
                 false => print!("{}", balance::table(&text)?),
             }
-            Ok(ExitCode::SUCCESS)
         }
         Act::Mirrors => {
             let text = gateway.get("/mirrors")?;
@@ -280,7 +275,6 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
                 true => println!("{text}"),
                 false => print!("{}", mirrors::table(&text)?),
             }
-            Ok(ExitCode::SUCCESS)
         }
         Act::Sessions { pinned, limit, all } => {
             let page = format!("/sessions?limit={limit}&pinned={pinned}");
@@ -292,7 +286,7 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
                 true => print!("{text}"),
                 false => sessions(&text)?,
             }
-            Ok(ExitCode::from(u8::from(!are_all_there)))
+            return Ok(ExitCode::from(u8::from(!are_all_there)));
         }
         Act::Kill { id, query, of } => {
             let page = format!("/kill?id={id}&query={query}");
@@ -300,7 +294,6 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
                 Some(name) => fleet::other(gateway, &name, token)?.put(&page)?,
                 None => gateway.put(&page)?,
             };
-            Ok(ExitCode::SUCCESS)
         }
         Act::Unready { reason, limit } => {
             let reason = reason.map(|reason| format!("&reason={}", escaped(&reason)));
@@ -310,33 +303,24 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
                 reason.unwrap_or_default(),
                 limit.unwrap_or_default()
             ))?;
-            Ok(ExitCode::SUCCESS)
         }
         Act::Ready => {
             gateway.put("/readyz?ready=true")?;
-            Ok(ExitCode::SUCCESS)
         }
-        Act::Reload => {
-            print!("{}", gateway.put("/reload")?);
-            Ok(ExitCode::SUCCESS)
-        }
+        Act::Reload => print!("{}", gateway.put("/reload")?),
         Act::Log { level } => {
             let said = match level {
                 Some(level) => gateway.put(&format!("/log?level={}", escaped(&level)))?,
                 None => gateway.get("/log")?,
             };
             print!("{said}");
-            Ok(ExitCode::SUCCESS)
         }
         Act::FlushCache => {
             gateway.put("/cache/flush")?;
-            Ok(ExitCode::SUCCESS)
         }
-        Act::Status => {
-            println!("{}", gateway.get("/status")?);
-            Ok(ExitCode::SUCCESS)
-        }
+        Act::Status => println!("{}", gateway.get("/status")?),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Waits until another process answers.
