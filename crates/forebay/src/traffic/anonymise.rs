@@ -42,11 +42,5 @@ pub(super) fn run(args: &Anonymise) -> Result<ExitCode> {
         done.commands,
         done.withheld
     );
-    for stop in &done.stops {
-        println!("{stop}");
-    }
-    Ok(match done.stops.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(2),
-    })
+    Ok(super::whole(&done.stops))
 }

@@ -82,11 +82,5 @@ pub(super) fn run(args: &Import) -> Result<ExitCode> {
     for (why, count) in &imported.left_out {
         println!("{count:>10}  left out: {why}");
     }
-    for stop in &imported.stops {
-        println!("{stop}");
-    }
-    Ok(match imported.stops.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(2),
-    })
+    Ok(super::whole(&imported.stops))
 }

@@ -73,6 +73,17 @@ pub(crate) fn run(traffic: Traffic) -> Result<ExitCode> {
     }
 }
 
+/// Says what is missing; exit code 2 then.
+fn whole(missing: &[String]) -> ExitCode {
+    for what in missing {
+        println!("{what}");
+    }
+    match missing.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(2),
+    }
+}
+
 /// The key of a folder that is encrypted.
 #[derive(Args)]
 struct KeyFile {

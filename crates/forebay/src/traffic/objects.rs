@@ -47,7 +47,7 @@ pub(super) fn fetch(args: &Fetch) -> Result<ExitCode> {
         fetched.bytes,
         fetched.files
     );
-    Ok(whole(&fetched.missing))
+    Ok(super::whole(&fetched.missing))
 }
 
 pub(super) fn push(args: &Push) -> Result<ExitCode> {
@@ -67,16 +67,5 @@ pub(super) fn push(args: &Push) -> Result<ExitCode> {
         pushed.files,
         args.folder.display()
     );
-    Ok(whole(&pushed.missing))
-}
-
-/// Says what is missing.
-fn whole(missing: &[String]) -> ExitCode {
-    for what in missing {
-        println!("{what}");
-    }
-    match missing.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(2),
-    }
+    Ok(super::whole(&pushed.missing))
 }
