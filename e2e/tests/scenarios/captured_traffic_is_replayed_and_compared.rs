@@ -21,6 +21,14 @@ pub(crate) fn forebay(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
+/// Replays a folder on a server.
+pub(crate) fn replay_on(server: &Node, folder: &str, result: &str, more: &[&str]) -> (Option<i32>, String) {
+    let server = server.address();
+    let to = ["traffic", "replay", folder, "--to", &server, "--user", USER];
+    let login = ["--password-env", "REPLAY_PASSWORD", "--result", result];
+    forebay(&[&to[..], &login, more].concat())
+}
+
 pub(crate) fn start(gateway: &Gateway, name: &str) -> String {
     start_with(gateway, name, &[])
 }
@@ -145,39 +153,12 @@ async fn replayed_and_compared(mode: &str) {
     );
     assert!(!said.contains("not asked"), "{said}");
 
-    let target = copy.address();
     let replay = |result: &str, more: &[&str]| {
-        let fixed = [
-            "traffic",
-            "replay",
-            &captured,
-            "--to",
-            &target,
-            "--user",
-            USER,
-            "--password-env",
-            "REPLAY_PASSWORD",
-            "--any-position",
-            "--result",
-            result,
-        ];
-        forebay(&[&fixed[..], more].concat())
+        replay_on(copy, &captured, result, &[&["--any-position"][..], more].concat())
     };
     let result = |name: &str| gateway.folder().join(name).display().to_string();
     // The source itself is refused.
-    let (code, said) = forebay(&[
-        "traffic",
-        "replay",
-        &captured,
-        "--to",
-        &source.address(),
-        "--user",
-        USER,
-        "--password-env",
-        "REPLAY_PASSWORD",
-        "--result",
-        &result("refused"),
-    ]);
+    let (code, said) = replay_on(source, &captured, &result("refused"), &[]);
     assert!(code == Some(1) && said.contains("--even-source"), "{said}");
     assert!(!Path::new(&result("refused")).exists());
     let (code, said) = replay(&result("faithful"), &["--even-source"]);
@@ -213,7 +194,7 @@ async fn replayed_and_compared(mode: &str) {
         "--explain-a",
         &source.address(),
         "--explain-b",
-        &target,
+        &copy.address(),
         "--user",
         USER,
         "--password-env",
@@ -572,24 +553,8 @@ async fn what_is_captured_with_a_key_is_read_with_it_alone() {
     assert!(said.contains("anonymised: values are pseudonyms"), "{said}");
 
     let result = gateway.folder().join("result").display().to_string();
-    let target = copy.address();
-    let (code, said) = forebay(&[
-        "traffic",
-        "replay",
-        &folder,
-        "--key-file",
-        &key,
-        "--to",
-        &target,
-        "--user",
-        USER,
-        "--password-env",
-        "REPLAY_PASSWORD",
-        "--even-source",
-        "--any-position",
-        "--result",
-        &result,
-    ]);
+    let more = ["--key-file", &key, "--even-source", "--any-position"];
+    let (code, said) = replay_on(copy, &folder, &result, &more);
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = show(&result, &[]);
     assert!(

@@ -9,11 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use e2e::{client, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use sandbox::{Node, USER};
+use sandbox::Node;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::captured_traffic_is_replayed_and_compared::{bytes_of, forebay, has};
+use crate::captured_traffic_is_replayed_and_compared::{bytes_of, forebay, has, replay_on};
 
 /// The table as it is on both servers before.
 const TABLE: &str = "DROP TABLE IF EXISTS test.item;
@@ -73,24 +73,9 @@ fn import_and_replay(from: &str, file: &Path, place: &Path, copy: &Node) -> [(Op
     let (code, said) = forebay(&["traffic", "import", "--from", from, &file, "--to", &imported]);
     assert_eq!(code, Some(0), "{said}");
     assert!(!has(&bytes_of(&imported), "Geheim"), "{said}");
-    let target = copy.address();
     let replay = |result: &str| {
-        let said = forebay(&[
-            "traffic",
-            "replay",
-            &imported,
-            "--to",
-            &target,
-            "--user",
-            USER,
-            "--password-env",
-            "REPLAY_PASSWORD",
-            "--even-source",
-            "--any-position",
-            "--result",
-            result,
-        ]);
-        assert_eq!(said.0, Some(0), "{}", said.1);
+        let (code, said) = replay_on(copy, &imported, result, &["--even-source", "--any-position"]);
+        assert_eq!(code, Some(0), "{said}");
     };
     let (faithful, another) = (name("faithful"), name("another"));
     copy.sql(TABLE).unwrap();
@@ -302,24 +287,8 @@ async fn a_long_statement_begins_in_time() {
     let (log, imported) = (log.display().to_string(), name("imported"));
     let (code, said) = forebay(&["traffic", "import", "--from", "slow-log", &log, "--to", &imported]);
     assert_eq!(code, Some(0), "{said}");
-    let target = servers[0].primary().address();
-    let (code, said) = forebay(&[
-        "traffic",
-        "replay",
-        &imported,
-        "--to",
-        &target,
-        "--user",
-        USER,
-        "--password-env",
-        "REPLAY_PASSWORD",
-        "--even-source",
-        "--any-position",
-        "--speed",
-        "2",
-        "--result",
-        &name("result"),
-    ]);
+    let more = ["--even-source", "--any-position", "--speed", "2"];
+    let (code, said) = replay_on(servers[0].primary(), &imported, &name("result"), &more);
     assert!(code == Some(0) && said.contains("late: "), "{said}");
     let (_, most) = said.split_once("most ").unwrap();
     let most: f64 = most.split_whitespace().next().unwrap().parse().unwrap();

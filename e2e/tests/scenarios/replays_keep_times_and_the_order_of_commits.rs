@@ -3,31 +3,14 @@
 
 use e2e::{Gateway, Setup, client, eventually, servers};
 use mysql_async::prelude::Queryable;
-use sandbox::{Node, USER};
+use sandbox::Node;
 
-use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
+use crate::captured_traffic_is_replayed_and_compared::{forebay, replay_on, start, stop};
 
 fn replay(gateway: &Gateway, captured: &str, copy: &Node, more: &[&str]) -> String {
     let result = gateway.folder().join("result").display().to_string();
-    let target = copy.address();
-    let fixed = [
-        "traffic",
-        "replay",
-        captured,
-        "--to",
-        &target,
-        "--user",
-        USER,
-        "--password-env",
-        "REPLAY_PASSWORD",
-        "--even-source",
-        "--any-position",
-        "--speed",
-        "max",
-        "--result",
-        &result,
-    ];
-    let (code, said) = forebay(&[&fixed[..], more].concat());
+    let quick = ["--even-source", "--any-position", "--speed", "max"];
+    let (code, said) = replay_on(copy, captured, &result, &[&quick[..], more].concat());
     assert!(code == Some(0) && !said.contains("refused another"), "{said}");
     result
 }

@@ -2,9 +2,8 @@
 
 use e2e::{Setup, client, servers};
 use mysql_async::prelude::Queryable;
-use sandbox::USER;
 
-use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
+use crate::captured_traffic_is_replayed_and_compared::{replay_on, start, stop};
 
 const TABLES: &str = "DROP TABLE IF EXISTS test.line, test.bill;
     CREATE TABLE test.bill (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20), paid INT DEFAULT 0);
@@ -40,19 +39,8 @@ async fn rows_are_found_by_their_new_ids() {
     stop(&gateway);
     let replay = |result: &str, more: &[&str]| {
         let result = gateway.folder().join(result).display().to_string();
-        let target = copy.address();
-        let fixed = ["traffic", "replay", &captured, "--to", &target, "--user", USER];
-        let rest = [
-            "--password-env",
-            "REPLAY_PASSWORD",
-            "--even-source",
-            "--any-position",
-            "--speed",
-            "max",
-            "--result",
-            &result,
-        ];
-        let (code, said) = forebay(&[&fixed[..], &rest, more].concat());
+        let quick = ["--even-source", "--any-position", "--speed", "max"];
+        let (code, said) = replay_on(copy, &captured, &result, &[&quick[..], more].concat());
         assert_eq!(code, Some(0), "{said}");
         said
     };
