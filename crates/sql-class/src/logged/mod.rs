@@ -34,18 +34,7 @@ pub enum StatementKind<'a> {
 /// Reads the first words.
 #[must_use]
 pub fn statement_kind(sql: &[u8]) -> StatementKind<'_> {
-    let mut rest = sql;
-    let first = word(&mut rest);
-    let behind_first = rest;
-    let mut second = word(&mut rest);
-    let is = |found: &[u8], words: &[&str]| {
-        words
-            .iter()
-            .any(|word| found.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    if is(second, &["OR"]) && is(word(&mut rest), &["REPLACE"]) {
-        second = word(&mut rest);
-    }
+    let (first, second, rest) = first_words(sql);
     match () {
         () if is(first, &["BEGIN"]) => StatementKind::Begin,
         () if is(first, &["COMMIT"]) => StatementKind::Commit,
@@ -75,10 +64,27 @@ pub fn statement_kind(sql: &[u8]) -> StatementKind<'_> {
             StatementKind::Definition
         }
         () if is(first, &["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"]) => StatementKind::Unseen,
-        () if first.is_empty() && behind_first.is_empty() => StatementKind::Harmless,
+        () if first.is_empty() && rest.is_empty() => StatementKind::Harmless,
         // SELECT of a function that writes, CALL, DO, or what is not known here.
         () => StatementKind::Unseen,
     }
+}
+
+/// The first two words, without `OR REPLACE` between them, and what is behind them.
+fn first_words(sql: &[u8]) -> (&[u8], &[u8], &[u8]) {
+    let mut rest = sql;
+    let first = word(&mut rest);
+    let mut second = word(&mut rest);
+    if is(second, &["OR"]) && is(word(&mut rest), &["REPLACE"]) {
+        second = word(&mut rest);
+    }
+    (first, second, rest)
+}
+
+fn is(found: &[u8], words: &[&str]) -> bool {
+    words
+        .iter()
+        .any(|word| found.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// `SET STATEMENT … FOR …` of MariaDB, from behind the second word.
@@ -94,17 +100,7 @@ fn with_settings(sql: &[u8]) -> StatementKind<'_> {
 /// Whether the statement changes accounts, or what they may do.
 #[must_use]
 pub fn concerns_accounts(sql: &[u8]) -> bool {
-    let mut rest = sql;
-    let first = word(&mut rest);
-    let mut second = word(&mut rest);
-    let is = |found: &[u8], words: &[&str]| {
-        words
-            .iter()
-            .any(|word| found.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    if is(second, &["OR"]) && is(word(&mut rest), &["REPLACE"]) {
-        second = word(&mut rest);
-    }
+    let (first, second, rest) = first_words(sql);
     match () {
         () if is(first, &["GRANT", "REVOKE"]) => true,
         () if is(first, &["FLUSH"]) => behind(sql, b"PRIVILEGES").next().is_some(),
