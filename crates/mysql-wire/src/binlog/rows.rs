@@ -27,8 +27,6 @@ pub(super) enum Version {
 pub struct Rows<'a> {
     pub table_id: u64,
     pub change: Change,
-    /// The statement ends here, and with it the meaning of the table ids.
-    pub ends_statement: bool,
     columns: usize,
     /// One bit for each column that the images have.
     before: &'a [u8],
@@ -45,7 +43,6 @@ pub struct RowChange<'a> {
 
 const FIELD: &str = "row event";
 const COLUMNS_MAX: u64 = 4096;
-const ENDS_STATEMENT: u16 = 1;
 
 impl<'a> Rows<'a> {
     pub(super) fn read(
@@ -55,7 +52,7 @@ impl<'a> Rows<'a> {
         compressed: bool,
     ) -> Result<Rows<'a>, BinlogError> {
         let table_id = read_table_id(reader)?;
-        let flags = reader.u16(FIELD)?;
+        reader.u16("flags of a row event")?;
         if version == Version::V2 {
             // The length counts itself.
             let extra = usize::from(reader.u16(FIELD)?).checked_sub(2);
@@ -81,7 +78,6 @@ impl<'a> Rows<'a> {
         Ok(Rows {
             table_id,
             change,
-            ends_statement: flags & ENDS_STATEMENT != 0,
             columns,
             before,
             after,
