@@ -42,7 +42,7 @@ pub use certificates::Certificates;
 pub use error::SandboxError;
 pub use etcd::Etcd;
 pub use lent::Lent;
-pub use node::Node;
+pub use node::{Node, stands};
 pub use port::free_port;
 pub use program::{Kind, mariadb_11, mysql_program};
 pub use tidb::Tidb;

@@ -397,7 +397,8 @@ impl Node {
 }
 
 /// Whether all threads of a process are stopped: the state `T` after the program's name in parentheses.
-pub(crate) fn stands(pid: u32) -> bool {
+#[must_use]
+pub fn stands(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;
     };

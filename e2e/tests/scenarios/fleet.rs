@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use e2e::{Gateway, PATIENCE, client, eventually, program};
 use mysql_async::{Conn, OptsBuilder};
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::free_port;
+use sandbox::{free_port, stands};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -60,20 +60,10 @@ impl Member {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         let began = Instant::now();
         // A thread that runs on another core goes on for a moment, long enough to answer somebody.
-        while signal == Signal::STOP && !self.stands() {
+        while signal == Signal::STOP && !stands(self.process.id()) {
             assert!(began.elapsed() < PATIENCE, "the gateway does not stand still");
             sleep(Duration::from_millis(1));
         }
-    }
-
-    /// Whether all of its threads are stopped.
-    fn stands(&self) -> bool {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
-        threads.filter_map(Result::ok).all(|thread| {
-            let status = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            let state = status.rsplit_once(')').map(|(_, state)| state.trim_start());
-            state.is_none_or(|state| state.starts_with('T'))
-        })
     }
 
     pub(crate) fn start_again(&mut self) {
