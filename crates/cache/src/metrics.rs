@@ -36,7 +36,7 @@ impl Source for Metrics {
             );
             let mapping = mappings.by_name(name.as_bytes());
             let rows = mapping.and_then(|mapping| self.store.len(mapping.id));
-            out.gauge(&catalog::CACHE_ROWS, &[name], signed(rows.unwrap_or(0)));
+            out.gauge(&catalog::CACHE_ROWS, &[name], rows.unwrap_or(0));
         }
         let counts = &self.feed_status.counts;
         out.counter(&catalog::CACHE_FEED_TRANSACTIONS, &[], get(&counts.transactions));
@@ -46,16 +46,12 @@ impl Source for Metrics {
         out.counter(&catalog::CACHE_COPIED_ROWS, &[], get(&counts.copied_rows));
         out.float(&catalog::CACHE_FEED_LAG, &[], self.feed_status.lag());
         let memory = self.store.memory();
-        out.gauge(&catalog::CACHE_MEMORY, &[], signed(memory.held));
-        out.gauge(&catalog::CACHE_MEMORY_MAX, &[], signed(memory.memory_max));
+        out.gauge(&catalog::CACHE_MEMORY, &[], memory.held);
+        out.gauge(&catalog::CACHE_MEMORY_MAX, &[], memory.memory_max);
         out.counter(&catalog::CACHE_EVICTED, &[], memory.evicted);
     }
 }
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

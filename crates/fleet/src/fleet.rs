@@ -1020,27 +1020,19 @@ impl Fleet {
 impl Source for Fleet {
     fn collect(&self, out: &mut Samples) {
         let state = self.state();
-        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let now = &state.now;
         let behind = now.members.iter().filter(|member| !member.is_current).count();
-        out.gauge(
-            &catalog::STORE_CONNECTED,
-            &[],
-            i64::from(state.connected == Some(true)),
-        );
-        out.gauge(&catalog::FLEET_REVISION, &[], count(now.running));
-        out.gauge(&catalog::FLEET_COMMITTED, &[], count(now.committed));
-        out.gauge(&catalog::FLEET_MEMBERS, &[], count(now.members.len() as u64));
-        out.gauge(&catalog::FLEET_BEHIND, &[], count(behind as u64));
-        let number = now.number.unwrap_or_default();
-        out.gauge(&catalog::FLEET_NUMBER, &[], i64::from(number));
+        out.gauge(&catalog::STORE_CONNECTED, &[], state.connected == Some(true));
+        out.gauge(&catalog::FLEET_REVISION, &[], now.running);
+        out.gauge(&catalog::FLEET_COMMITTED, &[], now.committed);
+        out.gauge(&catalog::FLEET_MEMBERS, &[], now.members.len());
+        out.gauge(&catalog::FLEET_BEHIND, &[], behind);
+        out.gauge(&catalog::FLEET_NUMBER, &[], now.number.unwrap_or_default());
         if self.settings.share_limits {
-            let parts = now.parts.unwrap_or_default();
-            out.gauge(&catalog::FLEET_PARTS, &[], i64::from(parts));
+            out.gauge(&catalog::FLEET_PARTS, &[], now.parts.unwrap_or_default());
         }
         if let Some(vip) = &state.vip {
-            let is_held = i64::from(vip.state == "holds");
-            out.gauge(&catalog::VIP_HELD, &[&vip.address], is_held);
+            out.gauge(&catalog::VIP_HELD, &[&vip.address], vip.state == "holds");
         }
     }
 }

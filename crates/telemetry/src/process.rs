@@ -45,11 +45,7 @@ pub(crate) fn collect(out: &mut Samples) {
         .as_deref()
         .and_then(soft_nofile)
     {
-        out.gauge(
-            &catalog::PROCESS_MAX_FDS,
-            &[],
-            i64::try_from(max).unwrap_or(i64::MAX),
-        );
+        out.gauge(&catalog::PROCESS_MAX_FDS, &[], max);
     }
     for (name, (user, system)) in thread_cpu_ticks() {
         out.float(&catalog::CPU, &[&name, "user"], user as f64 / ticks_per_s);

@@ -37,10 +37,14 @@ impl Samples {
         self.add(metric, labels, Value::Unsigned(value));
     }
 
-    /// Adds a gauge's value.
-    pub fn gauge(&mut self, metric: &'static MetricDoc, labels: &[&str], value: i64) {
+    /// Adds a gauge's value; one that is larger than the largest signed number is shown as that.
+    pub fn gauge(&mut self, metric: &'static MetricDoc, labels: &[&str], value: impl TryInto<i64>) {
         debug_assert_eq!(metric.kind, Kind::Gauge, "{}", metric.name);
-        self.add(metric, labels, Value::Signed(value));
+        self.add(
+            metric,
+            labels,
+            Value::Signed(value.try_into().unwrap_or(i64::MAX)),
+        );
     }
 
     /// Adds the value of a counter or gauge that is not a whole number, such as seconds.
@@ -64,11 +68,7 @@ impl Samples {
             metric.name
         );
         for state in states {
-            self.gauge(
-                metric,
-                &[labels, &[*state]].concat(),
-                i64::from(*state == current),
-            );
+            self.gauge(metric, &[labels, &[*state]].concat(), *state == current);
         }
     }
 

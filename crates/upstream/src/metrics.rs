@@ -37,46 +37,39 @@ impl Source for Cluster {
                 &states,
                 server.state().status.label(),
             );
-            let is_draining = i64::from(server.is_draining());
-            out.gauge(&catalog::SERVER_DRAINING, labels, is_draining);
+            out.gauge(&catalog::SERVER_DRAINING, labels, server.is_draining());
             out.counter(&catalog::CHECKS, labels, server.checks.total.get());
             out.counter(&catalog::CHECKS_FAILED, labels, server.checks.failed.get());
             out.histogram(&catalog::CHECK_DURATION, labels, &server.checks.seconds);
             let wait_queue = &server.wait_queue;
-            let waiting = i64::try_from(wait_queue.len()).unwrap_or(i64::MAX);
-            out.gauge(&catalog::POOL_SIZE, labels, wait_queue.size.bound().into());
+            out.gauge(&catalog::POOL_SIZE, labels, wait_queue.size.bound());
             out.counter(&catalog::POOL_GROWN, labels, get(&wait_queue.size.grown));
             out.counter(&catalog::POOL_SHRUNK, labels, get(&wait_queue.size.shrunk));
-            out.gauge(&catalog::POOL_WAITING, labels, waiting);
+            out.gauge(&catalog::POOL_WAITING, labels, wait_queue.len());
             out.counter(&catalog::POOL_WAIT_TIMEOUTS, labels, get(&wait_queue.timeouts));
             out.counter(&catalog::POOL_WAIT_REJECTED, labels, get(&wait_queue.rejected));
         }
         self.collect_topology(out);
         self.collect_accounts(out);
         if self.config().pd.is_some() {
-            let is_current = i64::from(self.pd_answers.load(Ordering::Relaxed));
+            let is_current = self.pd_answers.load(Ordering::Relaxed);
             out.gauge(&catalog::PD_ANSWERS, &[cluster], is_current);
         }
         if self.config().endpoint_slices.is_some() {
-            let is_current = i64::from(self.slices_answer.load(Ordering::Relaxed));
+            let is_current = self.slices_answer.load(Ordering::Relaxed);
             out.gauge(&catalog::ENDPOINT_SLICES_ANSWER, &[cluster], is_current);
         }
         self.pools.collect(cluster, out);
         let labels = &[cluster];
         let queue = self.queue();
-        out.gauge(
-            &catalog::QUEUE_WAITING,
-            labels,
-            i64::try_from(queue.len()).unwrap_or(i64::MAX),
-        );
+        out.gauge(&catalog::QUEUE_WAITING, labels, queue.len());
         out.counter(&catalog::QUEUE_TIMEOUTS, labels, get(&queue.timeouts));
         out.counter(&catalog::QUEUE_REJECTED, labels, get(&queue.rejected));
-        out.gauge(&catalog::PAUSED, labels, i64::from(self.is_paused()));
-        out.gauge(&catalog::PAUSE_WAITING, labels, self.paused_statements().into());
+        out.gauge(&catalog::PAUSED, labels, self.is_paused());
+        out.gauge(&catalog::PAUSE_WAITING, labels, self.paused_statements());
         out.counter(&catalog::PAUSE_TIMEOUTS, labels, get(&self.pause.timeouts));
         out.counter(&catalog::PAUSE_REJECTED, labels, get(&self.pause.rejected));
-        let waiting = self.waiting_for_release();
-        out.gauge(&catalog::RELEASE_WAITING, labels, waiting.into());
+        out.gauge(&catalog::RELEASE_WAITING, labels, self.waiting_for_release());
         out.counter(&catalog::RELEASED, labels, get(&self.release.total));
     }
 }
@@ -89,7 +82,6 @@ impl Cluster {
             AccountsFrom::Servers => self.accounts().map_or(0, |known| known.len()),
             AccountsFrom::PassThrough => self.accounts.pass_through().count(),
         };
-        let known = i64::try_from(known).unwrap_or(i64::MAX);
         out.gauge(&catalog::ACCOUNTS_KNOWN, &[self.name()], known);
         if from == AccountsFrom::PassThrough {
             for trial in Trial::ALL {
@@ -114,7 +106,7 @@ impl Cluster {
                 out.float(&catalog::SERVER_LAG, labels, lag.as_secs_f64());
             }
             if let Some(behind) = member.transactions_behind {
-                out.gauge(&catalog::SERVER_TRANSACTIONS_BEHIND, labels, i64::from(behind));
+                out.gauge(&catalog::SERVER_TRANSACTIONS_BEHIND, labels, behind);
             }
             out.counter(&catalog::LOOKS, labels, member.server.looks.total.get());
             out.counter(&catalog::LOOKS_FAILED, labels, member.server.looks.failed.get());
@@ -127,15 +119,15 @@ impl Cluster {
         );
         out.counter(&catalog::PRIMARIES_DAMPED, labels, self.primaries_damped());
         let refused = topology.refuse_writes.is_some();
-        out.gauge(&catalog::WRITES_REFUSED, labels, i64::from(refused));
+        out.gauge(&catalog::WRITES_REFUSED, labels, refused);
         if uses_roles {
             let behind = topology.are_replicas_too_far_behind();
-            out.gauge(&catalog::REPLICAS_TOO_FAR_BEHIND, labels, i64::from(behind));
+            out.gauge(&catalog::REPLICAS_TOO_FAR_BEHIND, labels, behind);
         }
         // In a list without roles nobody misses a primary.
         if self.config().topology.has_primary() {
             let missing = topology.primary.is_none() && !refused;
-            out.gauge(&catalog::PRIMARY_MISSING, labels, i64::from(missing));
+            out.gauge(&catalog::PRIMARY_MISSING, labels, missing);
         }
     }
 }

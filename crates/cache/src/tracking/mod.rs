@@ -272,9 +272,8 @@ impl Drop for Tracker {
 
 impl Source for Tracking {
     fn collect(&self, out: &mut Samples) {
-        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        out.gauge(&catalog::REDIS_TRACKING_CLIENTS, &[], gauge(self.clients_count()));
-        out.gauge(&catalog::REDIS_TRACKING_KEYS, &[], gauge(self.keys_count()));
+        out.gauge(&catalog::REDIS_TRACKING_CLIENTS, &[], self.clients_count());
+        out.gauge(&catalog::REDIS_TRACKING_KEYS, &[], self.keys_count());
         out.counter(&catalog::REDIS_TRACKING_EVICTED, &[], self.table.evicted());
         let told = self.told.load(Ordering::Relaxed);
         out.counter(&catalog::REDIS_INVALIDATIONS, &[], told);

@@ -366,15 +366,15 @@ impl Run {
 impl Source for Capture {
     fn collect(&self, out: &mut Samples) {
         let status = self.status().unwrap_or_default();
-        out.gauge(&catalog::CAPTURE_RUNNING, &[], i64::from(status.is_running));
-        out.gauge(&catalog::CAPTURE_COMMANDS, &[], signed(status.commands));
-        out.gauge(&catalog::CAPTURE_BYTES, &[], signed(status.bytes));
-        out.gauge(&catalog::CAPTURE_QUEUED, &[], signed(status.queued_bytes));
-        out.gauge(&catalog::CAPTURE_QUEUE_MAX, &[], signed(QUEUE_MAX as u64));
-        out.gauge(&catalog::CAPTURE_THINNED, &[], signed(status.thinned_sessions));
+        out.gauge(&catalog::CAPTURE_RUNNING, &[], status.is_running);
+        out.gauge(&catalog::CAPTURE_COMMANDS, &[], status.commands);
+        out.gauge(&catalog::CAPTURE_BYTES, &[], status.bytes);
+        out.gauge(&catalog::CAPTURE_QUEUED, &[], status.queued_bytes);
+        out.gauge(&catalog::CAPTURE_QUEUE_MAX, &[], QUEUE_MAX);
+        out.gauge(&catalog::CAPTURE_THINNED, &[], status.thinned_sessions);
         let upload = status.upload.unwrap_or_default();
-        out.gauge(&catalog::CAPTURE_WAITING, &[], signed(upload.waiting_bytes));
-        out.gauge(&catalog::CAPTURE_UPLOAD_FAILURES, &[], signed(upload.failures));
+        out.gauge(&catalog::CAPTURE_WAITING, &[], upload.waiting_bytes);
+        out.gauge(&catalog::CAPTURE_UPLOAD_FAILURES, &[], upload.failures);
     }
 }
 
@@ -449,10 +449,6 @@ fn send(run: Arc<Run>, objects: Objects, marker: Marker) -> io::Result<()> {
         }
     };
     thread.spawn(sending).map(|_| ())
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
