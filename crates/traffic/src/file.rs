@@ -7,14 +7,14 @@
 //! that is damaged nothing of its file is read, and the next file is. With a key each frame is sealed
 //! ([`crate::seal`]).
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::record::{Head, Record};
-use crate::seal::{ID_LEN, Key, Sealer, TAG_LEN};
+use crate::seal::{ID_LEN, Key, Sealer, TAG_LEN, private_file};
 
 /// The first bytes of each file.
 pub const MAGIC: [u8; 16] = *b"forebay-traffic\n";
@@ -394,12 +394,7 @@ fn begin_file(
         Some(sealer) => sealer.proof().ok_or_else(refused)?,
     };
     head.extend_from_slice(&proof);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
-    let mut file = file.map_err(io_at(&path))?;
+    let mut file = private_file(&path).map_err(io_at(&path))?;
     if let Err(error) = file.write_all(&head) {
         // The file is begun again where there is space, and could not be if it were there.
         let _ = std::fs::remove_file(&path);
@@ -842,7 +837,7 @@ pub(crate) fn mend(folder: &Path, key: Option<&Key>) -> Result<(), FileError> {
     let mut reader = open_file(&last, key)?;
     while reader.next_record().is_some() {}
     if let Some(Stop::Cut { at }) = reader.stopped() {
-        let file = OpenOptions::new().write(true).open(&last);
+        let file = File::options().write(true).open(&last);
         file.and_then(|file| file.set_len(*at)).map_err(io_at(&last))?;
     }
     Ok(())

@@ -21,6 +21,18 @@ pub(crate) const TAG_LEN: usize = 16;
 pub(crate) const ID_LEN: usize = 16;
 const KEY_LEN: usize = 32;
 
+/// Makes a new file, for this user alone.
+///
+/// # Errors
+/// It is there, or cannot be made.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
 /// An operator's key.
 #[derive(Clone)]
 pub struct Key([u8; KEY_LEN]);
@@ -92,12 +104,8 @@ impl Key {
         aws_lc_rs::rand::fill(&mut key).map_err(|_| failed(io::Error::other("no random bytes")))?;
         let mut text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         text.push('\n');
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
+        private_file(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(failed)
     }
 

@@ -1,8 +1,6 @@
 //! `forebay traffic export`.
 
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use traffic::export::{self, By, Wanted};
 use traffic::replay::Permitted;
+use traffic::seal::private_file;
 
 #[derive(Args)]
 pub(super) struct Export {
@@ -66,11 +65,7 @@ pub(super) fn run(args: &Export) -> Result<ExitCode> {
     let mut out: Box<dyn Write> = match &args.output {
         None => Box::new(io::stdout().lock()),
         Some(path) => {
-            let file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path);
+            let file = private_file(path);
             Box::new(file.with_context(|| path.display().to_string())?)
         }
     };

@@ -1,13 +1,12 @@
 //! Brings a folder from an object store to the disk.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::{Location, MARKER, Marker, Objects, ObjectsError, hexadecimal};
 use crate::file::{Plate, io_at, make_folder, name_of};
 use crate::record::plain;
+use crate::seal::private_file;
 
 /// So much is asked for at a time.
 const PART: u64 = 8 << 20;
@@ -128,12 +127,7 @@ impl Objects {
         path: &Path,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), ObjectsError> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        let mut file = file.map_err(io_at(path))?;
+        let mut file = private_file(path).map_err(io_at(path))?;
         let mut at = 0;
         while at < size {
             let part = self.client.get_range(name, at..size.min(at + PART))?;
