@@ -11,10 +11,10 @@
 pub(crate) mod gateway;
 mod servers;
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 use crate::{
-    cache,
+    cache::{self, rig},
     overhead::{self, Kind, OverheadArgs, Report, Scenario, Servers},
 };
 
@@ -116,7 +116,7 @@ fn scenario(args: &SplitArgs) -> anyhow::Result<Scenario> {
         ),
     };
     let mut contenders = vec![Kind::Haproxy, Kind::Tcp, Kind::Session, Kind::Split];
-    if args.proxysql.is_some() || is_on_path("proxysql") {
+    if args.proxysql.is_some() || rig::find_program(&["proxysql"]).is_some() {
         contenders.insert(1, Kind::Proxysql);
     }
     Ok(Scenario {
@@ -132,11 +132,6 @@ fn scenario(args: &SplitArgs) -> anyhow::Result<Scenario> {
         proxysql: args.proxysql.clone().unwrap_or_else(|| "proxysql".into()),
         proxysql_config: args.proxysql_config.clone(),
     })
-}
-
-fn is_on_path(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 #[cfg(test)]
@@ -159,7 +154,10 @@ mod tests {
         assert_eq!(named.proxysql, PathBuf::from("/opt/proxysql"));
         let plain = scenario(&args(&[])).unwrap();
         assert_eq!((plain.servers.replicas, plain.servers.connections), (2, 8));
-        assert_eq!(plain.contenders.contains(&Kind::Proxysql), is_on_path("proxysql"));
+        assert_eq!(
+            plain.contenders.contains(&Kind::Proxysql),
+            rig::find_program(&["proxysql"]).is_some()
+        );
     }
 
     #[test]
