@@ -24,6 +24,17 @@ const OWN_CHECK: Equal =
     Lacks("no equal: a check is a login with a `query`; docs/guide/from-haproxy.md has some");
 const MAIL: Equal = Lacks("no equal: the alert rules of deploy/prometheus do that");
 const ALWAYS_SAFE: Equal = NeedsNone("a login without end is ended by `login_timeout`");
+const AGENT: Equal = Lacks("no equal: nobody is asked but the server");
+const KEPT_STATE: Equal = NeedsNone("a reload keeps what is known of servers");
+const RATES: Equal = Lacks("no equal: sessions are limited, not how fast they come");
+const SOCKET_OWNER: Equal =
+    Lacks("no equal: the socket is of whoever runs the gateway; `unix_mode` says who may connect");
+const CHECKED_AT_ONCE: Equal = Lacks("no equal: a server that refuses sessions is checked at once");
+const IN_TURN: Equal = Lacks("no equal: addresses of a name are tried in turn");
+const CLIENT_ADDRESS: Equal = Lacks("no equal: the client's address goes on by `send_proxy`");
+const OWN_ADDRESS: Equal = Lacks("no equal: the system chooses the address to servers");
+const REVOKED: Equal = Lacks("no equal: certificates are not looked for in lists of revoked ones");
+const NAMESPACE: Equal = Lacks("no equal: the namespace is that of the process");
 
 /// By the first word of a line, or by the first two.
 const OF_SECTIONS: &[(&str, Equal)] = &[
@@ -79,10 +90,7 @@ const OF_SECTIONS: &[(&str, Equal)] = &[
         "issuers-chain-path",
         Lacks("no equal: put the whole chain into the certificate's file"),
     ),
-    (
-        "load-server-state-from-file",
-        NeedsNone("a reload keeps what is known of servers"),
-    ),
+    ("load-server-state-from-file", KEPT_STATE),
     ("localpeer", STICK),
     ("log", LOG),
     ("log-format", LOG),
@@ -97,23 +105,14 @@ const OF_SECTIONS: &[(&str, Equal)] = &[
     ("max-keep-alive-queue", HTTP),
     ("max-session-srv-conns", HTTP),
     ("maxcomprate", HTTP),
-    (
-        "maxconnrate",
-        Lacks("no equal: sessions are limited, not how fast they come"),
-    ),
+    ("maxconnrate", RATES),
     ("maxpipes", TUNING),
-    (
-        "maxsessrate",
-        Lacks("no equal: sessions are limited, not how fast they come"),
-    ),
+    ("maxsessrate", RATES),
     (
         "maxsslconn",
         Lacks("no equal: `max_connections` counts all sessions"),
     ),
-    (
-        "maxsslrate",
-        Lacks("no equal: sessions are limited, not how fast they come"),
-    ),
+    ("maxsslrate", RATES),
     ("monitor", HTTP),
     ("monitor-net", Lacks("ask /readyz of [admin]")),
     ("monitor-uri", Lacks("ask /readyz of [admin]")),
@@ -175,45 +174,27 @@ const OF_SECTIONS: &[(&str, Equal)] = &[
     ("option tcp-smart-connect", TUNING),
     ("option tcpka", KEEPALIVE),
     ("option tcplog", LOG),
-    (
-        "option transparent",
-        Lacks("no equal: the client's address goes on by `send_proxy`"),
-    ),
+    ("option transparent", CLIENT_ADDRESS),
     ("persist", STICK),
     ("pidfile", PROCESS),
     ("presetenv", PROCESS),
     ("quiet", LOG),
-    (
-        "rate-limit",
-        Lacks("no equal: sessions are limited, not how fast they come"),
-    ),
+    ("rate-limit", RATES),
     ("redirect", HTTP),
     ("redispatch", RETRIES),
     ("resetenv", PROCESS),
     ("retries", RETRIES),
     ("retry-on", HTTP),
-    (
-        "server-state-base",
-        NeedsNone("a reload keeps what is known of servers"),
-    ),
-    (
-        "server-state-file",
-        NeedsNone("a reload keeps what is known of servers"),
-    ),
-    (
-        "server-state-file-name",
-        NeedsNone("a reload keeps what is known of servers"),
-    ),
+    ("server-state-base", KEPT_STATE),
+    ("server-state-file", KEPT_STATE),
+    ("server-state-file-name", KEPT_STATE),
     (
         "server-template",
         Lacks("not taken over: name each server, or the SRV records with `srv`: docs/guide/topology.md"),
     ),
     ("set-dumpable", PROCESS),
     ("setenv", PROCESS),
-    (
-        "source",
-        Lacks("no equal: the system chooses the address to servers"),
-    ),
+    ("source", OWN_ADDRESS),
     ("spread-checks", NeedsNone("checks are spread")),
     ("srvtcpka-cnt", KEEPALIVE),
     ("srvtcpka-idle", KEEPALIVE),
@@ -314,24 +295,12 @@ pub(super) const OF_BINDS: &[Parameter] = &[
     ("ciphers", 1, CIPHERS),
     ("ciphersuites", 1, CIPHERS),
     ("client-sigalgs", 1, CIPHERS),
-    (
-        "crl-file",
-        1,
-        Lacks("no equal: certificates are not looked for in lists of revoked ones"),
-    ),
+    ("crl-file", 1, REVOKED),
     ("curves", 1, CIPHERS),
     ("defer-accept", 0, NeedsNone("the server speaks first in MySQL")),
     ("ecdhe", 1, CIPHERS),
-    (
-        "gid",
-        1,
-        Lacks("no equal: the socket is of whoever runs the gateway; `unix_mode` says who may connect"),
-    ),
-    (
-        "group",
-        1,
-        Lacks("no equal: the socket is of whoever runs the gateway; `unix_mode` says who may connect"),
-    ),
+    ("gid", 1, SOCKET_OWNER),
+    ("group", 1, SOCKET_OWNER),
     ("id", 1, LABELS),
     (
         "interface",
@@ -341,11 +310,7 @@ pub(super) const OF_BINDS: &[Parameter] = &[
     ("level", 1, ADMIN),
     ("mss", 1, Lacks("no equal: a matter of routes")),
     ("name", 1, LABELS),
-    (
-        "namespace",
-        1,
-        Lacks("no equal: the namespace is that of the process"),
-    ),
+    ("namespace", 1, NAMESPACE),
     ("nice", 1, TUNING),
     ("no-alpn", 0, HTTP),
     ("no-ca-names", 0, CIPHERS),
@@ -375,16 +340,8 @@ pub(super) const OF_BINDS: &[Parameter] = &[
         0,
         Lacks("no equal: `net.ipv4.ip_nonlocal_bind` lets any address be bound"),
     ),
-    (
-        "uid",
-        1,
-        Lacks("no equal: the socket is of whoever runs the gateway; `unix_mode` says who may connect"),
-    ),
-    (
-        "user",
-        1,
-        Lacks("no equal: the socket is of whoever runs the gateway; `unix_mode` says who may connect"),
-    ),
+    ("uid", 1, SOCKET_OWNER),
+    ("user", 1, SOCKET_OWNER),
     (
         "v4v6",
         0,
@@ -400,19 +357,11 @@ pub(super) const OF_BINDS: &[Parameter] = &[
 /// Of `server` and `default-server` lines.
 pub(super) const OF_SERVERS: &[Parameter] = &[
     ("addr", 1, Lacks("no equal: checks go to the server itself")),
-    ("agent-addr", 1, Lacks("no equal: nobody is asked but the server")),
-    (
-        "agent-check",
-        0,
-        Lacks("no equal: nobody is asked but the server"),
-    ),
-    (
-        "agent-inter",
-        1,
-        Lacks("no equal: nobody is asked but the server"),
-    ),
-    ("agent-port", 1, Lacks("no equal: nobody is asked but the server")),
-    ("agent-send", 1, Lacks("no equal: nobody is asked but the server")),
+    ("agent-addr", 1, AGENT),
+    ("agent-check", 0, AGENT),
+    ("agent-inter", 1, AGENT),
+    ("agent-port", 1, AGENT),
+    ("agent-send", 1, AGENT),
     ("allow-0rtt", 0, CIPHERS),
     ("alpn", 1, HTTP),
     ("check-alpn", 1, HTTP),
@@ -424,19 +373,11 @@ pub(super) const OF_SERVERS: &[Parameter] = &[
     ("ciphersuites", 1, CIPHERS),
     ("client-sigalgs", 1, CIPHERS),
     ("cookie", 1, HTTP),
-    (
-        "crl-file",
-        1,
-        Lacks("no equal: certificates are not looked for in lists of revoked ones"),
-    ),
+    ("crl-file", 1, REVOKED),
     ("curves", 1, CIPHERS),
     ("downinter", 1, Lacks("no equal: `interval` counts always")),
     ("enabled", 0, NeedsNone("it is so without saying")),
-    (
-        "error-limit",
-        1,
-        Lacks("no equal: a server that refuses sessions is checked at once"),
-    ),
+    ("error-limit", 1, CHECKED_AT_ONCE),
     ("fastinter", 1, Lacks("no equal: `interval` counts always")),
     ("guid", 1, LABELS),
     ("hash-key", 1, STICK),
@@ -453,26 +394,14 @@ pub(super) const OF_SERVERS: &[Parameter] = &[
     ),
     ("max-reuse", 1, HTTP),
     ("minconn", 1, Lacks("no equal: `max_connections` is one figure")),
-    (
-        "namespace",
-        1,
-        Lacks("no equal: the namespace is that of the process"),
-    ),
+    ("namespace", 1, NAMESPACE),
     ("no-sslv3", 0, VERSIONS),
     ("no-tls-tickets", 0, CIPHERS),
     ("no-tlsv10", 0, VERSIONS),
     ("no-tlsv11", 0, VERSIONS),
     ("non-stick", 0, STICK),
-    (
-        "observe",
-        1,
-        Lacks("no equal: a server that refuses sessions is checked at once"),
-    ),
-    (
-        "on-error",
-        1,
-        Lacks("no equal: a server that refuses sessions is checked at once"),
-    ),
+    ("observe", 1, CHECKED_AT_ONCE),
+    ("on-error", 1, CHECKED_AT_ONCE),
     (
         "on-marked-up",
         1,
@@ -495,21 +424,9 @@ pub(super) const OF_SERVERS: &[Parameter] = &[
         Lacks("no equal: the header has the addresses and nothing else"),
     ),
     ("redir", 1, HTTP),
-    (
-        "resolve-net",
-        1,
-        Lacks("no equal: addresses of a name are tried in turn"),
-    ),
-    (
-        "resolve-opts",
-        1,
-        Lacks("no equal: addresses of a name are tried in turn"),
-    ),
-    (
-        "resolve-prefer",
-        1,
-        Lacks("no equal: addresses of a name are tried in turn"),
-    ),
+    ("resolve-net", 1, IN_TURN),
+    ("resolve-opts", 1, IN_TURN),
+    ("resolve-prefer", 1, IN_TURN),
     (
         "resolvers",
         1,
@@ -517,11 +434,7 @@ pub(super) const OF_SERVERS: &[Parameter] = &[
     ),
     ("sigalgs", 1, CIPHERS),
     ("socks4", 1, Lacks("no equal: servers are reached directly")),
-    (
-        "source",
-        1,
-        Lacks("no equal: the system chooses the address to servers"),
-    ),
+    ("source", 1, OWN_ADDRESS),
     ("ssl-max-ver", 1, Lacks("no equal: TLS 1.3 is always spoken")),
     ("ssl-min-ver", 1, VERSIONS),
     ("ssl-reuse", 0, CIPHERS),
@@ -538,10 +451,6 @@ pub(super) const OF_SERVERS: &[Parameter] = &[
         1,
         Lacks("no equal: each server of each cluster has its own checks"),
     ),
-    (
-        "usesrc",
-        1,
-        Lacks("no equal: the client's address goes on by `send_proxy`"),
-    ),
+    ("usesrc", 1, CLIENT_ADDRESS),
     ("ws", 1, HTTP),
 ];
