@@ -141,35 +141,30 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
     };
-    let result = match cli.command {
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("forebay: {}", words(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        Command::Ctl(ctl) => return ctl::run(ctl),
+        Command::Traffic(traffic) => return traffic::run(*traffic),
+        Command::Import { from } => return import::run(&from),
         Command::Serve { config } => serve::run(&config),
         Command::Check { config, connect } => check(&config, connect),
-        Command::Ctl(ctl) => match ctl::run(ctl) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Traffic(traffic) => match traffic::run(*traffic) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
         Command::Token(new) => token::make(&new),
-        Command::Import { from } => match import::run(&from) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
         Command::Completion { shell } => print(&completion::script(shell, &mut Cli::command())),
         Command::Docs { what } => docs(&what),
         Command::Sandbox { command } => sandbox(command),
         Command::Demo { once } => lab::demo::run(once),
         Command::Bench(bench) => bench.run(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("forebay: {}", words(&error));
-            ExitCode::FAILURE
-        }
-    }
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Help, the version, or a mistake. Of `ctl` a mistake is no 2, by which it tells that sessions are left, or
