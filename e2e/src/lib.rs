@@ -16,6 +16,7 @@ pub mod link;
 pub mod packets;
 pub mod raw;
 mod setup;
+pub mod traffic;
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -2,11 +2,10 @@
 
 use std::process::{Command, Stdio};
 
+use e2e::traffic::{forebay, start, stop};
 use e2e::{Setup, client, eventually, servers};
 use mysql_async::prelude::Queryable;
 use sandbox::{PASSWORD, USER};
-
-use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
 
 const TABLE: &str = "DROP TABLE IF EXISTS test.followed; CREATE TABLE test.followed (number INT)";
 

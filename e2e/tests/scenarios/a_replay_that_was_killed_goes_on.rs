@@ -5,11 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use e2e::traffic::{forebay, start, stop};
 use e2e::{Setup, client, servers};
 use mysql_async::prelude::Queryable;
 use sandbox::{Node, PASSWORD, USER};
-
-use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
 
 const TABLE: &str =
     "DROP TABLE IF EXISTS test.sent; CREATE TABLE test.sent (session INT, number INT, slept INT)";

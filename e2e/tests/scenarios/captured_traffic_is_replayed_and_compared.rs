@@ -2,69 +2,15 @@
 //! differs on a faithful copy, and a row that is another is found. No secret is in the files.
 
 use std::path::Path;
-use std::process::Command;
 
-use e2e::{Gateway, Setup, client, kind, servers};
+use e2e::traffic::{bytes_of, forebay, has, replay_on, start, start_with, stop};
+use e2e::{Setup, client, kind, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use sandbox::{Kind, Node, PASSWORD, USER};
 
 /// What a capture must not have. The first of each is what is looked for.
 const SECRETS: &[&str] = &include!("../../../crates/traffic/src/secrets_list.rs");
-
-/// `forebay` with these arguments: its exit code, and what it says.
-pub(crate) fn forebay(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(e2e::program());
-    command.args(arguments).env("REPLAY_PASSWORD", PASSWORD);
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).unwrap())
-}
-
-/// Replays a folder on a server.
-pub(crate) fn replay_on(server: &Node, folder: &str, result: &str, more: &[&str]) -> (Option<i32>, String) {
-    let server = server.address();
-    let to = ["traffic", "replay", folder, "--to", &server, "--user", USER];
-    let login = ["--password-env", "REPLAY_PASSWORD", "--result", result];
-    forebay(&[&to[..], &login, more].concat())
-}
-
-pub(crate) fn start(gateway: &Gateway, name: &str) -> String {
-    start_with(gateway, name, &[])
-}
-
-fn start_with(gateway: &Gateway, name: &str, more: &[&str]) -> String {
-    let folder = gateway.folder().join(name).display().to_string();
-    let socket = gateway.folder().join("admin.sock").display().to_string();
-    let (code, said) = forebay(
-        &[
-            &[
-                "traffic",
-                "capture",
-                "start",
-                "--socket",
-                &socket,
-                "--to",
-                &folder,
-                "--free-disk",
-                "0",
-            ][..],
-            more,
-        ]
-        .concat(),
-    );
-    assert_eq!(code, Some(0), "{said}");
-    folder
-}
-
-pub(crate) fn stop(gateway: &Gateway) {
-    // A client has its answer a moment before the worker notes the command. A worker that tells of its
-    // sessions has noted all that was answered.
-    drop(gateway.get("/sessions"));
-    let socket = gateway.folder().join("admin.sock").display().to_string();
-    let (code, said) = forebay(&["traffic", "capture", "stop", "--socket", &socket]);
-    assert_eq!(code, Some(0), "{said}");
-}
 
 /// The table as it is on both servers before.
 const TABLE: &str = "DROP TABLE IF EXISTS test.item;
@@ -306,26 +252,6 @@ async fn in_mode_session() {
 #[tokio::test]
 async fn in_mode_split() {
     replayed_and_compared("split").await;
-}
-
-/// All bytes of a folder: as they are, and the frames unpacked.
-pub(crate) fn bytes_of(folder: &str) -> Vec<u8> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        all.extend_from_slice(&bytes);
-        let mut rest = &bytes[56..];
-        while let Some((prefix, behind)) = rest.split_first_chunk::<8>() {
-            let len = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
-            all.extend(zstd::bulk::decompress(&behind[..len], 16 << 20).unwrap());
-            rest = &behind[len..];
-        }
-    }
-    all
-}
-
-pub(crate) fn has(bytes: &[u8], what: &str) -> bool {
-    bytes.windows(what.len()).any(|part| part == what.as_bytes())
 }
 
 #[tokio::test]

@@ -1,12 +1,11 @@
 //! What was captured is replayed on copies of the server that differ from it in one thing: each difference is
 //! found, and on a faithful copy there is none. How many are tried: FOREBAY_SEEDS.
 
+use e2e::traffic::{forebay, start, stop};
 use e2e::{Gateway, Setup, client, kind, servers};
 use inputs::Random;
 use mysql_async::prelude::Queryable;
 use sandbox::{Kind, Node, USER};
-
-use crate::captured_traffic_is_replayed_and_compared::{forebay, start, stop};
 
 const ROWS: u64 = 16_384;
 

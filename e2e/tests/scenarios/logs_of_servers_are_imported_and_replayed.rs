@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use e2e::traffic::{bytes_of, forebay, has, replay_on};
 use e2e::{client, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use sandbox::Node;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-use crate::captured_traffic_is_replayed_and_compared::{bytes_of, forebay, has, replay_on};
 
 /// The table as it is on both servers before.
 const TABLE: &str = "DROP TABLE IF EXISTS test.item;

@@ -1,11 +1,10 @@
 //! With `--freeze-time` statements have the time that it was, and with `--order commits` nobody reads before
 //! those have committed whose rows it had read.
 
+use e2e::traffic::{forebay, replay_on, start, stop};
 use e2e::{Gateway, Setup, client, eventually, servers};
 use mysql_async::prelude::Queryable;
 use sandbox::Node;
-
-use crate::captured_traffic_is_replayed_and_compared::{forebay, replay_on, start, stop};
 
 fn replay(gateway: &Gateway, captured: &str, copy: &Node, more: &[&str]) -> String {
     let result = gateway.folder().join("result").display().to_string();

@@ -1,9 +1,8 @@
 //! Where the target gives rows other numbers than the source did, a replay names its rows by theirs.
 
+use e2e::traffic::{replay_on, start, stop};
 use e2e::{Setup, client, servers};
 use mysql_async::prelude::Queryable;
-
-use crate::captured_traffic_is_replayed_and_compared::{replay_on, start, stop};
 
 const TABLES: &str = "DROP TABLE IF EXISTS test.line, test.bill;
     CREATE TABLE test.bill (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20), paid INT DEFAULT 0);
