@@ -44,7 +44,7 @@ pub use etcd::Etcd;
 pub use lent::Lent;
 pub use node::{Node, stands};
 pub use port::free_port;
-pub use program::{Kind, mariadb_11, mysql_program};
+pub use program::{Kind, mariadb_11, mysql_8, mysql_program};
 pub use tidb::Tidb;
 
 use program::{Flavour, Program};

@@ -187,6 +187,17 @@ pub fn mariadb_11() -> Result<PathBuf, SandboxError> {
     })
 }
 
+/// MySQL 8.0, which `script/lib/mysql8` fetched.
+///
+/// # Errors
+/// It was not fetched.
+pub fn mysql_8() -> Result<PathBuf, SandboxError> {
+    fetched("mysql-8.0/bin/mysqld").ok_or(SandboxError::Missing {
+        what: "MySQL 8.0",
+        remedy: "run script/lib/mysql8 (fetches it into build/mysql-8.0)",
+    })
+}
+
 /// The folder for what is fetched and made once: `FOREBAY_BUILD`, else `build` of the checkout that this
 /// program runs in or was built in, else one below the user's caches.
 pub(crate) fn build_folder() -> PathBuf {

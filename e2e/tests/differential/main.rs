@@ -24,6 +24,7 @@ mod noise;
 mod schema;
 mod script;
 mod session;
+mod versions;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

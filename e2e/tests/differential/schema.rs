@@ -28,6 +28,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Stage {
     director: Client,
     holder: Client,
+    has_vectors: bool,
 }
 
 impl Stage {
@@ -65,7 +66,12 @@ impl Stage {
         holder.ask("BEGIN");
         holder.ask(&format!("SELECT * FROM {HELD}.held WHERE id = 1 FOR UPDATE"));
         holder.ask("SELECT GET_LOCK('held', 0)");
-        Self { director, holder }
+        let has_vectors = !is_mysql_8(&director);
+        Self {
+            director,
+            holder,
+            has_vectors,
+        }
     }
 
     /// Waits until nobody else is on the server, and makes the database anew.
@@ -74,14 +80,18 @@ impl Stage {
         for name in XA_NAMES {
             self.director.attempt(&format!("XA ROLLBACK {name}"));
         }
-        let has_vectors = kind == Kind::Mysql && !self.is_mysql_8();
-        for statement in reset(kind, has_vectors) {
+        for statement in reset(kind, kind == Kind::Mysql && self.has_vectors) {
             self.director.ask(&statement);
         }
     }
 
     pub fn is_mysql_8(&self) -> bool {
-        self.director.greeting.server_version.starts_with(b"8.")
+        is_mysql_8(&self.director)
+    }
+
+    /// Makes tables as an older server has them from here on.
+    pub fn has_no_vectors(&mut self) {
+        self.has_vectors = false;
     }
 
     fn wait_until_alone(&mut self) {
@@ -99,6 +109,10 @@ impl Stage {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+fn is_mysql_8(session: &Client) -> bool {
+    session.greeting.server_version.starts_with(b"8.")
 }
 
 fn reset(kind: Kind, has_vectors: bool) -> Vec<String> {

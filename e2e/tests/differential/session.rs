@@ -5,7 +5,7 @@ use mysql_wire::Capabilities;
 use sandbox::{Kind, PASSWORD, USER};
 
 use crate::compare;
-use crate::kinds::{KINDS, Maker};
+use crate::kinds::{KINDS, Maker, Scripts};
 use crate::noise::Noise;
 use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
 use crate::script::{self, Request, Side, Step, Writes};
@@ -79,38 +79,12 @@ impl Rig {
     /// # Errors
     /// The report of a difference.
     pub fn play(&mut self, seed: u64) -> Result<(), String> {
-        let mut dice = Random::new(seed);
-        let mut identity = identity(&mut dice, self.server);
+        let (mut dice, identity, kind) = self.client(seed);
         let way = dice.below(self.gateways.len());
-        let place = seed % SEEDS_PER_ROUND;
-        let kind = (place < SINGLE).then(|| KINDS[place as usize / 2]);
-        if kind.is_some() {
-            identity.capabilities.remove(Capabilities::DEPRECATE_EOF);
-            identity.capabilities.0 |= Capabilities::DEPRECATE_EOF.0 * (place % 2);
-            (identity.user, identity.password, identity.database) = (USER, PASSWORD, Some(DATABASE));
-        }
-
-        if self.shared {
-            // Not offered where statements are shared: columns that a server does not repeat may have been
-            // told to another.
-            identity.capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
-        }
-
         self.stage.set(self.server);
         let (mut client, verdict) = Client::connect(&self.direct, &identity).unwrap();
         let capabilities = client.capabilities;
-        let mut make = Maker {
-            dice,
-            capabilities,
-            server: self.server,
-            compressed: way == COMPRESSED,
-            shared: self.shared,
-            is_mysql_8: self.stage.is_mysql_8(),
-            steps: Vec::new(),
-            statements: Vec::new(),
-        };
-        fill(&mut make, kind.map(|(_, add, _)| add));
-        let steps = make.steps;
+        let steps = self.steps(dice, capabilities, way, kind);
         let direct = run(&mut client, &verdict, &steps, || ());
         drop(client);
 
@@ -142,6 +116,55 @@ impl Rig {
             "FOREBAY_SEED={seed} FOREBAY_E2E_SERVER={} ({kind}, gateway {way})\n{:?} as {}\n{report}",
             self.server, capabilities, identity.user
         ))
+    }
+
+    /// Runs the script of a seed through the first gateway alone, and tells how many commands it had.
+    pub fn play_once(&mut self, seed: u64) -> usize {
+        let (dice, identity, kind) = self.client(seed);
+        self.stage.set(self.server);
+        let (mut client, verdict) = Client::connect(&self.gateways[0], &identity).unwrap();
+        let steps = self.steps(dice, client.capabilities, 0, kind);
+        run(&mut client, &verdict, &steps, || ()).commands()
+    }
+
+    /// The client of a seed, and the kind that its script is of, where that is one alone.
+    fn client(&self, seed: u64) -> (Random, Identity, Option<Scripts>) {
+        let mut dice = Random::new(seed);
+        let mut identity = identity(&mut dice, self.server);
+        let place = seed % SEEDS_PER_ROUND;
+        let kind = (place < SINGLE).then(|| KINDS[place as usize / 2]);
+        if kind.is_some() {
+            identity.capabilities.remove(Capabilities::DEPRECATE_EOF);
+            identity.capabilities.0 |= Capabilities::DEPRECATE_EOF.0 * (place % 2);
+            (identity.user, identity.password, identity.database) = (USER, PASSWORD, Some(DATABASE));
+        }
+        if self.shared {
+            // Not offered where statements are shared: columns that a server does not repeat may have been
+            // told to another.
+            identity.capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
+        }
+        (dice, identity, kind)
+    }
+
+    fn steps(
+        &self,
+        dice: Random,
+        capabilities: Capabilities,
+        way: usize,
+        kind: Option<Scripts>,
+    ) -> Vec<Step> {
+        let mut make = Maker {
+            dice,
+            capabilities,
+            server: self.server,
+            compressed: way == COMPRESSED,
+            shared: self.shared,
+            is_mysql_8: self.stage.is_mysql_8(),
+            steps: Vec::new(),
+            statements: Vec::new(),
+        };
+        fill(&mut make, kind.map(|(_, add, _)| add));
+        make.steps
     }
 
     /// The packets before the verdict differ: the gateway has a nonce of its own, so the server asks again.

@@ -24,10 +24,13 @@ use crate::script::{Request, Step, Writes};
 use inputs::Random;
 
 /// Adds steps of one kind to a script.
-type Add = fn(&mut Maker);
+pub type Add = fn(&mut Maker);
 
-/// All kinds, with the share each has in a mixed script.
-pub const KINDS: &[(&str, Add, usize)] = &[
+/// A kind: its name, what adds its steps, and the share that it has in a mixed script.
+pub type Scripts = (&'static str, Add, usize);
+
+/// All kinds.
+pub const KINDS: &[Scripts] = &[
     ("reads", reads::add, 10),
     ("writes", writes::add, 10),
     ("definitions", writes::add_definition, 6),
