@@ -378,7 +378,8 @@ fn only_reads(facts: &Facts) -> bool {
     reads && !facts.effects.contains(Effects::SERVER_FILE)
 }
 
-/// A program and a compound statement harm somebody where a statement within them would.
+/// A program and a compound statement harm somebody where a statement within them would, or the text of one
+/// that they prepare.
 fn harms_nobody(facts: &Facts, text: &[u8], syntax: Syntax) -> Result<(), LeftOut> {
     statement_harms_nobody(facts, text)?;
     if !matches!(facts.class, Class::Ddl | Class::Unknown) {
@@ -392,16 +393,24 @@ fn harms_nobody(facts: &Facts, text: &[u8], syntax: Syntax) -> Result<(), LeftOu
             false => Ok(()),
         };
     };
-    parts.try_for_each(|part| statement_harms_nobody(&sql_class::facts(part, syntax), part))
+    parts.try_for_each(|part| {
+        let given = prepares(part).and_then(|(_, given)| given);
+        let given = given.or_else(|| literal(found(&IMMEDIATE, part)?.first()?));
+        match given {
+            Some(text) => harms_nobody(&sql_class::facts(&text, syntax), &text, syntax),
+            None => statement_harms_nobody(&sql_class::facts(part, syntax), part),
+        }
+    })
 }
 
 /// From each place where a statement may begin to the next one: names stand elsewhere, whatever they are.
 /// `None`: nobody can be sure of them.
 fn statements(text: &[u8], syntax: Syntax) -> Option<impl Iterator<Item = &[u8]>> {
-    const IN_FRONT: &[u8] = b"; ) BEGIN ATOMIC THEN ELSE DO LOOP REPEAT ROW SQLEXCEPTION SQLWARNING FOUND";
+    const IN_FRONT: &[u8] = b"; ) BEGIN ATOMIC THEN ELSE DO LOOP REPEAT SQLEXCEPTION SQLWARNING FOUND \
+        DETERMINISTIC SQL DATA DEFINER INVOKER";
     const IN_FRONT_OF_VALUE: &[u8] = b"COMMENT FOR SQLSTATE VALUE";
     let mut begins = Vec::new();
-    let (mut is_first, mut may_have_value) = (true, false);
+    let (mut is_first, mut may_have_value, mut may_have_row) = (true, false, false);
     for (literal, place) in literals(text, syntax)? {
         if is_first {
             begins.push(place.start);
@@ -411,8 +420,10 @@ fn statements(text: &[u8], syntax: Syntax) -> Option<impl Iterator<Item = &[u8]>
             let mut words = words.split(|byte| *byte == b' ');
             words.any(|word| word.eq_ignore_ascii_case(token))
         };
-        is_first = is(IN_FRONT) || may_have_value && literal != Literal::None;
+        // Columns of tables that keep their versions are AS ROW START.
+        is_first = is(IN_FRONT) || may_have_row && is(b"ROW") || may_have_value && literal != Literal::None;
         may_have_value = is(IN_FRONT_OF_VALUE);
+        may_have_row = is(b"EACH");
     }
     let ends = begins.clone().into_iter().skip(1).chain([text.len()]);
     Some(
@@ -534,6 +545,28 @@ mod tests {
                 LeftOut::Replication,
             ),
             ("CREATE PROCEDURE p() SHUTDOWN", LeftOut::Server),
+            ("CREATE PROCEDURE p() DETERMINISTIC SHUTDOWN", LeftOut::Server),
+            (
+                "CREATE PROCEDURE p() SQL SECURITY INVOKER FLUSH LOGS",
+                LeftOut::Server,
+            ),
+            (
+                "CREATE PROCEDURE p() MODIFIES SQL DATA RESET MASTER",
+                LeftOut::Replication,
+            ),
+            (
+                "CREATE TRIGGER t BEFORE INSERT ON u FOR EACH ROW SET GLOBAL read_only = 1",
+                LeftOut::Server,
+            ),
+            ("PREPARE s FROM 'SHUTDOWN'; EXECUTE s", LeftOut::Server),
+            (
+                "CREATE PROCEDURE p() BEGIN PREPARE s FROM 'SHUTDOWN'; EXECUTE s; END",
+                LeftOut::Server,
+            ),
+            (
+                "CREATE PROCEDURE p() BEGIN EXECUTE IMMEDIATE 'DROP USER a'; END",
+                LeftOut::Account,
+            ),
             (
                 "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO FLUSH LOGS",
                 LeftOut::Server,
@@ -608,6 +641,11 @@ mod tests {
             "CREATE PROCEDURE p() BEGIN /* ; purge */ START TRANSACTION; SHOW MASTER STATUS; END",
             "CREATE TRIGGER t BEFORE INSERT ON master FOR EACH ROW BEGIN SET NEW.reset = 1; SET @a = 2; END",
             "CREATE TABLE master (reset INT CHECK (reset > 0)); SELECT 1",
+            "CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, \
+             e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (s, e)) \
+             WITH SYSTEM VERSIONING",
+            "CREATE SQL SECURITY INVOKER VIEW reset AS SELECT 1",
+            "CREATE PROCEDURE p() BEGIN PREPARE s FROM 'SELECT 1'; EXECUTE s; END",
             "ALTER SEQUENCE s INCREMENT BY 2 RESTART 5; SELECT 1",
             "ALTER SEQUENCE s RESTART 5;",
             "SHOW PROCESSLIST",
