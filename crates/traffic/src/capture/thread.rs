@@ -11,7 +11,7 @@ use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader, statement};
 use sql_class::Syntax;
 
-use super::observer::{Answer, Batch, Ended};
+use super::observer::{Answer, Batch, Ended, Queue};
 use super::{Run, free_percent, lock};
 use crate::checks;
 use crate::file::{FileError, FolderWriter};
@@ -137,6 +137,15 @@ pub(super) fn run(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
     }
 }
 
+/// Takes what all queues have at one moment. What a session has said because it knew what another one had
+/// done is in no batch without that, on whichever workers both are.
+fn take_together(queues: &[Queue], batches: &mut [Batch]) {
+    let mut locked: Vec<_> = queues.iter().map(|queue| lock(queue)).collect();
+    for (queue, batch) in locked.iter_mut().zip(batches) {
+        std::mem::swap(&mut **queue, batch);
+    }
+}
+
 fn write(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
     let mut writing = Writing {
         run,
@@ -201,9 +210,7 @@ impl Writing<'_> {
     fn take_all(&mut self, batches: &mut Vec<Batch>) -> Result<bool, FileError> {
         let queues = lock(&self.run.queues).clone();
         batches.resize_with(queues.len(), Batch::default);
-        for (queue, batch) in queues.iter().zip(&mut *batches) {
-            std::mem::swap(&mut *lock(queue), batch);
-        }
+        take_together(&queues, batches);
         let mut has_some = false;
         let first = |batch: &Batch| batch.commands.front().map(|command| command.at);
         while let Some(batch) = batches
@@ -642,6 +649,28 @@ mod tests {
             is_packet_whole: true,
             answer: Answer::read(Command(payload[0]), Capabilities::PROTOCOL_41, answer),
         }
+    }
+
+    #[test]
+    fn queues_are_taken_at_one_moment() {
+        let queues = [Queue::default(), Queue::default()];
+        let mut batches = [Batch::default(), Batch::default()];
+        let limit = Instant::now() + Duration::from_secs(10);
+        let mut looks_in_vain = 0;
+        std::thread::scope(|scope| {
+            let last = lock(&queues[1]);
+            scope.spawn(|| take_together(&queues, &mut batches));
+            // As long as it has not all of them, nothing may come into the first one.
+            while looks_in_vain < 10 && Instant::now() < limit {
+                looks_in_vain = match queues[0].try_lock() {
+                    Ok(_) => 0,
+                    Err(_) => looks_in_vain + 1,
+                };
+                std::thread::yield_now();
+            }
+            drop(last);
+        });
+        assert_eq!(looks_in_vain, 10);
     }
 
     #[test]
