@@ -356,7 +356,8 @@ impl Run {
             thinned_sessions: self.counts.thinned.load(Relaxed),
             withheld: self.counts.withheld.load(Relaxed),
             bytes: self.counts.bytes.load(Relaxed),
-            queued_bytes: self.queued.load(Relaxed) as u64,
+            // Nobody takes what may be there after the end.
+            queued_bytes: if is_running { self.queued.load(Relaxed) as u64 } else { 0 },
             end,
             upload: self.upload.as_ref().map(|upload| upload.status()),
         }

@@ -26,6 +26,8 @@ use crate::secrets::{
 const PAUSE: Duration = Duration::from_millis(25);
 /// So many bytes are taken out of the queue before that is counted: workers count there as well.
 const COUNTED_TOGETHER: usize = 64 << 10;
+/// For so many commands a batch keeps its memory: more than usually come between two looks.
+const KEPT_MAX: usize = 16 << 10;
 /// How often what is there is written, and limits are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// After so long the next file is begun where files go to an object store: what is lost with the machine is
@@ -133,8 +135,16 @@ pub(super) fn run(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
         let words = "the capture's thread has failed; the log says where";
         run.note_end("error", words);
         tracing::error!(folder = %run.order.to.display(), "capture: {words}");
-        run.has_ended.store(true, Release);
+        close(run);
     }
+}
+
+/// Nothing more is written. Workers have their queues until another capture begins: what is in them goes.
+fn close(run: &Run) {
+    for queue in &*lock(&run.queues) {
+        *lock(queue) = Batch::default();
+    }
+    run.has_ended.store(true, Release);
 }
 
 /// Takes what all queues have at one moment. What a session has said because it knew what another one had
@@ -172,7 +182,7 @@ fn write(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
     if let Err(error) = ended {
         tracing::error!(%error, "the end of the capture could not be written");
     }
-    run.has_ended.store(true, Release);
+    close(run);
 }
 
 impl Writing<'_> {
@@ -234,6 +244,7 @@ impl Writing<'_> {
                 has_some = true;
                 self.thin(session)?;
             }
+            batch.commands.shrink_to(KEPT_MAX);
         }
         Ok(has_some)
     }
@@ -614,6 +625,9 @@ pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
     use mysql_wire::write_packet;
 
     use super::super::WhenFull;
@@ -651,6 +665,17 @@ mod tests {
         }
     }
 
+    fn writing<'a>(run: &'a Run, folder: &Path) -> Writing<'a> {
+        Writing {
+            run,
+            writer: FolderWriter::create(folder, Head::default(), 1 << 20, None).unwrap(),
+            sessions: HashMap::default(),
+            statement_bytes: 0,
+            first_number: 0,
+            taken_out: 0,
+        }
+    }
+
     #[test]
     fn queues_are_taken_at_one_moment() {
         let queues = [Queue::default(), Queue::default()];
@@ -671,6 +696,26 @@ mod tests {
             drop(last);
         });
         assert_eq!(looks_in_vain, 10);
+    }
+
+    #[test]
+    fn the_memory_of_many_commands_is_given_back() {
+        let place = tempfile::tempdir().unwrap();
+        let (_, run) = stalled(WhenFull::Thin, 1.0);
+        let mut batch = Batch::default();
+        batch.commands.reserve(2 * KEPT_MAX);
+        batch.commands.push_back(ended(b"\x03SELECT 1", &[]));
+        let queue = Queue::new(Mutex::new(batch));
+        lock(&run.queues).push(Queue::clone(&queue));
+        let mut batches = Vec::new();
+        let mut writing = writing(&run, &place.path().join("folder"));
+        assert!(writing.take_all(&mut batches).unwrap());
+        assert!(batches[0].commands.capacity() <= KEPT_MAX);
+        // A worker may put a last one there when nobody takes it any more.
+        lock(&queue).commands.push_back(ended(b"\x03SELECT 2", &[]));
+        close(&run);
+        assert!(run.has_ended() && lock(&queue).commands.is_empty());
+        assert_eq!(run.status().queued_bytes, 0);
     }
 
     #[test]
@@ -718,14 +763,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("folder");
         let (_, run) = stalled(WhenFull::Thin, 1.0);
-        let mut writing = Writing {
-            run: &run,
-            writer: FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap(),
-            sessions: HashMap::default(),
-            statement_bytes: 0,
-            first_number: 0,
-            taken_out: 0,
-        };
+        let mut writing = writing(&run, &folder);
         for forgets in [false, false, true, false, true, false] {
             if forgets {
                 writing.statement_bytes = STATEMENTS_MAX;
