@@ -546,12 +546,15 @@ impl Comparing {
                 (0, 0) => "other".to_owned(),
                 (_, command) => Command(command).name().to_owned(),
             },
-            text: plain(&a.text, EXAMPLE_MAX),
-            masked: masked(a).filter(|_| key != (0, 0)),
-            is_ordered: orders(&a.text) && key != (0, 0),
-            may_tie: may_tie(&a.text) && key != (0, 0),
             ..Statement::default()
         });
+        // An execution before may have had no text.
+        if statement.text.is_empty() {
+            statement.text = plain(&a.text, EXAMPLE_MAX);
+            statement.masked = masked(a).filter(|_| key != (0, 0));
+            statement.is_ordered = orders(&a.text) && key != (0, 0);
+            statement.may_tie = may_tie(&a.text) && key != (0, 0);
+        }
         // Statements that are counted together have little in common.
         let (masking, is_ordered) = match key {
             (0, 0) => (masked(a), orders(&a.text)),
@@ -1109,6 +1112,17 @@ mod tests {
         let comparison = of(last(5), last(9));
         assert_eq!(comparison.total.values, 0);
         assert_eq!(comparison.masked.values().sum::<u64>(), 1);
+        // Another session prepares it later.
+        let again = |sum| {
+            let known = of_all(&texts[..1], sum);
+            let mut all = vec![known[1].clone()];
+            all[0].session += 1;
+            all.extend(known);
+            all
+        };
+        let comparison = of(again(5), again(9));
+        assert_eq!(comparison.total.values, 1);
+        assert_eq!(comparison.masked, BTreeMap::from([(TEXT_UNKNOWN.to_owned(), 1)]));
     }
 
     #[test]
