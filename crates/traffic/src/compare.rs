@@ -481,7 +481,9 @@ struct Comparing {
     /// Bytes of them.
     text_bytes: usize,
     /// By session and name: what masks results of a statement that was prepared as text.
-    named: HashMap<(u32, Vec<u8>), Option<String>>,
+    named: HashMap<u32, HashMap<Vec<u8>, Option<String>>>,
+    /// How many they are.
+    names: usize,
     /// Bytes of the results of examples.
     results: usize,
 }
@@ -491,6 +493,9 @@ impl Comparing {
     fn learn(&mut self, session: u32, command: &mut Waiting) {
         match Command(command.command) {
             Command::QUERY => self.learn_named(session, command),
+            Command::QUIT | Command::RESET_CONNECTION | Command::CHANGE_USER => {
+                self.names -= self.named.remove(&session).map_or(0, |names| names.len());
+            }
             Command::STMT_PREPARE => {
                 let bytes = self.text_bytes + command.text.len();
                 let has_room = self.texts.len() < DIGESTS_MAX && bytes <= TEXTS_MAX;
@@ -514,13 +519,13 @@ impl Comparing {
         let masks = |source| volatile_source(source).unwrap_or_else(|()| unknown());
         match named(&command.text) {
             Some(Named::Prepares(name, source)) => {
-                let place = (session, name);
-                if self.named.len() < NAMED_MAX || self.named.contains_key(&place) {
-                    self.named.insert(place, masks(source));
+                let names = self.named.entry(session).or_default();
+                if self.names < NAMED_MAX || names.contains_key(&name) {
+                    self.names += usize::from(names.insert(name, masks(source)).is_none());
                 }
             }
             Some(Named::Executes(name)) => {
-                let known = self.named.get(&(session, name));
+                let known = self.named.get(&session).and_then(|names| names.get(&name));
                 command.masked = known.cloned().unwrap_or_else(unknown);
             }
             Some(Named::ExecutesAtOnce(source)) => command.masked = masks(source),
@@ -1147,6 +1152,26 @@ mod tests {
             masked("uuid")
         );
         assert_eq!(compared("SELECT 1", "EXECUTE IMMEDIATE @x"), masked(TEXT_UNKNOWN));
+    }
+
+    #[test]
+    fn what_was_prepared_as_text_goes_with_its_session() {
+        let mut comparing = Comparing::default();
+        let mut learn = |command: Command, text: &str| {
+            let record = query(0, text, |record| record.command = command.0);
+            let mut waiting = Waiting::from(record);
+            comparing.learn(1, &mut waiting);
+            (waiting.masked, comparing.names)
+        };
+        for command in [Command::QUIT, Command::RESET_CONNECTION, Command::CHANGE_USER] {
+            for _ in 0..2 {
+                learn(Command::QUERY, "PREPARE s FROM 'SELECT a FROM t'");
+            }
+            assert_eq!(learn(Command::QUERY, "EXECUTE s"), (None, 1));
+            learn(command, "");
+            let unknown = Some(TEXT_UNKNOWN.to_owned());
+            assert_eq!(learn(Command::QUERY, "EXECUTE s"), (unknown, 0));
+        }
     }
 
     #[test]
