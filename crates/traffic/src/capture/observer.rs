@@ -94,7 +94,11 @@ pub(crate) struct Who {
 impl Ended {
     /// About so many bytes of memory, without those of a long answer, which are counted already.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + 128 + self.packet.len()
+        let checks = match &self.answer {
+            Answer::Read(read) => size_of_val(&read.checks[..]),
+            Answer::Cut | Answer::Long(_) => 0,
+        };
+        size_of::<Self>() + 128 + self.packet.len() + checks
     }
 }
 

@@ -634,7 +634,7 @@ mod tests {
     use super::super::tests::stalled;
     use super::*;
     use crate::file::Folder;
-    use crate::record::Head;
+    use crate::record::{Check, Head};
 
     fn packet(payload: &[u8]) -> Vec<u8> {
         let mut packet = Vec::new();
@@ -716,6 +716,22 @@ mod tests {
         close(&run);
         assert!(run.has_ended() && lock(&queue).commands.is_empty());
         assert_eq!(run.status().queued_bytes, 0);
+    }
+
+    #[test]
+    fn the_checks_of_many_columns_are_counted() {
+        let size = |columns: u8| {
+            let mut answer = packet(&[columns]);
+            // A column's definition ends with its type, its flags and its decimals.
+            for _ in 0..columns {
+                answer.extend(packet(&[0; 6]));
+            }
+            for _ in 0..2 {
+                answer.extend(packet(&[0xfe, 0, 0, 0, 0]));
+            }
+            ended(b"\x03SELECT 1", &answer).size()
+        };
+        assert_eq!(size(101) - size(1), 100 * size_of::<Check>());
     }
 
     #[test]
