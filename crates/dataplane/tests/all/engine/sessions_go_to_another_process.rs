@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::stage::{PATIENCE, Session, Setup, Stage};
 use crate::gateway::RunningGateway;
 
-const FORMAT: &[u8] = b"forebay sessions 3";
+const FORMAT: &[u8] = b"forebay sessions 4";
 
 /// Waits until both have as many sessions as are said. Where one was not answered in time, on a busy machine,
 /// none is offered for half a minute.
