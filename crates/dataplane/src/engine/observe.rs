@@ -168,7 +168,8 @@ impl Observed<'_> {
             return Err(WireError::NotAsked);
         };
         let (session, reported) = (&mut *self.session, &mut self.reported);
-        let mut out = Vec::new();
+        // An EOF packet is added at most, but for a row that was held back.
+        let mut out = Vec::with_capacity(down.unseen().len() + 2 * PacketHeader::LEN + 8);
         let progress = reshaper.advance(down.unseen(), &mut out, &mut |ok| {
             *reported = true;
             session.observe_ok(ok)

@@ -19,6 +19,8 @@ use crate::{Capabilities, Command, EofPacket, OkPacket, PacketHeader, StatusFlag
 /// A row that is longer is not held back: OUT parameters longer than this are told as such behind their row
 /// only.
 const HELD_ROW_MAX: usize = 1 << 20;
+/// Memory that a packet gets at once that is held back; a longer one gets more as it comes.
+const HELD_AT_ONCE: usize = 4096;
 /// Session state that waits for an OK packet, because it came with a packet that is an EOF packet for the
 /// client. More than this is forgotten.
 const DEFERRED_STATE_MAX: usize = 1 << 16;
@@ -214,6 +216,11 @@ impl Reshaper {
             Sink::Client => header.sequence.wrapping_add(self.ahead),
             _ => header.sequence,
         };
+        if matches!(self.sink, Sink::Held | Sink::Collected(_)) {
+            // Most come whole.
+            let len = PacketHeader::LEN + header.payload_len;
+            self.held.reserve(len.min(HELD_AT_ONCE));
+        }
         self.write(&PacketHeader { sequence, ..header }.encode(), out);
         self.tracker.enter(header)
     }
