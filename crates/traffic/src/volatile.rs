@@ -71,8 +71,8 @@ pub(crate) fn named(text: &[u8]) -> Option<Named<'_>> {
     at_once.or_else(|| name(4).map(Named::Executes))
 }
 
-/// Functions that make results of a source of `PREPARE` differ each time, as [`volatile`] has them; `Err` where
-/// the source is no text in quotes, and may be any.
+/// Functions that make results of a source of `PREPARE` differ each time, as [`volatile`] has them; `Err`
+/// where the source is no text in quotes, and may be any.
 pub(crate) fn volatile_source(source: &[u8]) -> Result<Option<String>, ()> {
     let quoted = source.split_first().filter(|(quote, _)| b"'\"".contains(quote));
     let (quote, text) = quoted.ok_or(())?;

@@ -1,5 +1,5 @@
-//! The scripts on an older server, captured one by one, and replayed on a newer one, as before an upgrade: what
-//! is answered in another way there is on a list.
+//! The scripts on an older server, captured one by one, and replayed on a newer one, as before an upgrade:
+//! what is answered in another way there is on a list.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -245,9 +245,9 @@ impl ClientSession {
         self.own_writes.are_on(server.id()) || self.read_consistency() == config::ReadConsistency::Eventual
     }
 
-    /// The server that has all that the session has written, once its last statement has ended and if that has
-    /// written. Writes that a rule or a hint has sent anywhere else reach the others in groups alone, where all
-    /// apply all.
+    /// The server that has all that the session has written, once its last statement has ended and if that
+    /// has written. Writes that a rule or a hint has sent anywhere else reach the others in groups alone,
+    /// where all apply all.
     pub(crate) fn written_on(&self) -> Option<ServerId> {
         let leased = self.lease.as_ref().filter(|_| self.state.has_just_written())?;
         let applies_all = matches!(

@@ -357,7 +357,11 @@ impl Run {
             withheld: self.counts.withheld.load(Relaxed),
             bytes: self.counts.bytes.load(Relaxed),
             // Nobody takes what may be there after the end.
-            queued_bytes: if is_running { self.queued.load(Relaxed) as u64 } else { 0 },
+            queued_bytes: if is_running {
+                self.queued.load(Relaxed) as u64
+            } else {
+                0
+            },
             end,
             upload: self.upload.as_ref().map(|upload| upload.status()),
         }
