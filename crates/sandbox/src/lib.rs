@@ -144,6 +144,13 @@ impl Sandbox {
     /// A program is missing (the message says how to get it), or a server did not start (the message ends
     /// with the last lines of its log). Nothing is left behind.
     pub fn start(spec: Spec) -> Result<Self, SandboxError> {
+        let sandbox = Self::start_apart(&spec)?;
+        sandbox.replicate()?;
+        Ok(sandbox)
+    }
+
+    /// Starts the servers; those that replicate are not told to yet.
+    fn start_apart(spec: &Spec) -> Result<Self, SandboxError> {
         if spec.nodes == 0 || spec.nodes > NODES_MAX {
             return Err(SandboxError::Nodes {
                 asked: spec.nodes,
@@ -157,7 +164,7 @@ impl Sandbox {
         let folder = make_folder(spec.dir.as_deref())?;
         let watchdog = Watchdog::start(folder.path())?;
         let certificates = Certificates::make(folder.path())?;
-        let nodes = start_nodes(&spec, &program, folder.path(), &certificates)?;
+        let nodes = start_nodes(spec, &program, folder.path(), &certificates)?;
         Ok(Self {
             kind: spec.kind,
             flavour: program.flavour,
@@ -168,6 +175,15 @@ impl Sandbox {
             certificates,
             folder,
         })
+    }
+
+    /// Has the replicas follow the primary. Nodes of Galera and of Group Replication have found together when
+    /// they are started.
+    fn replicate(&self) -> Result<(), SandboxError> {
+        match self.kind {
+            Kind::Mariadb | Kind::Mysql => replication::begin(self),
+            Kind::Galera | Kind::GroupReplication => Ok(()),
+        }
     }
 
     #[must_use]

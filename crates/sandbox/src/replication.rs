@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::program::{Flavour, Program};
-use crate::{Certificates, Kind, Node, PASSWORD, SandboxError, Spec, USER};
+use crate::{Certificates, Kind, Node, PASSWORD, Sandbox, SandboxError, Spec, USER};
 
+/// Starts the servers, none of which follows another.
 pub(crate) fn start(
     spec: &Spec,
     program: &Program,
@@ -15,24 +16,23 @@ pub(crate) fn start(
     let nodes = (0..spec.nodes).map(prepare).collect::<Result<Vec<_>, _>>()?;
     nodes.iter().try_for_each(|node| node.spawn(&[]))?;
     nodes.iter().try_for_each(Node::wait_until_ready)?;
-    if let Some((primary, replicas)) = nodes.split_first() {
-        for replica in replicas {
-            follow(program, primary, replica)?;
-        }
-        for replica in replicas {
-            replica.wait_for("replication", || runs(program, replica))?;
-        }
-    }
     Ok(nodes)
+}
+
+/// Has all others follow the first server, and waits until they do.
+pub(crate) fn begin(sandbox: &Sandbox) -> Result<(), SandboxError> {
+    let replicas = || sandbox.nodes().iter().skip(1);
+    replicas().try_for_each(|replica| follow(sandbox, replica))?;
+    replicas().try_for_each(|replica| replica.wait_for("replication", || runs(sandbox, replica)))
 }
 
 /// MySQL has no newer words for it before this.
 const NEW_WORDS: [u32; 3] = [8, 0, 23];
 
-fn follow(program: &Program, primary: &Node, replica: &Node) -> Result<(), SandboxError> {
-    let port = primary.port();
-    let statements = match program.flavour {
-        Flavour::Mysql if program.release() < NEW_WORDS => format!(
+fn follow(sandbox: &Sandbox, replica: &Node) -> Result<(), SandboxError> {
+    let port = sandbox.primary().port();
+    let statements = match sandbox.flavour() {
+        Flavour::Mysql if sandbox.release() < NEW_WORDS => format!(
             "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
                  MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_AUTO_POSITION=1, GET_MASTER_PUBLIC_KEY=1;
              START SLAVE;
@@ -46,8 +46,8 @@ fn follow(program: &Program, primary: &Node, replica: &Node) -> Result<(), Sandb
         ),
         Flavour::Mysql => format!(
             "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{USER}',
-                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1,
-                 GET_SOURCE_PUBLIC_KEY=1;
+                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1,
+                 SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1;
              START REPLICA;
              SET GLOBAL super_read_only=ON;"
         ),
@@ -57,10 +57,10 @@ fn follow(program: &Program, primary: &Node, replica: &Node) -> Result<(), Sandb
 
 /// Whether both threads of the replica run: the columns `Slave_IO_Running` and `Slave_SQL_Running`, which
 /// MySQL has renamed and not moved.
-fn runs(program: &Program, replica: &Node) -> Result<bool, SandboxError> {
+fn runs(sandbox: &Sandbox, replica: &Node) -> Result<bool, SandboxError> {
     const RUNNING_COLUMNS: usize = 10;
-    let status = match program.flavour {
-        Flavour::Mysql if program.release() >= NEW_WORDS => replica.sql("SHOW REPLICA STATUS")?,
+    let status = match sandbox.flavour() {
+        Flavour::Mysql if sandbox.release() >= NEW_WORDS => replica.sql("SHOW REPLICA STATUS")?,
         _ => replica.sql("SHOW SLAVE STATUS")?,
     };
     let running: Vec<&str> = status.split('\t').skip(RUNNING_COLUMNS).take(2).collect();
