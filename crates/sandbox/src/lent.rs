@@ -1,10 +1,11 @@
 //! Servers that are used again: to start one costs several times what it costs to put one back into its
 //! first state.
 //!
-//! [`Sandbox::lend`] hands out a server that nobody else uses. Once dropped it waits for the next who asks
-//! for one of the same [`Spec`], and is then cleaned: connections, databases, accounts, global variables and
-//! the binary log. A server that still differs after that is ended, and a new one is started. So is one whose
-//! process something was done to, and one of a test that failed.
+//! [`Sandbox::lend`] hands out servers that nobody else uses. Once dropped they wait for the next who asks
+//! for the same [`Spec`], and are then cleaned: connections, databases, accounts, global variables and the
+//! binary log. Those of a cluster are cleaned one by one while none follows another, and then replicate anew.
+//! Servers that still differ after that are ended, and new ones are started. So are those of which one had
+//! something done to its process, and those of a test that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ struct Waiting {
     sandbox: Sandbox,
     spec: Spec,
     look: String,
-    first: State,
+    first: Vec<State>,
 }
 
 /// A sandbox for one who gives it back by dropping it.
@@ -34,13 +35,14 @@ struct Waiting {
 pub struct Lent {
     /// None only while it is dropped.
     sandbox: Option<Sandbox>,
-    /// What it was started by, how to look at it and how it was then, where it can be used again.
-    again: Option<(Spec, String, State)>,
+    /// What it was started by, how to look at its servers, and how each of them was before it replicated.
+    /// None where it cannot be used again.
+    again: Option<(Spec, String, Vec<State>)>,
 }
 
 impl Sandbox {
-    /// A sandbox as [`start`](Self::start) makes it, where possible one that was used before. Only single
-    /// servers of MariaDB and MySQL are used again.
+    /// A sandbox as [`start`](Self::start) makes it, where possible one that was used before. Only servers of
+    /// [`Kind::Mariadb`] and [`Kind::Mysql`] are used again.
     ///
     /// # Errors
     /// As of [`start`](Self::start).
@@ -53,15 +55,17 @@ impl Sandbox {
                 });
             }
         }
-        let sandbox = Self::start(spec.clone())?;
-        let is_single = spec.nodes == 1 && matches!(spec.kind, Kind::Mariadb | Kind::Mysql);
-        let again = if is_single {
+        let sandbox = Self::start_apart(&spec)?;
+        let can_wait = spec.nodes <= WAITING_MAX && matches!(spec.kind, Kind::Mariadb | Kind::Mysql);
+        let again = if can_wait {
             let look = look(sandbox.primary(), sandbox.flavour())?;
-            let first = State::of(&sandbox, &look)?.without_others();
+            let first = |node| State::of(&sandbox, node, &look).map(State::without_others);
+            let first = sandbox.nodes().iter().map(first).collect::<Result<Vec<_>, _>>()?;
             Some((spec, look, first))
         } else {
             None
         };
+        sandbox.replicate()?;
         Ok(Lent {
             sandbox: Some(sandbox),
             again,
@@ -83,18 +87,24 @@ impl Drop for Lent {
         let (Some(sandbox), Some((spec, look, first))) = (self.sandbox.take(), self.again.take()) else {
             return;
         };
-        if sandbox.primary().was_harmed() || std::thread::panicking() {
+        if sandbox.nodes().iter().any(Node::was_harmed) || std::thread::panicking() {
             return;
         }
         let mut waiting = waiting();
-        let longest = (waiting.len() >= WAITING_MAX).then(|| waiting.remove(0));
+        let mut longest = Vec::new();
+        let mut servers = spec.nodes + waiting.iter().map(|one| one.spec.nodes).sum::<usize>();
+        while servers > WAITING_MAX {
+            let one = waiting.remove(0);
+            servers -= one.spec.nodes;
+            longest.push(one);
+        }
         waiting.push(Waiting {
             sandbox,
             spec,
             look,
             first,
         });
-        drop(waiting); // it takes a moment to end one
+        drop(waiting); // it takes a moment to end them
         drop(longest);
     }
 }
@@ -174,13 +184,13 @@ fn look(node: &Node, flavour: Flavour) -> Result<String, SandboxError> {
 }
 
 impl State {
-    fn of(sandbox: &Sandbox, look: &str) -> Result<Self, SandboxError> {
+    fn of(sandbox: &Sandbox, node: &Node, look: &str) -> Result<Self, SandboxError> {
         let mut state = Self {
             files: files(sandbox)?,
             ..Self::default()
         };
         let mut part = 0;
-        for line in sandbox.primary().sql(look)?.lines() {
+        for line in node.sql(look)?.lines() {
             match part {
                 _ if line == NEXT => part += 1,
                 0 => {
@@ -214,12 +224,29 @@ fn files(sandbox: &Sandbox) -> Result<BTreeSet<OsString>, SandboxError> {
         .collect()
 }
 
-/// Puts a server back into its first state. Returns whether it is in it.
+/// Puts servers back into their first state. Returns whether they are in it.
 fn clean(waiting: &Waiting) -> Result<bool, SandboxError> {
     let Waiting {
         sandbox, first, look, ..
     } = waiting;
-    let node = sandbox.primary();
+    if sandbox.nodes().len() > 1 {
+        for node in sandbox.nodes() {
+            // A replica that waits for a lock of somebody's stops once that one is gone.
+            run_all(node, &kills(node)?)?;
+            node.promote()?;
+        }
+    }
+    for (node, first) in sandbox.nodes().iter().zip(first) {
+        if !clean_node(sandbox, node, look, first)? {
+            return Ok(false);
+        }
+    }
+    sandbox.replicate()?;
+    Ok(true)
+}
+
+/// Puts a server that follows no other back into its first state. Returns whether it is in it.
+fn clean_node(sandbox: &Sandbox, node: &Node, look: &str, first: &State) -> Result<bool, SandboxError> {
     for file in files(sandbox)?.difference(&first.files) {
         let path = sandbox.folder().join(file);
         let removed = if path.is_dir() {
@@ -230,18 +257,15 @@ fn clean(waiting: &Waiting) -> Result<bool, SandboxError> {
         removed.map_err(|source| SandboxError::io("remove", &path, source))?;
     }
     node.empty_log()?;
-    let connections = node.sql(&format!(
-        "SET sql_big_selects = ON; SELECT CONCAT('KILL ', id, ';') {OTHERS}"
-    ))?;
-    let used = State::of(sandbox, look)?;
-    let mut client = node.client();
-    // A connection that ends by itself meanwhile is no failure; what was refused shows in the state.
-    client.arg("--force");
-    let statements = connections + &statements(&used, first, sandbox.flavour());
-    batch::run(client, &statements, node.index())?;
+    let connections = kills(node)?;
+    let used = State::of(sandbox, node, look)?;
+    run_all(
+        node,
+        &(connections + &statements(&used, first, sandbox.flavour())),
+    )?;
     let begin = Instant::now();
     loop {
-        let state = State::of(sandbox, look)?;
+        let state = State::of(sandbox, node, look)?;
         if state == *first {
             return Ok(true);
         }
@@ -251,6 +275,21 @@ fn clean(waiting: &Waiting) -> Result<bool, SandboxError> {
             return Ok(false);
         }
     }
+}
+
+/// The statements that end the connections of others.
+fn kills(node: &Node) -> Result<String, SandboxError> {
+    node.sql(&format!(
+        "SET sql_big_selects = ON; SELECT CONCAT('KILL ', id, ';') {OTHERS}"
+    ))
+}
+
+/// Runs all statements, also those behind one that is refused: a connection that ends by itself meanwhile is
+/// no failure, and what else was refused shows in the state.
+fn run_all(node: &Node, statements: &str) -> Result<(), SandboxError> {
+    let mut client = node.client();
+    client.arg("--force");
+    batch::run(client, statements, node.index()).map(drop)
 }
 
 fn statements(used: &State, first: &State, flavour: Flavour) -> String {

@@ -40,13 +40,13 @@ fn follow(sandbox: &Sandbox, replica: &Node) -> Result<(), SandboxError> {
         ),
         Flavour::Mariadb => format!(
             "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
-                 MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos;
+                 MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_DELAY=0, MASTER_USE_GTID=slave_pos;
              START SLAVE;
              SET GLOBAL read_only=ON;"
         ),
         Flavour::Mysql => format!(
             "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{USER}',
-                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1,
+                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_DELAY=0,
                  SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1;
              START REPLICA;
              SET GLOBAL super_read_only=ON;"
