@@ -4,14 +4,14 @@
 use e2e::{Gateway, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
-use sandbox::{Kind, Node, Sandbox};
+use sandbox::{Kind, Lent, Node, Sandbox};
 
 use crate::a_new_primary_is_followed::{follow, promote};
 use crate::cluster::{self, ask};
 
 const SCHEMA: &str = "left_behind";
 
-async fn gateway() -> (Sandbox, Gateway) {
+async fn gateway() -> (Lent, Gateway) {
     let sandbox = cluster::replicated();
     let table = "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1)";
     cluster::schema(&sandbox, SCHEMA, table);

@@ -12,7 +12,7 @@ use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::{FromValue, Queryable};
 use mysql_async::{Conn, OptsBuilder};
 use mysql_wire::Capabilities;
-use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{DATABASE, Kind, Lent, Node, PASSWORD, Sandbox, Spec, USER};
 
 /// The table with the port of the server it is on.
 pub(crate) const WHERE_AM_I: &str = "SELECT port FROM test.where_am_i";
@@ -22,7 +22,7 @@ pub(crate) const PATIENT_CHECKS: &str = "interval = \"200ms\"\ntimeout = \"20s\"
 
 /// A primary and two replicas for all tests that do them no harm. Each test makes a schema of its own.
 pub(crate) fn shared() -> &'static Sandbox {
-    static SHARED: OnceLock<Sandbox> = OnceLock::new();
+    static SHARED: OnceLock<Lent> = OnceLock::new();
     SHARED.get_or_init(replicated)
 }
 
@@ -32,9 +32,10 @@ pub(crate) fn single() -> &'static Sandbox {
     SINGLE.get_or_init(|| Sandbox::start(Spec::new(kind())).unwrap())
 }
 
-/// A primary and two replicas of a test's own.
-pub(crate) fn replicated() -> Sandbox {
-    let sandbox = Sandbox::start(Spec::new(kind()).nodes(3)).unwrap();
+/// A primary and two replicas of a test's own. The next test gets them where this one did their processes no
+/// harm.
+pub(crate) fn replicated() -> Lent {
+    let sandbox = Sandbox::lend(Spec::new(kind()).nodes(3)).unwrap();
     tell_ports(&sandbox);
     sandbox
 }

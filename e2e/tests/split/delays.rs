@@ -6,7 +6,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 use e2e::kind;
-use sandbox::{Kind, Node, Sandbox};
+use sandbox::{Kind, Lent, Node};
 
 /// How long the second replica stands still, and how long it runs in between.
 const STOPPED: Duration = Duration::from_millis(60);
@@ -35,7 +35,7 @@ fn start(replica: &Node) {
 }
 
 impl Delays {
-    pub(crate) fn begin(sandbox: &Arc<Sandbox>) -> Self {
+    pub(crate) fn begin(sandbox: &Arc<Lent>) -> Self {
         let late = sandbox.node(1);
         stop(late);
         late.sql(match kind() {

@@ -64,7 +64,7 @@ async fn strong_reads_do_not_believe_the_last_primary() {
 /// Who the primary is was written down by somebody who may have closed it on purpose.
 #[tokio::test]
 async fn a_static_primary_may_be_closed() {
-    let sandbox = Sandbox::start(Spec::new(kind()).nodes(2)).unwrap();
+    let sandbox = cluster::replicated();
     cells(&sandbox);
     close(sandbox.primary());
     let servers = ["primary", "replica"]

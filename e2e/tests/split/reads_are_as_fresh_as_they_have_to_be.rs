@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use e2e::Gateway;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, TxOpts};
-use sandbox::Sandbox;
+use sandbox::Lent;
 use tokio::task::JoinSet;
 
 use crate::cluster;
@@ -29,10 +29,11 @@ struct Seen {
 }
 
 struct Stage {
-    sandbox: Arc<Sandbox>,
-    gateway: Gateway,
-    rounds: AtomicU64,
+    /// Dropped first: its thread has the servers, too, and does not know whether the test has failed.
     _delays: Delays,
+    gateway: Gateway,
+    sandbox: Arc<Lent>,
+    rounds: AtomicU64,
 }
 
 impl Stage {
@@ -63,12 +64,11 @@ async fn stage(consistency: &str, read_wait: &str) -> Stage {
             .unwrap();
     }
     sandbox.sync().unwrap();
-    let delays = Delays::begin(&sandbox);
     Stage {
-        sandbox,
+        _delays: Delays::begin(&sandbox),
         gateway,
+        sandbox,
         rounds: AtomicU64::new(0),
-        _delays: delays,
     }
 }
 

@@ -1,7 +1,7 @@
 use e2e::{Gateway, client, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, Node, Sandbox};
+use sandbox::{Kind, Lent, Node};
 
 use crate::cluster::{self, ask};
 
@@ -15,7 +15,7 @@ fn stop(replica: &Node) {
 }
 
 /// A session that has written, in front of replicas that have that and get no more.
-async fn stage(schema: &str) -> (Sandbox, Gateway, Conn) {
+async fn stage(schema: &str) -> (Lent, Gateway, Conn) {
     let sandbox = cluster::replicated();
     cluster::schema(
         &sandbox,
