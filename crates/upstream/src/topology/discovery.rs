@@ -71,8 +71,8 @@ pub(crate) async fn discover(cluster: Arc<Cluster>) {
 struct Discovery {
     /// Names that are left alone, and until when.
     alias_addresses: HashMap<Address, Instant>,
-    /// When a discovered server was last named.
-    named: HashMap<ServerId, Instant>,
+    /// When a discovered server was last named, and by whom.
+    named: HashMap<ServerId, (Instant, HashSet<ServerId>)>,
     ignored: Ignored,
 }
 
@@ -92,10 +92,8 @@ struct Plan {
     aliases: Vec<ServerId>,
     /// Discovered, and not who they are said to be.
     strangers: Vec<ServerId>,
-    /// Discovered, and still named.
-    named: HashSet<ServerId>,
-    /// Somebody could be asked: silence means something.
-    heard: bool,
+    /// Discovered, and still named: by whom.
+    named: HashMap<ServerId, HashSet<ServerId>>,
 }
 
 impl Discovery {
@@ -207,7 +205,8 @@ impl Discovery {
         ids
     }
 
-    /// Discovered servers that nobody has named for a while.
+    /// Discovered servers that nobody has named for a while. Silence means something where one of those can be
+    /// asked that have named the server last: replicas do not name each other while their primary is away.
     fn forgotten(&mut self, reports: &[ServerReport], plan: &Plan, now: Instant) -> Vec<ServerId> {
         let discovered = || {
             reports
@@ -217,9 +216,19 @@ impl Discovery {
         };
         self.named.retain(|id, _| discovered().any(|other| other == *id));
         let mut forgotten = Vec::new();
+        let is_there = |id: &ServerId| reports.iter().any(|known| known.id == *id);
+        let is_seen = |id: &ServerId| reports.iter().any(|known| known.id == *id && known.is_seen);
         for id in discovered() {
-            let since = self.named.entry(id).or_insert(now);
-            if plan.named.contains(&id) || !plan.heard {
+            let (since, by) = self.named.entry(id).or_insert_with(|| (now, HashSet::new()));
+            if let Some(namers) = plan.named.get(&id) {
+                by.clone_from(namers);
+            }
+            by.retain(is_there);
+            let is_heard = match by.is_empty() {
+                true => reports.iter().any(|known| known.is_seen),
+                false => by.iter().any(is_seen),
+            };
+            if plan.named.contains_key(&id) || !is_heard {
                 *since = now;
             } else if now.saturating_duration_since(*since) >= FORGET_AFTER {
                 forgotten.push(id);
@@ -230,16 +239,13 @@ impl Discovery {
 }
 
 fn plan(reports: &[ServerReport]) -> Plan {
-    let mut plan = Plan {
-        heard: reports.iter().any(|known| known.is_seen),
-        ..Plan::default()
-    };
+    let mut plan = Plan::default();
     let everybody_was_asked = !reports.iter().any(|known| known.is_unseen);
     for namer in reports.iter().filter(|known| known.is_seen) {
         for named in &namer.named {
             match reports.iter().find(|known| is_same(known, named)) {
                 Some(known) if known.discovered && known.id != namer.id => {
-                    plan.named.insert(known.id);
+                    plan.named.entry(known.id).or_default().insert(namer.id);
                 }
                 Some(_) => {}
                 None if everybody_was_asked
@@ -521,5 +527,29 @@ mod tests {
         servers[0].is_seen = true;
         assert_eq!(forgotten(&servers, 259), []);
         assert_eq!(forgotten(&servers, 260), [ServerId(1)]);
+    }
+
+    /// Replicas name their primary and not each other, and one that is promoted is named by nobody.
+    #[test]
+    fn a_discovered_server_stays_while_whoever_named_it_is_away() {
+        let mut servers = vec![
+            known(0, "10.0.0.1", "a"),
+            known(1, "10.0.0.2", "b"),
+            known(2, "10.0.0.3", "c"),
+        ];
+        (servers[1].discovered, servers[2].discovered) = (true, true);
+        servers[0].named = vec![named("10.0.0.2", "b"), named("10.0.0.3", "c")];
+        let mut discovery = Discovery::default();
+        let start = now();
+        let mut forgotten = |servers: &[ServerReport], second| {
+            discovery.forgotten(servers, &plan(servers), start + Duration::from_secs(second))
+        };
+        assert_eq!(forgotten(&servers, 0), []);
+        servers[0].is_seen = false;
+        assert_eq!(forgotten(&servers, 100), []);
+        assert_eq!(forgotten(&servers, 200), []);
+        servers.remove(0);
+        assert_eq!(forgotten(&servers, 210), [], "it was taken out of the list");
+        assert_eq!(forgotten(&servers, 270), [ServerId(1), ServerId(2)]);
     }
 }
