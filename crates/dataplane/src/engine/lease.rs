@@ -268,6 +268,9 @@ pub(crate) async fn lease_or_wait(
                 session.pool().give_back(connection);
                 return Err(Refused(lost_with_its_server(server.name())));
             }
+            Ok(connection) if is_primary && is_replaced(session, &server) => {
+                session.pool().give_back(connection);
+            }
             Ok(connection) => {
                 let lacks_state = is_bare && !Rc::ptr_eq(session.state.carried(), &connection.state.carried);
                 attach(session, connection, is_primary);
@@ -297,6 +300,12 @@ pub(crate) async fn lease_or_wait(
 /// has set, such as a schema that it has yet to learn of.
 fn is_the_replicas_alone(error: &SessionError) -> bool {
     account_backoff::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
+}
+
+/// Whether a server that was the primary when it was chosen is it no more: to wait for a connection may take
+/// longer than a failover.
+fn is_replaced(session: &ClientSession, server: &Server) -> bool {
+    !session.is_writer(&session.context.listener.cluster.topology(), server)
 }
 
 fn takes_statements(session: &ClientSession, server: ServerId) -> bool {

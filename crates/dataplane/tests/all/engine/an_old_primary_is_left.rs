@@ -142,6 +142,35 @@ async fn by_nobody_for_one_of_two() {
     assert_eq!(bound.pins().await, ["user-variables"]);
 }
 
+/// The connection that a session waits for becomes free once nothing is to be written there any more.
+#[tokio::test]
+async fn by_those_who_wait_in_line_for_it() {
+    let replication = Replication::new(3);
+    let stage = Stage::set(Setup {
+        servers: 3,
+        each: &[", max_connections = 1", "", ""],
+        cluster: "queue_timeout = \"1m\"",
+        remembers: true,
+        replication: Some(&replication),
+        ..USUAL
+    })
+    .await;
+    let mut holder = session(&stage, &["BEGIN"]).await;
+    let mut waits = stage.connect().await;
+    waits.send(Command::QUERY, WRITE.as_bytes()).await;
+    stage.waits(1, "seat").await;
+    replication.promote(1);
+    stage
+        .until("writes are refused", |stage| {
+            stage.metric("forebay_writes_refused", &[]) == 1.0
+        })
+        .await;
+    assert_eq!(holder.query("COMMIT").await, Ok(0));
+    let (code, words) = waits.error().await;
+    assert!(code == 1290 && words.contains("writes are refused"), "{words}");
+    assert_eq!(stage.had(WRITE, false), [0; 3]);
+}
+
 /// `sharing = "never"`: the connection of a session leads to the old primary, and nobody would see what it
 /// writes there.
 #[tokio::test]
