@@ -401,6 +401,11 @@ impl Cluster {
     /// made at once.
     pub fn suspect(&self, server: &Server, reason: &str) {
         server.note_failed_attempt();
+        self.suspect_by_monitor(server, reason);
+    }
+
+    /// The same where the monitor's connection has failed, and no session's.
+    pub(crate) fn suspect_by_monitor(&self, server: &Server, reason: &str) {
         if server.suspect(reason) {
             tracing::warn!(
                 cluster = self.name,

@@ -31,15 +31,7 @@ const ER_SPECIFIC_ACCESS_DENIED_ERROR: u16 = 1227;
 
 /// Looks at `server` until it is removed or the future is dropped.
 pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
-    let mut monitor = Monitor {
-        cluster,
-        server,
-        connection: None,
-        account: None,
-        applied: None,
-        failing: false,
-        denied_since: None,
-    };
+    let mut monitor = Monitor::new(cluster, server);
     while !monitor.server.is_removed() {
         let config = monitor.cluster.config();
         match &config.monitor {
@@ -71,6 +63,18 @@ struct Monitor {
 }
 
 impl Monitor {
+    fn new(cluster: Arc<Cluster>, server: Arc<Server>) -> Self {
+        Self {
+            cluster,
+            server,
+            connection: None,
+            account: None,
+            applied: None,
+            failing: false,
+            denied_since: None,
+        }
+    }
+
     async fn look(&mut self, config: &config::Cluster, account: &config::Monitor) {
         let begun = Instant::now();
         if self.account.as_ref() != Some(account) {
@@ -106,7 +110,7 @@ impl Monitor {
             Err(blind) => {
                 self.server.looks.failed.inc();
                 if blind.meaning == Meaning::NobodyThere {
-                    self.cluster.suspect(&self.server, &blind.reason);
+                    self.cluster.suspect_by_monitor(&self.server, &blind.reason);
                 }
             }
         }
@@ -216,5 +220,46 @@ impl Monitor {
             Ok(_) if was_failing => tracing::info!(cluster, server, "server can be asked for its role again"),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::{Role, ServerAddress};
+    use routing::rebalance::Attempts;
+
+    use super::*;
+
+    /// A monitor of a server that was there a moment ago, the primary of its cluster by its configuration.
+    fn monitor() -> Monitor {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ServerAddress::Host {
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().unwrap().port(),
+        };
+        let server = config::Server {
+            role: Some(Role::Primary),
+            ..config::Server::new(address)
+        };
+        let mut config = config::Cluster::new("main", vec![server]);
+        config.monitor = Some(config::Monitor::new("watch"));
+        let cluster = Cluster::new(config).unwrap();
+        let server = Arc::clone(&cluster.servers()[0]);
+        Monitor::new(cluster, server)
+    }
+
+    async fn look(monitor: &mut Monitor) {
+        let config = monitor.cluster.config();
+        monitor.look(&config, config.monitor.as_ref().unwrap()).await;
+        monitor.cluster.renew_topology();
+    }
+
+    /// Sessions leave a server most of whose connections fail, and come back only once they do not.
+    #[tokio::test]
+    async fn a_look_in_vain_is_no_failed_connection_of_a_session() {
+        let mut monitor = monitor();
+        look(&mut monitor).await;
+        assert!(monitor.server.state().suspect);
+        assert_eq!(monitor.server.attempts(), Attempts::default());
     }
 }
