@@ -83,6 +83,12 @@ impl Follow {
         self.news.notify_one();
     }
 
+    /// Nobody looks at the server any more.
+    pub(super) fn forget(&self, server: &Server) {
+        self.state().forget(server.id());
+        self.news.notify_one();
+    }
+
     /// What each of these servers says of whether it is to be left.
     pub(crate) fn standings(&self, config: &config::Cluster, servers: &[Arc<Server>]) -> Vec<Standing> {
         self.state().standings(config, servers, now())

@@ -40,13 +40,18 @@ pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
                 monitor.look(&config, account).await;
                 monitor.wait(&config, account, begun).await;
             }
-            None => monitor.server.look_now.notified().await,
+            None => {
+                monitor.rest().await;
+                monitor.server.look_now.notified().await;
+            }
         }
     }
-    if let Some(connection) = monitor.connection {
-        // A server that does not take the good-bye gets none.
-        let _ = timeout(MIN_GAP, connection.close()).await;
-    }
+    monitor.rest().await;
+}
+
+/// A server that does not take the good-bye gets none.
+async fn close(connection: Connection) {
+    let _ = timeout(MIN_GAP, connection.close()).await;
 }
 
 struct Monitor {
@@ -154,8 +159,7 @@ impl Monitor {
         }
         if is_denied && since.elapsed() >= DENIED_MAX {
             self.denied_since = None;
-            // A server that does not take the good-bye gets none.
-            let _ = timeout(MIN_GAP, connection.close()).await;
+            close(connection).await;
         } else if error.is_refusal() {
             self.connection = Some(connection);
         }
@@ -183,6 +187,20 @@ impl Monitor {
         self.server.set_without_gtids(finding.without_gtids);
         self.server.answers(read(finding.executed.as_deref()));
         self.applied = position;
+    }
+
+    /// Nobody looks any more: what the last looks have shown would count for good.
+    async fn rest(&mut self) {
+        if self.account.take().is_none() {
+            return;
+        }
+        if let Some(connection) = self.connection.take() {
+            close(connection).await;
+        }
+        (self.applied, self.failing, self.denied_since) = (None, false, None);
+        self.server.forget_applied();
+        self.server.set_silent(false);
+        self.cluster.follow.forget(&self.server);
     }
 
     /// Until the next look is due.
@@ -261,5 +279,24 @@ mod tests {
         look(&mut monitor).await;
         assert!(monitor.server.state().suspect);
         assert_eq!(monitor.server.attempts(), Attempts::default());
+    }
+
+    /// Its checks say when it is back.
+    #[tokio::test]
+    async fn what_a_monitor_has_seen_goes_with_it() {
+        let mut monitor = monitor();
+        look(&mut monitor).await;
+        monitor.server.set_silent(true);
+        let cluster = Arc::clone(&monitor.cluster);
+        assert_eq!(cluster.topology().primary, None);
+        let without = config::Cluster {
+            monitor: None,
+            ..(*cluster.config()).clone()
+        };
+        cluster.reload(without).unwrap();
+        monitor.rest().await;
+        cluster.renew_topology();
+        assert_eq!(cluster.topology().primary, Some(0));
+        assert!(!monitor.server.is_silent());
     }
 }

@@ -122,6 +122,11 @@ impl ClusterState {
             .retain(|id, _| servers.iter().any(|server| server.id() == *id));
     }
 
+    /// What the looks at a server have shown counts no longer.
+    pub(super) fn forget(&mut self, server: ServerId) {
+        self.seen.remove(&server);
+    }
+
     /// Learns under which address followers know a server. An address that leads to another one by now is
     /// that one's.
     fn learn_names(&mut self) {
