@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use config::ServerAddress;
 
-use super::{Cluster, ServerChange};
+use super::{Cluster, ServerChange, limit_of_discovered};
 use crate::server::{Availability, DrainedBy, Server, ServerId, now};
 use crate::topology::Signal;
 
@@ -57,8 +57,7 @@ impl Cluster {
         if !is_wanted || old.iter().any(|server| server.name() == config.name) {
             return false;
         }
-        // It is like the others, as far as anybody has said.
-        config.max_connections = of_all.servers.first().map_or(0, |first| first.max_connections);
+        config.max_connections = limit_of_discovered(&of_all);
         let server = self.keep_or_add(&old, &config, named_by);
         server.set_discovered(true);
         let servers = old.iter().cloned().chain([server]).collect();
@@ -408,6 +407,25 @@ mod tests {
         cluster.take_named(&[at("db1", 100)], "DNS");
         by_dns.srv = Some(srv(30));
         cluster.reload(by_dns).unwrap();
+        assert_eq!(cluster.servers()[0].max_connections(), 30);
+    }
+
+    #[tokio::test]
+    async fn a_member_that_others_name_has_the_limit_of_those_that_dns_names() {
+        let mut config = config::Cluster {
+            servers: Vec::new(),
+            ..with_limit(0)
+        };
+        let srv = |max_connections| config::Srv {
+            max_connections,
+            ..config::Srv::new("_mysql._tcp.example.com")
+        };
+        config.srv = Some(srv(100));
+        let cluster = Cluster::new(config.clone()).unwrap();
+        assert!(cluster.add_discovered(at("db2", 0).address, "db1"));
+        assert_eq!(cluster.servers()[0].max_connections(), 100);
+        config.srv = Some(srv(30));
+        cluster.reload(config).unwrap();
         assert_eq!(cluster.servers()[0].max_connections(), 30);
     }
 }

@@ -674,18 +674,26 @@ pub(crate) fn reason(server: &Server) -> ServerReason {
 
 /// Servers that others have named have their limit from there: at once, and not with the next answer.
 fn limit_those_found(config: &config::Cluster, servers: &[Arc<Server>]) {
-    let first = config.servers.first().map_or(0, |first| first.max_connections);
+    for server in servers {
+        if server.is_looked_up() {
+            server.limit(limit_of_named(config));
+        } else if server.is_discovered() {
+            server.limit(limit_of_discovered(config));
+        }
+    }
+}
+
+/// Of a server that DNS, PD or Kubernetes names.
+fn limit_of_named(config: &config::Cluster) -> u32 {
     let of_srv = config.srv.as_ref().map(|srv| srv.max_connections);
     let of_pd = config.pd.as_ref().map(|pd| pd.max_connections);
     let of_slices = config.endpoint_slices.as_ref();
-    let named = of_srv
-        .or(of_pd)
-        .or(of_slices.map(|slices| slices.max_connections));
-    for server in servers {
-        if server.is_looked_up() {
-            server.limit(named.unwrap_or(0));
-        } else if server.is_discovered() {
-            server.limit(first);
-        }
-    }
+    let of_slices = of_slices.map(|slices| slices.max_connections);
+    of_srv.or(of_pd).or(of_slices).unwrap_or(0)
+}
+
+/// Of a server that members name: it is like the others, as far as anybody has said.
+fn limit_of_discovered(config: &config::Cluster) -> u32 {
+    let first = config.servers.first();
+    first.map_or_else(|| limit_of_named(config), |first| first.max_connections)
 }
