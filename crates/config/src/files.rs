@@ -84,6 +84,12 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
             switchover_secrets(switchover, folder, &format!("{path}.switchover"), report);
         }
         link_files(&mut cluster.tls, folder, &path, report);
+        if let Some(pd) = &mut cluster.pd {
+            link_files(&mut pd.tls, folder, &format!("{path}.pd"), report);
+        }
+        if let Some(slices) = &mut cluster.endpoint_slices {
+            slices.account_dir = folder.join(&slices.account_dir);
+        }
     }
 }
 

@@ -84,6 +84,37 @@ fn relative_paths_start_at_the_folder_of_the_file() {
 }
 
 #[test]
+fn files_of_those_who_name_servers_are_as_others() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "ca.pem", CERTIFICATE);
+    let tidb = |ca: &str| {
+        format!(
+            "{HEAD}[cluster.main]\nservers = []\ntopology = \"tidb\"\n[cluster.main.pd]\naddresses = [\"pd1:2379\"]\n\
+             tls = {{ mode = \"required\", ca = \"{ca}\" }}\n"
+        )
+    };
+    let config = load(&folder, &tidb("ca.pem")).unwrap();
+    let pd = config.clusters["main"].pd.as_ref().unwrap();
+    assert_eq!(pd.tls.ca, Some(folder.path().join("ca.pem")));
+    assert_eq!(
+        messages(&folder, &tidb("none.pem")),
+        [
+            "forebay.toml:10:33: cluster.main.pd.tls.ca: expected a file with PEM certificates, found none.pem: \
+             No such file or directory (os error 2)"
+        ]
+    );
+
+    let slices = "endpoint_slices = { service = \"mysql\", account_dir = \"account\" }";
+    let config = load(
+        &folder,
+        &format!("{HEAD}[cluster.main]\nservers = []\n{slices}\n"),
+    )
+    .unwrap();
+    let slices = config.clusters["main"].endpoint_slices.as_ref().unwrap();
+    assert_eq!(slices.account_dir, folder.path().join("account"));
+}
+
+#[test]
 fn files_that_are_missing_or_swapped_are_told_together() {
     let folder = TempDir::new().unwrap();
     write(&folder, "cert.pem", CERTIFICATE);
