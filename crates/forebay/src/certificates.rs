@@ -59,8 +59,7 @@ fn ends(config: &Config) -> BTreeMap<PathBuf, Validity> {
         note(tls.client_ca.as_ref().filter(|_| asks_clients), last);
         note(tls.cert.as_ref(), first);
     }
-    let clusters = config.clusters.values().map(|cluster| &cluster.tls);
-    for tls in clusters.filter(|tls| tls.mode != TlsMode::Off) {
+    for (_, tls) in crate::encrypted_links(config) {
         let is_asked = tls.verify != Verify::Off;
         note(tls.ca.as_ref().filter(|_| is_asked), last);
         note(tls.cert.as_ref(), first);
@@ -115,6 +114,31 @@ fn days(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_files_of_every_encrypted_link_are_looked_at() {
+        let folder = std::env::temp_dir().join(format!("forebay-{}-certificates", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let made = sandbox::Certificates::make(&folder).unwrap();
+        let tls = |verify: &str, files: &str| format!("tls = {{ mode = \"required\"{verify}{files} }}\n");
+        let ca = format!(", ca = {:?}", made.ca);
+        let of_client = format!(", cert = {:?}, key = {:?}", made.client_cert, made.client_key);
+        let cluster = "[[listener]]\nbind = \"127.0.0.1:6033\"\ncluster = \"main\"\n[cluster.main]\nservers = [\"db1\"]\n";
+        let to_pd = format!(
+            "{cluster}topology = \"tidb\"\n[cluster.main.pd]\naddresses = [\"pd1:2379\"]\n{}",
+            tls("", &ca)
+        );
+        let to_store = format!(
+            "[store]\nendpoints = [\"127.0.0.1:2379\"]\n{}",
+            tls(", verify = \"off\"", &of_client)
+        );
+        for (text, file) in [(to_pd, &made.ca), (to_store, &made.client_cert)] {
+            let config = Config::parse(&text, "f.toml").unwrap();
+            let files: Vec<_> = ends(&config).into_keys().collect();
+            assert_eq!(files, [file.clone()]);
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn the_end_is_told_two_weeks_before_or_in_the_last_third() {

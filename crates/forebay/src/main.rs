@@ -265,12 +265,8 @@ fn check_files(config: &config::Config) -> anyhow::Result<()> {
     {
         net::TlsAcceptor::new(&listener.tls).with_context(|| format!("listener {}", listener.name))?;
     }
-    for cluster in config
-        .clusters
-        .values()
-        .filter(|cluster| cluster.tls.mode != config::TlsMode::Off)
-    {
-        net::TlsConnector::new(&cluster.tls).with_context(|| format!("cluster {}", cluster.name))?;
+    for (to, tls) in encrypted_links(config) {
+        net::TlsConnector::new(tls).with_context(|| to)?;
     }
     for (listener, path) in config
         .listeners
@@ -282,6 +278,22 @@ fn check_files(config: &config::Config) -> anyhow::Result<()> {
             .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
     }
     Ok(())
+}
+
+/// The encryption of the gateway's own links, where there is one, and to whom they lead.
+fn encrypted_links(config: &config::Config) -> impl Iterator<Item = (String, &config::ClusterTls)> {
+    let clusters = config.clusters.values();
+    let to_servers = clusters
+        .clone()
+        .map(|cluster| (format!("cluster {}", cluster.name), &cluster.tls));
+    let to_pd = clusters
+        .filter_map(|cluster| Some((format!("cluster {}: pd", cluster.name), &cluster.pd.as_ref()?.tls)));
+    let to_store = config
+        .store
+        .iter()
+        .map(|store| ("[store]".to_owned(), &store.tls));
+    let all = to_servers.chain(to_pd).chain(to_store);
+    all.filter(|(_, tls)| tls.mode != config::TlsMode::Off)
 }
 
 /// What this process may not do that `[vip]` takes.

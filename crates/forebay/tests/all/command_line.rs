@@ -228,3 +228,41 @@ fn what_does_nothing_is_told_by_check_and_at_the_start() {
         );
     }
 }
+
+/// The frame of a certificate is there, and nothing in it that a start could use.
+#[test]
+fn a_broken_authority_is_found_by_check_on_every_link() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(
+        folder.join("broken-ca.pem"),
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
+    let file = folder.join("broken-ca.toml");
+    let tls = "tls = { mode = \"required\", ca = \"broken-ca.pem\" }\n";
+    let listener = "[[listener]]\nbind = \"127.0.0.1:0\"\ncluster = \"main\"\n[cluster.main]\n";
+    let links = [
+        (format!("{listener}servers = [\"db1\"]\n{tls}"), "cluster main"),
+        (
+            format!(
+                "{listener}servers = []\ntopology = \"tidb\"\n[cluster.main.pd]\naddresses = [\"pd1:2379\"]\n{tls}"
+            ),
+            "cluster main: pd",
+        ),
+        (
+            format!("[store]\nendpoints = [\"127.0.0.1:2379\"]\n{tls}"),
+            "[store]",
+        ),
+    ];
+    for (config, place) in links {
+        std::fs::write(&file, config).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["check", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("forebay: {place}: ")), "{said}");
+    }
+}
