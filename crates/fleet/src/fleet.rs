@@ -358,6 +358,16 @@ impl Fleet {
         }))
     }
 
+    /// Reads certificates and keys of the link to the etcd again where their files have changed; returns what
+    /// was read, or what is wrong with it. Then the old ones stay in use.
+    pub fn reload_tls_if_changed(&self) -> Option<Result<String, String>> {
+        let name = "[store] tls";
+        match self.tls.as_ref()?.reload_if_changed() {
+            Ok(changed) => changed.then(|| Ok(name.to_owned())),
+            Err(error) => Some(Err(format!("{name}: {error}"))),
+        }
+    }
+
     /// The revision and the text that were applied last, as they are on the disk.
     ///
     /// # Errors

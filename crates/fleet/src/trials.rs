@@ -518,3 +518,23 @@ async fn whoever_reads_does_it_with_the_one_login() {
     }
     assert_eq!(logins.load(Ordering::Relaxed), 1);
 }
+
+#[test]
+fn certificates_of_the_link_to_the_etcd_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |inside: &str| {
+        let folder = folder.path().join(inside);
+        fs::create_dir_all(&folder).unwrap();
+        sandbox::Certificates::make(&folder).unwrap().ca
+    };
+    let ca = make("tls");
+    let store = "endpoints = [\"127.0.0.1:2379\"]\ntls = { mode = \"required\", ca = \"tls/ca.pem\" }";
+    let fleet = Fleet::open(&settings(folder.path(), store), None, "1", None, Vec::new()).unwrap();
+    assert_eq!(fleet.reload_tls_if_changed(), None);
+    fs::rename(make("renewed"), &ca).unwrap();
+    assert_eq!(fleet.reload_tls_if_changed(), Some(Ok("[store] tls".to_owned())));
+    assert_eq!(fleet.reload_tls_if_changed(), None);
+    fs::remove_file(&ca).unwrap();
+    let without = fleet.reload_tls_if_changed();
+    assert!(matches!(without, Some(Err(_))), "{without:?}");
+}

@@ -384,7 +384,9 @@ async fn watch(operator: Arc<Operator>) {
         if changed {
             let _ = operator.reload_and_log("the file has changed");
         }
-        for result in operator.gateway.reload_tls_if_changed() {
+        let mut read = operator.gateway.reload_tls_if_changed();
+        read.extend(operator.fleet().and_then(|fleet| fleet.reload_tls_if_changed()));
+        for result in read {
             match result {
                 Ok(what) => {
                     operator.look_at_certificates();
