@@ -257,23 +257,23 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
         Act::Drains => {
             let text = gateway.get("/drains")?;
             match json {
-                true => print!("{text}"),
-                false => print!("{}", drain::list(&text)?),
+                true => crate::print(&text)?,
+                false => crate::print(&drain::list(&text)?)?,
             }
         }
         Act::Balance { cluster } => {
             let cluster = cluster.map(|cluster| format!("?cluster={}", escaped(&cluster)));
             let text = gateway.get(&format!("/balance{}", cluster.unwrap_or_default()))?;
             match json {
-                true => print!("{text}"),
-                false => print!("{}", balance::table(&text)?),
+                true => crate::print(&text)?,
+                false => crate::print(&balance::table(&text)?)?,
             }
         }
         Act::Mirrors => {
             let text = gateway.get("/mirrors")?;
             match json {
-                true => println!("{text}"),
-                false => print!("{}", mirrors::table(&text)?),
+                true => say!("{text}")?,
+                false => crate::print(&mirrors::table(&text)?)?,
             }
         }
         Act::Sessions { pinned, limit, all } => {
@@ -283,8 +283,8 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
                 false => (gateway.get(&page)?, true),
             };
             match json {
-                true => print!("{text}"),
-                false => sessions(&text)?,
+                true => crate::print(&text)?,
+                false => crate::print(&sessions(&text)?)?,
             }
             return Ok(ExitCode::from(u8::from(!are_all_there)));
         }
@@ -307,18 +307,18 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
         Act::Ready => {
             gateway.put("/readyz?ready=true")?;
         }
-        Act::Reload => print!("{}", gateway.put("/reload")?),
+        Act::Reload => crate::print(&gateway.put("/reload")?)?,
         Act::Log { level } => {
             let said = match level {
                 Some(level) => gateway.put(&format!("/log?level={}", escaped(&level)))?,
                 None => gateway.get("/log")?,
             };
-            print!("{said}");
+            crate::print(&said)?;
         }
         Act::FlushCache => {
             gateway.put("/cache/flush")?;
         }
-        Act::Status => println!("{}", gateway.get("/status")?),
+        Act::Status => say!("{}", gateway.get("/status")?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -338,7 +338,7 @@ fn upgrade(gateway: &Gateway) -> Result<ExitCode> {
         // Whoever was asked may just have left.
         let Ok(status) = look() else { continue };
         if status["process_id"] != before {
-            println!("process {} has taken over from {before}", status["process_id"]);
+            say!("process {} has taken over from {before}", status["process_id"])?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(why) = status["failed_upgrade"].as_str() {
@@ -365,7 +365,7 @@ fn until_switched(gateway: &Gateway, cluster: &str, json: bool) -> Result<ExitCo
         let steps = switchover["steps"].as_array().map_or(&[][..], Vec::as_slice);
         for step in steps.iter().skip(told).filter(|_| !json) {
             let (at, what) = (step["at_seconds"].as_f64(), step["what"].as_str());
-            println!("{:8.3} s  {}", at.unwrap_or_default(), what.unwrap_or_default());
+            say!("{:8.3} s  {}", at.unwrap_or_default(), what.unwrap_or_default())?;
         }
         told = steps.len();
         let state = switchover["state"].as_str().unwrap_or_default();
@@ -374,8 +374,8 @@ fn until_switched(gateway: &Gateway, cluster: &str, json: bool) -> Result<ExitCo
             continue;
         }
         match json {
-            true => println!("{switchover}"),
-            false => conclude(switchover, state),
+            true => say!("{switchover}")?,
+            false => conclude(switchover, state)?,
         }
         return Ok(match state {
             "done" => ExitCode::SUCCESS,
@@ -385,21 +385,22 @@ fn until_switched(gateway: &Gateway, cluster: &str, json: bool) -> Result<ExitCo
     }
 }
 
-fn conclude(switchover: &Value, state: &str) {
+fn conclude(switchover: &Value, state: &str) -> Result<()> {
     for warning in switchover["warnings"].as_array().into_iter().flatten() {
-        println!("warning: {}", warning.as_str().unwrap_or_default());
+        say!("warning: {}", warning.as_str().unwrap_or_default())?;
     }
     let paused = switchover["paused_seconds"].as_f64();
     let paused = paused.map_or_else(String::new, |seconds| {
         format!("; statements have waited for {seconds:.3} s")
     });
     match switchover["reason"].as_str().unwrap_or_default() {
-        "" => println!("{state}{paused}"),
-        reason => println!("{state}: {reason}{paused}"),
+        "" => say!("{state}{paused}"),
+        reason => say!("{state}: {reason}{paused}"),
     }
 }
 
-fn sessions(text: &str) -> Result<()> {
+/// Sessions, as a table.
+fn sessions(text: &str) -> Result<String> {
     let sessions: Vec<Value> = serde_json::from_str(text).context("the gateway's answer makes no sense")?;
     // Only of all gateways it is said which.
     let is_of_all = sessions.iter().any(|session| session["gateway"].is_string());
@@ -432,14 +433,12 @@ fn sessions(text: &str) -> Result<()> {
         ]);
     }
     let table = table(columns, rows);
-    match is_of_all {
-        true => print!("{table}"),
-        // Without the empty column.
-        false => table
-            .lines()
-            .for_each(|line| println!("{}", line.trim_start_matches(' '))),
-    }
-    Ok(())
+    // Without the empty column.
+    let bare = |line: &str| format!("{}\n", line.trim_start_matches(' '));
+    Ok(match is_of_all {
+        true => table,
+        false => table.lines().map(bare).collect(),
+    })
 }
 
 /// Columns as wide as what is in them, the last one as it comes.

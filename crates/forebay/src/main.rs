@@ -1,5 +1,15 @@
 //! `forebay`: the command line. Each command is one call into the crate that does the work.
 
+// `println!` panics where whoever reads has read enough: `say!` and `print` do not.
+#![deny(clippy::print_stdout)]
+
+/// Writes a line to standard output.
+macro_rules! say {
+    ($($words:tt)*) => {
+        crate::print(&format!("{}\n", format_args!($($words)*)))
+    };
+}
+
 mod admin_sockets;
 mod certificates;
 mod completion;

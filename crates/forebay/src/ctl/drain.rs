@@ -216,8 +216,8 @@ fn until_empty(gateway: &Gateway, server: &str, order: &Order, began: Instant, j
         }
         progress.finish_and_clear();
         match json {
-            true => println!("{drain}"),
-            false => println!("{} after {:.1} s", line(drain), began.elapsed().as_secs_f64()),
+            true => say!("{drain}")?,
+            false => say!("{} after {:.1} s", line(drain), began.elapsed().as_secs_f64())?,
         }
         return Ok(left == 0);
     }

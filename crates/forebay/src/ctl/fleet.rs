@@ -101,30 +101,30 @@ pub(super) fn run(gateway: &Gateway, act: &Act, json: bool) -> Result<ExitCode> 
         Act::History { revision: None } => {
             let text = gateway.get("/fleet/history")?;
             match json {
-                true => println!("{text}"),
-                false => history(&text)?,
+                true => say!("{text}")?,
+                false => crate::print(&history(&text)?)?,
             }
             Ok(ExitCode::SUCCESS)
         }
         Act::History {
             revision: Some(revision),
         } => {
-            print!("{}", gateway.put(&format!("/fleet/text?revision={revision}"))?);
+            crate::print(&gateway.put(&format!("/fleet/text?revision={revision}"))?)?;
             Ok(ExitCode::SUCCESS)
         }
         Act::Diff { from, to } => {
             let said = gateway.get(&format!("/fleet/diff?from={from}&to={to}"))?;
             match json {
-                true => println!("{}", serde_json::to_string(&said.lines().collect::<Vec<_>>())?),
-                false => print!("{said}"),
+                true => say!("{}", serde_json::to_string(&said.lines().collect::<Vec<_>>())?)?,
+                false => crate::print(&said)?,
             }
             Ok(ExitCode::SUCCESS)
         }
         Act::Members => {
             let text = gateway.get("/fleet/members")?;
             match json {
-                true => println!("{text}"),
-                false => members(&text)?,
+                true => say!("{text}")?,
+                false => crate::print(&members(&text)?)?,
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -182,8 +182,8 @@ fn until_ended(gateway: &Gateway, order: &str, how: &How, json: bool) -> Result<
     };
     let state = result["state"].as_str().unwrap_or_default();
     match json {
-        true => println!("{status}"),
-        false => conclude(state, &result),
+        true => say!("{status}")?,
+        false => conclude(state, &result)?,
     }
     let code = match state {
         "committed" | "unchanged" => {
@@ -201,27 +201,26 @@ fn until_ended(gateway: &Gateway, order: &str, how: &How, json: bool) -> Result<
     Ok(ExitCode::from(code))
 }
 
-fn conclude(state: &str, result: &Value) {
+fn conclude(state: &str, result: &Value) -> Result<()> {
     let why = result["why"].as_str().unwrap_or_default();
     let revision = &result["revision"];
     match state {
-        "committed" => println!("revision {revision}"),
-        "unchanged" => println!("nothing has changed: revision {revision} has this text"),
+        "committed" => say!("revision {revision}"),
+        "unchanged" => say!("nothing has changed: revision {revision} has this text"),
         "refused" => {
-            println!("refused; nothing has changed");
+            say!("refused; nothing has changed")?;
             for by in result["by"].as_array().into_iter().flatten() {
                 let word = |name: &str| by[name].as_str().unwrap_or_default().to_owned();
                 let why = word("why").replace('\n', "\n    ");
-                println!("  {}: {why}", word("gateway"));
+                say!("  {}: {why}", word("gateway"))?;
             }
+            Ok(())
         }
-        "conflict" => println!("conflict; nothing has changed: {why}"),
-        "unknown" => {
-            println!(
-                "not known whether it was committed as revision {revision}: {why}; forebay ctl history tells"
-            );
-        }
-        _ => println!("nothing has changed: {why}"),
+        "conflict" => say!("conflict; nothing has changed: {why}"),
+        "unknown" => say!(
+            "not known whether it was committed as revision {revision}: {why}; forebay ctl history tells"
+        ),
+        _ => say!("nothing has changed: {why}"),
     }
 }
 
@@ -238,12 +237,12 @@ fn until_applied(gateway: &Gateway, revision: u64, how: &How, json: bool) -> Res
         if began.elapsed() > Duration::from_secs(how.timeout) {
             for member in others.iter().filter(|_| !json) {
                 let word = |name: &str| member[name].as_str().unwrap_or_default();
-                println!(
+                say!(
                     "{} runs revision {}: {}",
                     word("name"),
                     member["revision"],
                     word("problem")
-                );
+                )?;
             }
             return Ok(ExitCode::from(NOT_APPLIED));
         }
@@ -290,7 +289,7 @@ pub(super) fn of_all(gateway: &Gateway, page: &str) -> Result<(String, bool)> {
     Ok((serde_json::to_string(&all)?, are_all_there))
 }
 
-fn members(text: &str) -> Result<()> {
+fn members(text: &str) -> Result<String> {
     let found = parsed(text)?;
     let row = |member: &Value| {
         let word = |name: &str| member[name].as_str().unwrap_or("-").to_owned();
@@ -315,11 +314,10 @@ fn members(text: &str) -> Result<()> {
         "NAME", "VERSION", "ZONE", "ADDRESS", "REVISION", "LIMITS", "VIP", "PROBLEM",
     ];
     let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
-    print!("{}", table(columns, rows));
-    Ok(())
+    Ok(table(columns, rows))
 }
 
-fn history(text: &str) -> Result<()> {
+fn history(text: &str) -> Result<String> {
     let found = parsed(text)?;
     let row = |about: &Value| {
         let word = |name: &str| about[name].as_str().unwrap_or_default().to_owned();
@@ -333,6 +331,5 @@ fn history(text: &str) -> Result<()> {
     };
     let columns = ["REVISION", "WHEN (UTC)", "WHO", "GATEWAY", "WHY"];
     let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
-    print!("{}", table(columns, rows));
-    Ok(())
+    Ok(table(columns, rows))
 }

@@ -36,11 +36,11 @@ pub(super) fn run(args: &Anonymise) -> Result<ExitCode> {
         secret: args.pseudonym_key.as_deref().map(Key::read).transpose()?,
     };
     let done = anonymise::anonymise(&args.folder, &args.to, args.key.read()?.as_ref(), wanted)?;
-    println!(
+    say!(
         "{}: {} commands, {} of them as a digest alone; names of tables, columns and variables are as they were",
         args.to.display(),
         done.commands,
         done.withheld
-    );
-    Ok(super::whole(&done.stops))
+    )?;
+    super::whole(&done.stops)
 }

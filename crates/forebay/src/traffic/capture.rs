@@ -148,24 +148,24 @@ pub(super) fn run(act: Act) -> Result<ExitCode> {
     match act {
         Act::Start(start) => begin(*start)?,
         Act::Stop { place } => stop(&ctl::gateway(place)?)?,
-        Act::Status { place } => println!("{}", ctl::gateway(place)?.get("/traffic/capture")?),
+        Act::Status { place } => say!("{}", ctl::gateway(place)?.get("/traffic/capture")?)?,
         Act::List { folder, key } => {
             let key = key.read()?;
             for folder in offline::folders(&folder)? {
                 match Folder::open_one_of_several(&folder, key.as_ref()) {
-                    Ok(read) => println!(
+                    Ok(read) => say!(
                         "{}  {}  {}",
                         folder.display(),
                         harmless(&read.head().kind),
                         utc(read.head().began_unix_us)
-                    ),
-                    Err(error) => println!("{error}"),
+                    )?,
+                    Err(error) => say!("{error}")?,
                 }
             }
         }
         Act::Verify { folder, key } => {
             let summary = offline::summary(&folder, key.read()?.as_ref())?;
-            print!("{}", in_words(&summary));
+            crate::print(&in_words(&summary))?;
             // One that runs still, or was killed, has no end.
             if !summary.stops.is_empty() || summary.end.is_none() {
                 return Ok(ExitCode::from(2));
@@ -236,8 +236,7 @@ fn begin(start: Start) -> Result<()> {
         path += &format!("&key_file={}", escaped(name));
     }
     ctl::gateway(start.place)?.put(&path)?;
-    println!("captured to {to}, which is personal data; forebay traffic capture stop ends it");
-    Ok(())
+    say!("captured to {to}, which is personal data; forebay traffic capture stop ends it")
 }
 
 /// Waits until the last record is written, and until the store has all, where it goes to one.
@@ -256,13 +255,13 @@ fn stop(gateway: &Gateway) -> Result<()> {
             } else {
                 &upload["to"]
             };
-            println!(
+            say!(
                 "{}: {} commands of {} sessions, {} bytes",
                 to.as_str().unwrap_or_default(),
                 status["commands"],
                 status["sessions"],
                 status["bytes"]
-            );
+            )?;
             ensure!(upload["state"] != "given-up", left(&status));
             return Ok(());
         }

@@ -72,15 +72,15 @@ pub(super) fn run(args: &Import) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     let imported = importer.finish()?;
-    println!(
+    say!(
         "{}: {} commands of {} sessions, {} of them as a digest alone; it is personal data",
         args.to.display(),
         imported.commands,
         imported.sessions,
         imported.withheld
-    );
+    )?;
     for (why, count) in &imported.left_out {
-        println!("{count:>10}  left out: {why}");
+        say!("{count:>10}  left out: {why}")?;
     }
-    Ok(super::whole(&imported.stops))
+    super::whole(&imported.stops)
 }

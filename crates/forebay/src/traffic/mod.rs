@@ -60,7 +60,7 @@ pub(crate) fn run(traffic: Traffic) -> Result<ExitCode> {
         What::Capture { act } => capture::run(act),
         What::Key { file } => {
             Key::make(&file)?;
-            println!("{}: without it what is encrypted with it is lost", file.display());
+            say!("{}: without it what is encrypted with it is lost", file.display())?;
             Ok(ExitCode::SUCCESS)
         }
         What::Anonymise(anonymise) => anonymise::run(&anonymise),
@@ -74,14 +74,14 @@ pub(crate) fn run(traffic: Traffic) -> Result<ExitCode> {
 }
 
 /// Says what is missing; exit code 2 then.
-fn whole(missing: &[String]) -> ExitCode {
+fn whole(missing: &[String]) -> Result<ExitCode> {
     for what in missing {
-        println!("{what}");
+        say!("{what}")?;
     }
-    match missing.is_empty() {
+    Ok(match missing.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(2),
-    }
+    })
 }
 
 /// The key of a folder that is encrypted.

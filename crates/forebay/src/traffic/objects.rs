@@ -41,13 +41,13 @@ pub(super) fn fetch(args: &Fetch) -> Result<ExitCode> {
         bar.set_position(bytes);
     })?;
     bar.finish_and_clear();
-    println!(
+    say!(
         "{}: {} bytes in {} files; it is personal data",
         args.folder.display(),
         fetched.bytes,
         fetched.files
-    );
-    Ok(super::whole(&fetched.missing))
+    )?;
+    super::whole(&fetched.missing)
 }
 
 pub(super) fn push(args: &Push) -> Result<ExitCode> {
@@ -60,12 +60,12 @@ pub(super) fn push(args: &Push) -> Result<ExitCode> {
         bar.set_position(files as u64);
     })?;
     bar.finish_and_clear();
-    println!(
+    say!(
         "{}: {} bytes in {} files; {} is still here",
         args.url,
         pushed.bytes,
         pushed.files,
         args.folder.display()
-    );
-    Ok(super::whole(&pushed.missing))
+    )?;
+    super::whole(&pushed.missing)
 }

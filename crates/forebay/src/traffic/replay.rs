@@ -239,7 +239,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         eprintln!("forebay: {stop}");
     }
     if args.dry_run {
-        print!("{}", plan(&survey));
+        crate::print(&plan(&survey))?;
         return Ok(ExitCode::SUCCESS);
     }
     let logins = logins(&args)?;
@@ -293,12 +293,12 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     ));
     bar.finish_and_clear();
     let outcome = replayed?;
-    print!("{}", in_words(&outcome));
+    crate::print(&in_words(&outcome))?;
     if survey.done_before > 0 {
-        println!("{} commands were done before", survey.done_before);
+        say!("{} commands were done before", survey.done_before)?;
     }
-    println!("result: {}", result.display());
-    println!("compare: forebay traffic compare CAPTURE {}", result.display());
+    say!("result: {}", result.display())?;
+    say!("compare: forebay traffic compare CAPTURE {}", result.display())?;
     Ok(match outcome.no_login {
         Some(_) => ExitCode::from(2),
         None => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! What the command line prints, and its exit codes.
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -23,6 +23,28 @@ fn a_reader_that_has_read_enough_is_no_error() {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{what}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_error_of_ctl() {
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = gateway.local_addr().unwrap().to_string();
+    for act in ["status", "sessions", "log"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["ctl", "--address", &address, act])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let (mut stream, _) = gateway.accept().unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+        stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n[]").unwrap();
+        drop(stream);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{act}");
     }
 }
 
