@@ -48,6 +48,36 @@ fn a_reader_that_has_read_enough_is_no_error_of_ctl() {
     }
 }
 
+/// The shell of whoever acts lacks what the service manager gives the gateway, and the file may be half done.
+#[test]
+fn ctl_finds_the_socket_in_a_file_that_only_the_gateway_can_use() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join("named.toml");
+    let said = |config: &str| {
+        std::fs::write(&file, config).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["ctl", "--config"])
+            .arg(&file)
+            .arg("status")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let config = "[admin]\nbind = \"127.0.0.1:1\"\nsocket = \"none.sock\"\n[cluster.main]\nservers = [\"db1\"]\n\
+                  check = { user = \"f\", password_env = \"FOREBAY_TEST_UNSET\" }\nunfinished = 1\n";
+    let socket = folder.join("none.sock").display().to_string();
+    let not_reached = said(config);
+    assert!(
+        not_reached.contains(&format!("was not reached on {socket}")),
+        "{not_reached}"
+    );
+    let broken = said("[admin]\nsocket = secret\n");
+    assert!(broken.contains("named.toml:2:"), "{broken}");
+    let none = said("[admin]\nbind = \"127.0.0.1:1\"\n");
+    assert!(none.contains("has no `socket` in [admin]"), "{none}");
+}
+
 #[test]
 fn an_address_that_is_taken_is_told_once_with_the_next_step() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
