@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use config::Config;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -363,6 +363,16 @@ pub(super) fn login(user: &str, password_env: Option<&str>) -> Result<Login> {
     })
 }
 
+/// The accounts of a file of `--users`. The parser's own words about a mistake would have the line in them,
+/// and a password with it.
+fn target_users(text: &str) -> Result<HashMap<String, TargetUser>> {
+    toml::from_str(text).map_err(|error| {
+        let begin = error.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(begin).filter(|byte| *byte == b'\n').count() + 1;
+        anyhow!("line {line}: expected tables [CAPTURED-USER] with `user` and `password`, both in quotes")
+    })
+}
+
 fn logins(args: &Replay) -> Result<Logins> {
     let mut logins = Logins::default();
     if let Some(user) = &args.user {
@@ -370,9 +380,7 @@ fn logins(args: &Replay) -> Result<Logins> {
     }
     if let Some(file) = &args.users {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let users: HashMap<String, TargetUser> =
-            toml::from_str(&text).with_context(|| file.display().to_string())?;
-        for (captured, target) in users {
+        for (captured, target) in target_users(&text).with_context(|| file.display().to_string())? {
             let login = Login {
                 user: target.user.unwrap_or_else(|| captured.clone()),
                 password: target.password,
@@ -498,6 +506,24 @@ mod tests {
             assert!(index(wrong).is_err(), "{wrong}");
         }
         assert!(digest("00ff") == Ok(255) && digest("x").is_err());
+    }
+
+    #[test]
+    fn a_mistake_in_the_file_of_accounts_shows_no_password() {
+        let right = target_users("[app]\npassword = \"hunter2\"\n").unwrap();
+        assert_eq!(right["app"].password, "hunter2");
+        for wrong in [
+            "password = hunter2",
+            "password = \"hunter2",
+            "passwort = \"hunter2\"",
+        ] {
+            let error = target_users(&format!("[app]\n{wrong}\n")).err().unwrap();
+            let error = format!("{error:#}");
+            assert!(
+                error.starts_with("line 2: ") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
