@@ -379,6 +379,7 @@ impl Operator {
             ));
         }
         // First what can be taken back.
+        let level = self.log.level();
         if config.log.level != new.log.level {
             self.log
                 .set_level(&new.log.level)
@@ -389,8 +390,8 @@ impl Operator {
         }
         let primaries = primaries(&self.gateway.clusters());
         if let Err(error) = self.gateway.reload(&new) {
-            // It was in force until now.
-            let _ = self.log.set_level(&config.log.level);
+            // It was in force until now, by the configuration or by an operator's word.
+            let _ = self.log.set_level(&level);
             return Err(error.to_string());
         }
         let mut report = diff.to_string();

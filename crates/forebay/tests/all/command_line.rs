@@ -206,6 +206,46 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
 }
 
 #[test]
+fn a_refused_reload_leaves_the_log_level_that_an_operator_has_given() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("log-level");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("forebay.toml");
+    let write = |bind: &str| {
+        let config = format!(
+            "max_connections = 1\nwatch = false\n[admin]\nbind = \"127.0.0.1:0\"\nsocket = \"admin.sock\"\n\
+             [[listener]]\nname = \"app\"\nbind = {bind:?}\ncluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n"
+        );
+        std::fs::write(&file, config).unwrap();
+    };
+    write("127.0.0.1:0");
+    let mut gateway = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["serve", "--config"])
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map(KilledAtTheEnd)
+        .unwrap();
+    let mut log = BufReader::new(gateway.0.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("admin listening")));
+    let ctl = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["ctl", "--config"])
+            .arg(&file)
+            .args(arguments)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let level = ctl(&["log", "upstream=debug"]);
+    assert_eq!(level.0, Some(0));
+    assert!(level.1.contains("upstream=debug"), "{level:?}");
+    write(&taken.local_addr().unwrap().to_string());
+    assert_eq!(ctl(&["reload"]).0, Some(1));
+    assert_eq!(ctl(&["log"]), level);
+}
+
+#[test]
 fn a_file_that_may_not_be_read_says_who_must() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unreadable");
     std::fs::create_dir_all(&folder).unwrap();
