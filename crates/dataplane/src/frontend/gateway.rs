@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use config::BindAddress;
-use net::{Peer, TlsAcceptor, TlsConnector};
+use net::{Peer, TlsAcceptor};
 use telemetry::Telemetry;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
@@ -288,9 +288,7 @@ impl Gateway {
             let cluster = match parts.clusters.get(name) {
                 Some(present) => {
                     // What can be wrong with a changed cluster is found here, before anything is changed.
-                    if wanted.tls.mode != config::TlsMode::Off {
-                        TlsConnector::new(&wanted.tls)?;
-                    }
+                    Cluster::check_tls(wanted)?;
                     present.clone()
                 }
                 None => {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod a_refused_reload_changes_nothing;
 mod a_reload_is_in_force_once_it_has_returned;
 mod capability_sweep;
 mod engine;

@@ -289,6 +289,15 @@ impl Cluster {
         self.events.subscribe()
     }
 
+    /// Looks for what [`reload`](Self::reload) would find wrong, and changes nothing.
+    ///
+    /// # Errors
+    /// If its TLS files cannot be used.
+    pub fn check_tls(config: &config::Cluster) -> Result<(), UpstreamError> {
+        connector(&config.name, &config.tls)?;
+        pd_connector(config).map(drop)
+    }
+
     /// Takes over a changed configuration. Servers with the same name and address stay what they are, with
     /// their sessions; new ones wait for their first check; those that are gone are
     /// [removed](ServerChange::Removed), but for those that were discovered.
@@ -650,7 +659,7 @@ fn connector(cluster: &str, tls: &config::ClusterTls) -> Result<Connector, Upstr
 
 fn pd_connector(config: &config::Cluster) -> Result<Connector, UpstreamError> {
     let pd = config.pd.as_ref();
-    pd.map_or(Ok(None), |pd| connector(&config.name, &pd.tls))
+    pd.map_or(Ok(None), |pd| connector(&format!("{}: pd", config.name), &pd.tls))
 }
 
 pub(crate) fn reason(server: &Server) -> ServerReason {
