@@ -47,6 +47,12 @@ impl Gateway {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         match head.split(' ').nth(1) {
             Some("200") => Ok(body.to_owned()),
+            Some(_) if body.trim().is_empty() => {
+                bail!(
+                    "refused without a word why: {}",
+                    head.lines().next().unwrap_or_default()
+                )
+            }
             Some(_) => bail!("{}", body.trim_end()),
             None => bail!("the gateway closed the connection without an answer: its log says why"),
         }
@@ -116,6 +122,21 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn an_answer_without_a_word_is_told_by_its_status() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let answering = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+            let answer = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer).unwrap();
+        });
+        let error = Gateway::Address(address, None).get("/status").unwrap_err();
+        assert!(error.to_string().contains("431 Request Header"), "{error}");
+        answering.join().unwrap();
+    }
 
     #[test]
     fn an_answer_without_end_is_not_read_for_ever() {
