@@ -82,7 +82,7 @@ impl Bench {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = capture::capture(&args, &mut report);
                 let concluded = conclude_figures(("capture", &report), page, &args.output, false);
-                let sum = whole.map(|sum| println!("{sum}"));
+                let sum = whole.map(|sum| say!("{sum}"));
                 concluded?;
                 sum
             }
@@ -90,7 +90,7 @@ impl Bench {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = disruption::disruption(&args, &mut report);
                 let concluded = conclude_figures(("disruption", &report), page, &args.output, false);
-                let sum = whole.map(|sum| println!("{sum}"));
+                let sum = whole.map(|sum| say!("{sum}"));
                 concluded?;
                 sum?;
                 let broken = disruption::broken(&report);
@@ -104,9 +104,9 @@ impl Bench {
 }
 
 fn conclude(args: &OverheadArgs, page: Option<&Path>, report: &Report) -> anyhow::Result<()> {
-    print!("{}", report.table());
+    say!("{}", report.table().trim_end());
     report.write_json(&args.output)?;
-    println!("\nall figures: {}", args.output.display());
+    say!("\nall figures: {}", args.output.display());
     if let Some(folder) = page {
         report::write_matrix(folder, options(), report)?;
         tell_page(folder);
@@ -122,9 +122,9 @@ fn conclude_figures(
     output: &Path,
     strict: bool,
 ) -> anyhow::Result<()> {
-    print!("{}", report.table());
+    say!("{}", report.table().trim_end());
     report.write_json(output)?;
-    println!("\nall figures: {}", output.display());
+    say!("\nall figures: {}", output.display());
     if let Some(folder) = page {
         report::write_figures(folder, bench, options(), report)?;
         tell_page(folder);
@@ -144,5 +144,5 @@ fn options() -> Vec<String> {
 }
 
 fn tell_page(folder: &Path) {
-    println!("the page: {}", folder.join("index.html").display());
+    say!("the page: {}", folder.join("index.html").display());
 }

@@ -8,6 +8,17 @@
 //! real servers. [`cli`] is how the binary mounts them. Nothing here is on the
 //! path of a query.
 
+// `println!` panics where whoever reads has read enough, and figures were long in the making.
+#![deny(clippy::print_stdout)]
+
+/// Writes a line to standard output, whether somebody reads it or not.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($words)*);
+    }};
+}
+
 pub mod cache;
 pub mod capture;
 mod child;

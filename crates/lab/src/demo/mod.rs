@@ -31,7 +31,7 @@ const NODES: usize = 3;
 /// Runs the demo until Ctrl-C, or for about 15 seconds with `once`: then it is an error when no query got
 /// through or one failed.
 pub fn run(once: bool) -> anyhow::Result<()> {
-    println!(
+    say!(
         "starting {NODES} MariaDB servers (one primary, {} replicas) …",
         NODES - 1
     );
@@ -57,14 +57,14 @@ pub fn run(once: bool) -> anyhow::Result<()> {
     let statements = gateway.metrics().map(|metrics| Uses::of(&metrics).statements);
     let mut total = ran.with_context(|| format!("the gateway said:\n{}", Gateway::log(servers.folder())))?;
     total.add(load.take()?);
-    println!(
+    say!(
         "\n{} queries, {} failed, p95 {:.2} ms",
         total.queries,
         total.failures,
         total.p95_ms()
     );
     if let Some(failure) = &total.last_failure {
-        println!("the last failure: {failure}");
+        say!("the last failure: {failure}");
     }
     if once {
         ensure!(total.queries > 0, "no query got through");
@@ -74,7 +74,7 @@ pub fn run(once: bool) -> anyhow::Result<()> {
             .iter()
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
-        println!("statements by server: {}", by_server.join(", "));
+        say!("statements by server: {}", by_server.join(", "));
         let idle = (0..NODES)
             .map(server_name)
             .find(|name| statements.get(name).is_none_or(|count| *count == 0.0));
@@ -96,16 +96,16 @@ fn fill(servers: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn introduce(servers: &Sandbox, gateway: &Gateway) {
-    println!("MariaDB {} is running:", servers.version());
+    say!("MariaDB {} is running:", servers.version());
     for node in servers.nodes() {
-        println!("  {:<12} {}", server_name(node.index()), node.address());
+        say!("  {:<12} {}", server_name(node.index()), node.address());
     }
-    println!(
+    say!(
         "\nForebay is in front of them, with one port for all: writes go to the primary, reads to the replicas. Connect with\n\
          `mariadb` or `mysql`, and ask why: FOREBAY EXPLAIN SELECT * FROM account WHERE id = 1"
     );
-    println!("  {}", connect_command(gateway.clients));
-    println!(
+    say!("  {}", connect_command(gateway.clients));
+    say!(
         "  curl http://{}/metrics\n\n{READERS} sessions read and {WRITERS} write through it, until Ctrl-C:\n",
         gateway.admin
     );

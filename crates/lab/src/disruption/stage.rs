@@ -304,7 +304,7 @@ impl<'a> Stage<'a> {
         let file = self.plan.output.with_file_name(name);
         fs::write(&file, self.gateway.log()).with_context(|| format!("writing {}", file.display()))?;
         self.progress
-            .suspend(|| println!("the gateway's log of part {}: {}", self.name, file.display()));
+            .suspend(|| say!("the gateway's log of part {}: {}", self.name, file.display()));
         Ok(())
     }
 }

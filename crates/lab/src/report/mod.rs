@@ -178,7 +178,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
             eprintln!("{} of {}: {} {}", at + 1, tables.len(), table.number, table.title);
         }
         let section = make(table, &plan, &stop.for_table(plan.quick), &mut stand);
-        print!("{}", section.summary());
+        say!("{}", section.summary().trim_end());
         if let Some((_, stand)) = &stand {
             let version = stand.version();
             if !results.programs.iter().any(|known| known == version) {
@@ -194,7 +194,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
             break;
         }
     }
-    println!("\nthe page: {}", plan.output.join("index.html").display());
+    say!("\nthe page: {}", plan.output.join("index.html").display());
     ensure!(!stop.is_wanted(), "{INTERRUPTED}: the page has what was done");
     let numbers = |is_meant: fn(&Section) -> bool| {
         let sections = results.sections.iter().filter(|section| is_meant(section));
