@@ -339,10 +339,11 @@ impl Operator {
             notify::reloaded(result.is_ok());
         }
         match &result {
-            Ok(report) => info!(why, report, "configuration reloaded"),
+            Ok(report) => info!(why, report = for_log(report), "configuration reloaded"),
             Err(cause) => error!(
                 why,
-                cause, "configuration not reloaded; the old one stays in force"
+                cause = for_log(cause),
+                "configuration not reloaded; the old one stays in force"
             ),
         }
         // Last: whoever has seen the count finds all of it.
@@ -1239,5 +1240,40 @@ fn server_status(member: &Member) -> ServerStatus {
         sessions: u64::from(server.sessions()),
         draining: server.is_draining(),
         drained_by: server.drained_by().map(|by| by.to_string()),
+    }
+}
+
+/// As many lines of a text as a line of the log has room for: a longer one is dropped as a whole.
+fn for_log(text: &str) -> String {
+    const ROOM: usize = 8 << 10;
+    let mut taken = 0;
+    let has_room = |line: &&str| {
+        taken += line.len() + 1;
+        taken <= ROOM
+    };
+    let lines: Vec<&str> = text.lines().take_while(has_room).collect();
+    match text.lines().count() - lines.len() {
+        0 => text.to_owned(),
+        more => format!("{}\nand {more} more", lines.join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_report_is_cut_where_a_line_ends() {
+        let report = |users: usize| {
+            let lines: Vec<String> = (0..users)
+                .map(|user| format!("user[app{user:04}]: added (live)"))
+                .collect();
+            lines.join("\n")
+        };
+        assert_eq!(for_log(&report(100)), report(100));
+        let cut = for_log(&report(1000));
+        let shown = cut.lines().count() - 1;
+        assert!(cut.len() < 9 << 10 && shown > 200, "{shown}");
+        assert_eq!(cut, format!("{}\nand {} more", report(shown), 1000 - shown));
     }
 }
