@@ -177,14 +177,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Help, the version, or a mistake. Of `ctl` a mistake is no 2, by which it tells that sessions are left, or
-/// that nothing has changed.
+/// Help, the version, or a mistake. Of `ctl` and `traffic` a mistake is no 2, by which they tell that sessions
+/// are left, that nothing has changed, or what differs.
 fn not_understood(error: &clap::Error) -> ExitCode {
     let _ = error.print();
-    let is_ctl = std::env::args_os().nth(1).is_some_and(|command| command == "ctl");
+    let command = std::env::args_os().nth(1);
+    let tells_by_2 = command.is_some_and(|command| command == "ctl" || command == "traffic");
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
-        _ if is_ctl => ExitCode::FAILURE,
+        _ if tells_by_2 => ExitCode::FAILURE,
         _ => ExitCode::from(2),
     }
 }

@@ -48,6 +48,23 @@ fn a_reader_that_has_read_enough_is_no_error_of_ctl() {
     }
 }
 
+/// By 2 these say that sessions are left, or what differs.
+#[test]
+fn a_mistake_on_the_command_line_is_no_result() {
+    let mistakes: [(&[&str], i32); 3] = [
+        (&["serve", "--confg"], 2),
+        (&["ctl", "drain"], 1),
+        (&["traffic", "compare", "a", "b", "--fail-on", "rowz"], 1),
+    ];
+    for (arguments, code) in mistakes {
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+}
+
 /// The shell of whoever acts lacks what the service manager gives the gateway, and the file may be half done.
 #[test]
 fn ctl_finds_the_socket_in_a_file_that_only_the_gateway_can_use() {
