@@ -465,10 +465,12 @@ fn sessions(text: &str) -> Result<String> {
     })
 }
 
-/// Columns as wide as what is in them, the last one as it comes.
+/// Columns as wide as what is in them, the last one as it comes. Names in them are what clients have said:
+/// nothing of it is for the terminal.
 fn table<const N: usize>(columns: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut all = vec![columns.map(str::to_owned)];
-    all.extend(rows);
+    let plain = |cell: String| cell.replace(char::is_control, " ");
+    all.extend(rows.into_iter().map(|row| row.map(plain)));
     let width = |column: usize| {
         let cells = all.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
@@ -522,6 +524,15 @@ mod tests {
         ] {
             assert_eq!(date(seconds), text);
         }
+    }
+
+    #[test]
+    fn a_table_has_nothing_that_a_terminal_obeys() {
+        let rows = vec![["a\x1b[2Jb".to_owned(), "one\ntwo".to_owned()]];
+        assert_eq!(
+            table(["USER", "HELD BY"], rows),
+            "USER    HELD BY\na [2Jb  one two\n"
+        );
     }
 
     #[test]
