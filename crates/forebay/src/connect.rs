@@ -235,10 +235,7 @@ impl<'c> Seen<'c> {
     fn judge_cluster(&self, judged: &mut Judged) {
         let (name, topology) = (&self.config.name, self.cluster.topology());
         if topology.members.is_empty() {
-            let why = match self.config.pd {
-                Some(_) => ": `servers` has none, and PD does not answer or knows none that lives",
-                None => "",
-            };
+            let why = why_none(self.config);
             judged
                 .mistakes
                 .push(format!("cluster {name}: no server is known{why}"));
@@ -249,6 +246,19 @@ impl<'c> Seen<'c> {
             let words = format!("cluster {name}: no server is the primary: writes would wait");
             judged.mistakes.push(words);
         }
+    }
+}
+
+/// Who would have named servers of a cluster that has none.
+fn why_none(config: &config::Cluster) -> &'static str {
+    if config.pd.is_some() {
+        ": `servers` has none, and PD does not answer or knows none that lives"
+    } else if config.srv.is_some() {
+        ": `servers` has none, and DNS does not answer or has no such SRV records"
+    } else if config.endpoint_slices.is_some() {
+        ": `servers` has none, and Kubernetes does not answer, does not let it list `endpointslices`, or knows none of the service"
+    } else {
+        ""
     }
 }
 
@@ -321,5 +331,26 @@ fn shortened(position: &str) -> String {
             format!("{begin}…")
         }
         _ => position,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_names_no_server_is_told() {
+        for (option, named) in [
+            ("topology = \"tidb\"\npd = [\"pd1:2379\"]", "PD"),
+            ("srv = \"_mysql._tcp.db\"", "DNS"),
+            ("endpoint_slices = \"mysql\"", "Kubernetes"),
+        ] {
+            let text = format!(
+                "[[listener]]\nbind = \"127.0.0.1:6033\"\ncluster = \"main\"\n[cluster.main]\nservers = []\n{option}\n"
+            );
+            let config = Config::parse(&text, "f.toml").unwrap();
+            let why = why_none(&config.clusters["main"]);
+            assert!(why.contains(named), "{option}: {why}");
+        }
     }
 }
