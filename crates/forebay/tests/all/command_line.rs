@@ -1,13 +1,13 @@
 //! What the command line prints, and its exit codes.
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -222,44 +222,76 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
     assert_eq!(gateway.wait().unwrap().code(), Some(0));
 }
 
-#[test]
-fn a_refused_reload_leaves_the_log_level_that_an_operator_has_given() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("log-level");
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("forebay.toml");
-    let write = |bind: &str| {
-        let config = format!(
-            "max_connections = 1\nwatch = false\n[admin]\nbind = \"127.0.0.1:0\"\nsocket = \"admin.sock\"\n\
-             [[listener]]\nname = \"app\"\nbind = {bind:?}\ncluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n"
-        );
-        std::fs::write(&file, config).unwrap();
-    };
-    write("127.0.0.1:0");
-    let mut gateway = Command::new(env!("CARGO_BIN_EXE_forebay"))
-        .args(["serve", "--config"])
-        .arg(&file)
-        .stderr(Stdio::piped())
-        .spawn()
-        .map(KilledAtTheEnd)
-        .unwrap();
-    let mut log = BufReader::new(gateway.0.stderr.take().unwrap()).lines();
-    assert!(log.any(|line| line.unwrap().contains("admin listening")));
-    let ctl = |arguments: &[&str]| {
+/// A gateway with a socket of `[admin]`, in a folder of its own, and what it logs.
+struct Running {
+    file: PathBuf,
+    log: Lines<BufReader<ChildStderr>>,
+    _gateway: KilledAtTheEnd,
+}
+
+impl Running {
+    fn start(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("forebay.toml");
+        configure(&file, "127.0.0.1:0", "");
+        let mut gateway = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["serve", "--config"])
+            .arg(&file)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map(KilledAtTheEnd)
+            .unwrap();
+        let mut log = BufReader::new(gateway.0.stderr.take().unwrap()).lines();
+        assert!(log.any(|line| line.unwrap().contains("admin listening")));
+        Self {
+            file,
+            log,
+            _gateway: gateway,
+        }
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
             .args(["ctl", "--config"])
-            .arg(&file)
+            .arg(&self.file)
             .args(arguments)
             .output()
             .unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
-    };
-    let level = ctl(&["log", "upstream=debug"]);
+    }
+}
+
+/// Its configuration, with a listener there and more of its cluster.
+fn configure(file: &Path, bind: &str, more: &str) {
+    let config = format!(
+        "max_connections = 1\nwatch = false\n[admin]\nbind = \"127.0.0.1:0\"\nsocket = \"admin.sock\"\n\
+         [[listener]]\nname = \"app\"\nbind = {bind:?}\ncluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n{more}"
+    );
+    std::fs::write(file, config).unwrap();
+}
+
+#[test]
+fn a_refused_reload_leaves_the_log_level_that_an_operator_has_given() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let running = Running::start("log-level");
+    let level = running.ctl(&["log", "upstream=debug"]);
     assert_eq!(level.0, Some(0));
     assert!(level.1.contains("upstream=debug"), "{level:?}");
-    write(&taken.local_addr().unwrap().to_string());
-    assert_eq!(ctl(&["reload"]).0, Some(1));
-    assert_eq!(ctl(&["log"]), level);
+    configure(&running.file, &taken.local_addr().unwrap().to_string(), "");
+    assert_eq!(running.ctl(&["reload"]).0, Some(1));
+    assert_eq!(running.ctl(&["log"]), level);
+}
+
+#[test]
+fn a_reload_warns_of_what_it_trusts_too_much() {
+    let mut running = Running::start("trust");
+    configure(&running.file, "127.0.0.1:0", "tls = { mode = \"required\" }\n");
+    assert_eq!(running.ctl(&["reload"]).0, Some(0));
+    let said =
+        |line: &String| line.contains("configuration reloaded") || line.contains("does not say with whom");
+    let first = running.log.by_ref().map(Result::unwrap).find(said).unwrap();
+    assert!(first.contains("does not say with whom"), "{first}");
 }
 
 #[test]
