@@ -8,8 +8,8 @@ use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction, takes_no_changes};
 use crate::keys::{Deed, Keys, Told, View, written};
 use crate::order::{Fate, Refusal, said};
 
-/// For so long all have time to pause: whoever asks has ten seconds in all.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// For so long all have time, from when it was asked: whoever asks has ten seconds in all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
 
 /// A deed that somebody has asked for, or that somebody wants taken back.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ impl Wish {
         }
     }
 
-    /// It is taken now.
-    pub(crate) fn begin(&mut self, now: Duration) {
-        self.ends = now + PATIENCE;
+    /// It is taken now, and whoever has asked for it is told at `ends` that it has failed.
+    pub(crate) fn begin(&mut self, ends: Duration) {
+        self.ends = ends;
     }
 
     pub(crate) fn key(&self, keys: &Keys) -> String {
@@ -114,31 +114,29 @@ impl Wish {
                 });
             }
             (Phase::Undoing, _) => {
-                let by = std::mem::take(&mut self.missing);
-                self.fate = Some(Fate::Refused { by });
+                self.fate = Some(match std::mem::take(&mut self.missing) {
+                    by if by.is_empty() => too_late(),
+                    by => Fate::Refused { by },
+                });
             }
             (Phase::Asking, None) if !self.is_wanted => self.fate = Some(Fate::Done),
+            (Phase::Asking, Some(entry)) if self.is_wanted && entry.lease == 0 && entry.value == value => {
+                self.fate = Some(Fate::Done);
+            }
+            (Phase::Asking, Some(entry)) if self.is_wanted && Some(entry.lease) == lease => {
+                return self.wait_for_all(view, keys, entry, now);
+            }
+            _ if now >= self.ends => self.fate = Some(too_late()),
             (Phase::Asking, Some(_)) if !self.is_wanted => {
                 return Some(Transaction {
                     guards: Vec::new(),
                     ops: vec![Op::Delete(key)],
                 });
             }
-            (Phase::Asking, Some(entry)) if entry.lease == 0 && entry.value == value => {
-                self.fate = Some(Fate::Done);
-            }
             (Phase::Asking, _) if matches!(self.deed, Deed::Drain { .. }) => {
                 return Some(Transaction {
                     guards: Vec::new(),
                     ops: vec![Op::Put(key, value, 0)],
-                });
-            }
-            (Phase::Asking, Some(entry)) if Some(entry.lease) == lease => {
-                return self.wait_for_all(view, keys, entry, now);
-            }
-            _ if now >= self.ends => {
-                self.fate = Some(Fate::Failed {
-                    why: "it could not be asked of all in time".to_owned(),
                 });
             }
             (Phase::Asking, None) => {
@@ -173,7 +171,8 @@ impl Wish {
             why: "it lives, and has not paused in time".to_owned(),
         });
         let missing: Vec<Refusal> = missing.collect();
-        if missing.is_empty() {
+        let is_over = now >= self.ends;
+        if missing.is_empty() && !is_over {
             let key = self.deed.key(keys);
             let mut guards = view.those_that_live(keys);
             guards.push(Guard::Modified(key.clone(), asked.modified));
@@ -183,7 +182,7 @@ impl Wish {
                 ops: vec![Op::Put(key, asked.value.clone(), 0)],
             });
         }
-        if now >= self.ends {
+        if is_over {
             self.missing = missing;
             self.phase = Phase::Undoing;
             let key = self.deed.key(keys);
@@ -196,10 +195,59 @@ impl Wish {
     }
 }
 
+fn too_late() -> Fate {
+    Fate::Failed {
+        why: "it could not be asked of all in time".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::Model;
+
+    #[test]
+    fn whoever_was_told_that_it_has_failed_does_not_have_it_done_later() {
+        let (keys, mut model) = (Keys::of("main"), Model::default());
+        let drain = Deed::Drain {
+            cluster: "c".to_owned(),
+            server: "s1".to_owned(),
+            end_after: None,
+        };
+        let pause = Deed::Pause {
+            cluster: "c".to_owned(),
+        };
+        let lease = model.grant(1_000, 0);
+        let next = |model: &Model, wish: &mut Wish, now| {
+            let seen: View = model.read(&keys.live()).into();
+            wish.next(&seen, &keys, Some(lease), now)
+        };
+        let begun = |deed: &Deed, is_wanted| {
+            let mut wish = Wish::new("w".to_owned(), deed.clone(), is_wanted);
+            wish.begin(PATIENCE);
+            wish
+        };
+        let mut late = begun(&drain, true);
+        assert_eq!(next(&model, &mut late, PATIENCE), None);
+        assert_eq!(late.fate, Some(too_late()));
+
+        let write = next(&model, &mut begun(&drain, true), Duration::ZERO);
+        assert!(model.change(&write.unwrap()));
+        let mut late = begun(&drain, false);
+        assert_eq!(next(&model, &mut late, PATIENCE), None);
+        assert_eq!(late.fate, Some(too_late()));
+
+        // Nobody is missing, and the store was slow.
+        let mut late = begun(&pause, true);
+        let write = next(&model, &mut late, Duration::ZERO);
+        assert!(model.change(&write.unwrap()));
+        let write = next(&model, &mut late, PATIENCE);
+        assert!(model.change(&write.unwrap()));
+        assert_eq!(next(&model, &mut late, PATIENCE), None);
+        assert_eq!(late.fate, Some(too_late()));
+        let left: View = model.read(&keys.live()).into();
+        assert_eq!(left.acts(&keys).len(), 1, "the drain");
+    }
 
     #[test]
     fn what_filled_the_store_is_done_and_what_found_it_full_is_not() {
@@ -213,6 +261,7 @@ mod tests {
         for is_made in [true, false] {
             let mut model = Model::default();
             let mut wish = Wish::new("w".to_owned(), drain.clone(), true);
+            wish.begin(PATIENCE);
             let write = wish.next(&View::default(), &keys, Some(1), Duration::ZERO);
             if is_made {
                 assert!(model.change(&write.unwrap()));

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 use upstream::etcd::{Entry, Etcd, Range};
 
-use crate::deed::Wish;
+use crate::deed::{self, Wish};
 use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::keys::{About, Deed, Keys, View};
@@ -62,6 +62,10 @@ const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
 /// For so long somebody waits for what is read for him.
 const READ_LIMIT: Duration = Duration::from_secs(8);
+
+/// For so long somebody waits for a wish: for all to fulfil it, and for the last word of the store. The admin
+/// server answers within ten seconds.
+const WISH_LIMIT: Duration = Duration::from_millis(9_500);
 
 /// Why a value of the store is not run.
 pub(crate) const NO_TEXT: &str = "what the store has is no text (UTF-8)";
@@ -147,7 +151,8 @@ struct State {
     /// Why another part of the limits could not be taken.
     no_part: Option<String>,
     waiting: Option<Order>,
-    wishes: VecDeque<Wish>,
+    /// Wishes that wait for their turn, each with its end.
+    wishes: VecDeque<(Wish, Instant)>,
     fulfilled: VecDeque<(String, Fate)>,
     /// Sessions that other gateways are to end: new ones with their time, and who waits for which.
     kills: Vec<(String, Kill, Instant)>,
@@ -556,7 +561,9 @@ impl Fleet {
             if state.wishes.len() >= WISHES_MAX {
                 return Err("too much is asked of all gateways at once".to_owned());
             }
-            state.wishes.push_back(Wish::new(id.clone(), deed, is_wanted));
+            let ends = Instant::now() + deed::PATIENCE;
+            let wish = Wish::new(id.clone(), deed, is_wanted);
+            state.wishes.push_back((wish, ends));
         }
         self.wake.notify_one();
         let waiting = async {
@@ -567,7 +574,7 @@ impl Fleet {
                 tokio::time::sleep(WISH_LOOK).await;
             }
         };
-        match timeout(READ_LIMIT, waiting).await {
+        match timeout(WISH_LIMIT, waiting).await {
             Ok(Fate::Done) => Ok(()),
             Ok(Fate::Refused { by }) => {
                 let by: Vec<_> = by
@@ -582,7 +589,7 @@ impl Fleet {
             Ok(Fate::Unknown { why, .. }) => Err(format!("it is not known whether it was done: {why}")),
             Ok(Fate::Failed { why } | Fate::Conflict { why, .. }) => Err(why),
             Ok(Fate::Committed { .. } | Fate::Unchanged { .. }) | Err(_) => {
-                Err("the other gateways have not answered in time".to_owned())
+                Err("the store has not answered in time: it is not known whether it was done".to_owned())
             }
         }
     }
@@ -903,9 +910,9 @@ impl Fleet {
             }
         }
         if member.is_content()
-            && let Some(mut wish) = self.state().wishes.pop_front()
+            && let Some((mut wish, ends)) = self.state().wishes.pop_front()
         {
-            wish.begin(now);
+            wish.begin(now + ends.saturating_duration_since(Instant::now()));
             member.take_wish(wish);
         }
         let mut state = self.state();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use inputs::Random;
 use upstream::etcd::{Change, Op, Outcome, Range, Transaction};
 
-use crate::deed::Wish;
+use crate::deed::{self, Wish};
 use crate::histories;
 use crate::keys::{About, Deed, Keys, View, first_about};
 use crate::kill::{self, Kill, NotKilled};
@@ -532,7 +532,7 @@ impl World {
             },
         };
         let mut wish = Wish::new(format!("w{}", self.texts), deed, self.random.chance(50));
-        wish.begin(millis(self.now));
+        wish.begin(millis(self.now) + deed::PATIENCE);
         member.take_wish(wish);
     }
 
