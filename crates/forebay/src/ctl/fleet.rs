@@ -165,20 +165,28 @@ fn parsed(text: &str) -> Result<Value> {
     serde_json::from_str(text).context("the gateway's answer makes no sense")
 }
 
-fn until_ended(gateway: &Gateway, order: &str, how: &How, json: bool) -> Result<ExitCode> {
+/// Waits until the gateway says what became of it: all that it says, and the result.
+fn ended(gateway: &Gateway, order: &str) -> Result<(Value, Value)> {
     let began = Instant::now();
-    let (status, result) = loop {
+    while began.elapsed() <= PATIENCE {
         let status = parsed(&gateway.get(&format!("/fleet/order?id={}", escaped(order)))?)?;
         let result = status["result"].clone();
         if !result.is_null() {
-            break (status, result);
-        }
-        if began.elapsed() > PATIENCE {
-            bail!(
-                "the gateway has not said what became of it: forebay ctl history tells whether it was committed"
-            );
+            return Ok((status, result));
         }
         sleep(LOOK_EVERY);
+    }
+    bail!("the gateway has not said it within {PATIENCE:?}")
+}
+
+fn until_ended(gateway: &Gateway, order: &str, how: &How, json: bool) -> Result<ExitCode> {
+    let (status, result) = match ended(gateway, order) {
+        Ok(ended) => ended,
+        // It has begun: that nothing has changed is not known.
+        Err(error) => {
+            eprintln!("forebay: not known whether it was committed: {error:#}; forebay ctl history tells");
+            return Ok(ExitCode::from(UNKNOWN));
+        }
     };
     let state = result["state"].as_str().unwrap_or_default();
     match json {
@@ -227,14 +235,19 @@ fn conclude(state: &str, result: &Value) -> Result<()> {
 fn until_applied(gateway: &Gateway, revision: u64, how: &How, json: bool) -> Result<ExitCode> {
     let began = Instant::now();
     loop {
-        let found = parsed(&gateway.get("/fleet/members")?)?;
-        let all = found.as_array().map_or(&[][..], Vec::as_slice);
+        // It is committed: a gateway that is replaced meanwhile is asked again.
+        let found = gateway.get("/fleet/members").and_then(|text| parsed(&text));
+        let all = found.as_ref().ok().and_then(Value::as_array);
+        let all = all.map_or(&[][..], Vec::as_slice);
         let runs = |member: &&Value| member["revision"].as_u64() >= Some(revision);
         let others: Vec<&Value> = all.iter().filter(|member| !runs(member)).collect();
         if others.is_empty() && !all.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
         if began.elapsed() > Duration::from_secs(how.timeout) {
+            if let Err(error) = &found {
+                eprintln!("forebay: not known which gateways run revision {revision}: {error:#}");
+            }
             for member in others.iter().filter(|_| !json) {
                 let word = |name: &str| member[name].as_str().unwrap_or_default();
                 say!(
@@ -332,4 +345,48 @@ fn history(text: &str) -> Result<String> {
     let columns = ["REVISION", "WHEN (UTC)", "WHO", "GATEWAY", "WHY"];
     let rows: Vec<_> = found.as_array().into_iter().flatten().map(row).collect();
     Ok(table(columns, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A gateway that gives this answer once, and is gone then.
+    fn answers_once(body: &'static str) -> (Gateway, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let answering = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(&stream).lines();
+            while !lines.next().unwrap().unwrap().is_empty() {}
+            drop(listener);
+            write!(&stream, "HTTP/1.0 200 OK\r\n\r\n{body}").unwrap();
+        });
+        (Gateway::Address(address, None), answering)
+    }
+
+    #[test]
+    fn a_gateway_that_goes_away_has_not_said_that_nothing_has_changed() {
+        for (body, expected) in [
+            (r#"{"order":"o1","result":null}"#, UNKNOWN),
+            (
+                r#"{"order":"o1","result":{"state":"committed","revision":8}}"#,
+                NOT_APPLIED,
+            ),
+        ] {
+            let (gateway, answering) = answers_once(body);
+            let how = How {
+                why: None,
+                wait: true,
+                timeout: 0,
+            };
+            let code = until_ended(&gateway, "o1", &how, true).unwrap();
+            answering.join().unwrap();
+            assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(expected)));
+        }
+    }
 }
