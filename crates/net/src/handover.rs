@@ -21,7 +21,8 @@ use std::time::Duration;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair, sockopt,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv, recvmsg, sendmsg, shutdown,
+    socketpair, sockopt,
 };
 
 /// The first message: another format has another number.
@@ -235,6 +236,12 @@ impl Channel {
         }
         bytes.truncate(received.bytes);
         Ok((received.bytes > 0).then_some((bytes, sockets)))
+    }
+
+    /// Nothing more is sent in either direction. What was sent before may still be received.
+    pub fn close(&self) {
+        // An end that is closed already is as good.
+        let _ = shutdown(&self.0, Shutdown::Both);
     }
 }
 

@@ -198,24 +198,59 @@ impl Drop for Offered<'_> {
 
 fn write(channel: &Channel, outgoing: &Receiver<Outgoing>) {
     while let Ok(message) = outgoing.recv() {
-        // What cannot be written has nobody to read it: who waits for an answer waits in vain, for a while.
-        match message {
-            Outgoing::Offer(number, bytes, sockets) => {
-                let _ = frame::send_offer(channel, number, &bytes, &sockets);
-            }
+        let sent = match message {
+            Outgoing::Offer(number, bytes, sockets) => frame::send_offer(channel, number, &bytes, &sockets),
             Outgoing::Yours(number, written) => {
                 let sent = frame::send(channel, (Kind::Yours, number), &[], &[]);
                 let _ = written.send(sent.is_ok());
+                sent
             }
-            Outgoing::Withdrawn(number) => {
-                let _ = frame::send(channel, (Kind::Withdrawn, number), &[], &[]);
+            Outgoing::Withdrawn(number) => frame::send(channel, (Kind::Withdrawn, number), &[], &[]),
+            Outgoing::Staying(words) => frame::send(channel, (Kind::Staying, 0), words.as_bytes(), &[]),
+            Outgoing::Kill(id) => frame::send(channel, (Kind::Kill, id), &[], &[]),
+        };
+        // Whoever does not read would keep sockets of sessions that are withdrawn, and offers would pile up.
+        // What cannot be written for another reason has nobody to read it, or is waited for in vain.
+        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            warn!(
+                "upgrade: the new process does not read: the sessions that have not gone stay until they end"
+            );
+            channel.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use net::handover::MESSAGE_MAX;
+
+    use super::*;
+
+    /// It takes the ten seconds for which a process is waited for that does not read.
+    #[test]
+    fn whoever_reads_nothing_is_offered_nothing_more() {
+        let (old, new) = Channel::pair().unwrap();
+        new.send(FORMAT, &[]).unwrap();
+        let giving = Giving::start(old, (0, &[])).unwrap();
+        let began = Instant::now();
+        let until = |is_open: bool| {
+            while giving.turn().is_ok() != is_open {
+                assert!(began.elapsed() < Duration::from_secs(60), "{is_open}");
+                // Nothing tells it.
+                std::thread::sleep(Duration::from_millis(10));
             }
-            Outgoing::Staying(words) => {
-                let _ = frame::send(channel, (Kind::Staying, 0), words.as_bytes(), &[]);
-            }
-            Outgoing::Kill(id) => {
-                let _ = frame::send(channel, (Kind::Kill, id), &[], &[]);
-            }
+        };
+        until(true);
+        // More than the kernel takes.
+        for _ in 0..300 {
+            giving.say("x".repeat(MESSAGE_MAX / 2));
+        }
+        until(false);
+        assert!(matches!(giving.turn(), Err(Stays::Version)));
+        while let Some((said, _)) = new.receive().unwrap() {
+            assert!(!said.is_empty());
         }
     }
 }
