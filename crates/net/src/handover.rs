@@ -200,12 +200,8 @@ impl Channel {
         if !sockets.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        sendmsg(
-            &self.0,
-            &[IoSlice::new(bytes)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )?;
+        let message = [IoSlice::new(bytes)];
+        retry_on_intr(|| sendmsg(&self.0, &message, &mut ancillary, SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
@@ -272,7 +268,8 @@ fn send(to: &OwnedFd, bytes: &[u8], socket: Option<&OwnedFd>) -> io::Result<()> 
     if let Some(socket) = &sockets {
         ancillary.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(socket)));
     }
-    sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    let message = [IoSlice::new(bytes)];
+    retry_on_intr(|| sendmsg(to, &message, &mut ancillary, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
@@ -281,12 +278,9 @@ fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut bytes = vec![0; NAME_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(
-        from,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let mut room = [IoSliceMut::new(&mut bytes)];
+    // A process that was stopped and goes on is interrupted, as the socket has a limit.
+    let received = retry_on_intr(|| recvmsg(from, &mut room, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
     bytes.truncate(received.bytes);
     let socket = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
@@ -351,6 +345,36 @@ mod tests {
         child.wait().unwrap();
         assert!(is_there, "it is another process's end that is seen");
         assert!(ended.to_string().contains("ended"), "{ended}");
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_for_a_moment_goes_on_waiting() {
+        if std::env::var_os(IS_CHILD).is_some() {
+            drop(Predecessor::receive().unwrap().ready().unwrap());
+            return;
+        }
+        let (successor, other) = Successor::pair().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "handover::tests::a_process_that_is_stopped_for_a_moment_goes_on_waiting",
+            ])
+            .env(IS_CHILD, "1")
+            .stdin(Stdio::from(other))
+            .spawn()
+            .unwrap();
+        let id = child.id().to_string();
+        let signal = |name: &str| assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+        // Until it waits for long: nothing tells when it begins to.
+        for _ in 0..50 {
+            signal("-STOP");
+            signal("-CONT");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        successor.give(&[]).unwrap();
+        let taken = successor.wait_until_ready(PATIENCE);
+        assert!(child.wait().unwrap().success());
+        taken.unwrap();
     }
 
     #[test]
