@@ -260,10 +260,12 @@ impl Claim {
             }
             (Act::Probe, Err(why)) => self.give_up(format!("nobody can be asked who has it: {why}"), now),
             (Act::Announce, result) => {
-                if let Err(why) = result {
-                    self.trouble = Some(format!("it cannot be announced: {why}"));
-                }
+                let trouble = result.err().map(|why| format!("it cannot be announced: {why}"));
                 if let Some(bound) = &mut self.bound {
+                    // Whoever has it as well has answered to the announcement before, if that is so still.
+                    if trouble.is_some() || bound.announced >= BURST {
+                        self.trouble = trouble;
+                    }
                     bound.announced += 1;
                     let pause = if bound.announced < BURST {
                         BURST_EVERY
@@ -676,6 +678,23 @@ mod tests {
         claim.revoked();
         claim.looked(None, 8, at(2500));
         assert_ne!(claim.ask(at(7199)), Some(Ask::Grant), "not so soon");
+    }
+
+    #[test]
+    fn what_is_over_is_no_problem_of_the_holder() {
+        let mut claim = taken(Some(&free(None)), 1000);
+        claim.acted(Act::Lend(2), NOTHING, at(1300));
+        let announced = |claim: &mut Claim, result| claim.acted(Act::Announce, result, at(1400));
+        announced(&mut claim, Err("the network is down".to_owned()));
+        assert_eq!(
+            claim.problem(),
+            Some("it cannot be announced: the network is down")
+        );
+        (1..BURST).for_each(|_| announced(&mut claim, NOTHING));
+        claim.heard([2, 0, 0, 0, 0, 7], at(1500));
+        assert_eq!(claim.problem(), Some("02:00:00:00:00:07 answers for it as well"));
+        announced(&mut claim, NOTHING);
+        assert_eq!(claim.problem(), None);
     }
 
     #[test]
