@@ -74,6 +74,8 @@ pub(crate) struct Order {
     about: About,
     ends: Duration,
     phase: Phase,
+    /// Why the store has not said whether it is proposed.
+    doubt: Option<String>,
     pub(crate) fate: Option<Fate>,
 }
 
@@ -103,6 +105,7 @@ impl Order {
             about,
             ends: now + PATIENCE,
             phase: Phase::Proposing,
+            doubt: None,
             fate: None,
         }
     }
@@ -175,6 +178,7 @@ impl Order {
                 self.fate = Some(Fate::Failed { why: said(why) });
             }
             // What is seen next says whether it is proposed.
+            (Phase::Proposing, Outcome::Unknown(why)) => self.doubt = Some(why.clone()),
             (Phase::Proposing | Phase::Asking { .. }, _) => {}
             (Phase::Committing { .. }, Outcome::Made(_)) => {
                 let revision = self.base.unwrap_or_default() + 1;
@@ -238,9 +242,12 @@ impl Order {
             return None;
         };
         match view.proposal(keys) {
-            None if now >= self.ends => self.end(Fate::Failed {
-                why: "it could not be proposed in time".to_owned(),
-            }),
+            None if now >= self.ends => {
+                let why = self.doubt.take().map(|why| format!(": {why}"));
+                self.end(Fate::Failed {
+                    why: format!("it could not be proposed in time{}", why.unwrap_or_default()),
+                })
+            }
             None => Some(self.propose(keys, name, base, lease)),
             Some((entry, proposal)) if proposal.id == self.id => {
                 self.weigh(view, keys, name, (entry.modified, lease), now)
@@ -343,4 +350,27 @@ pub(crate) fn said(why: &str) -> String {
 
 fn count(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_proposed_says_why() {
+        let mut order = Order::new(
+            "o".to_owned(),
+            "text".to_owned(),
+            None,
+            About::default(),
+            Duration::ZERO,
+        );
+        let next =
+            |order: &mut Order, now| order.next(&View::default(), &Keys::of("main"), "g1", Some(1), now);
+        assert!(next(&mut order, Duration::ZERO).is_some());
+        order.written(&Outcome::Unknown("etcd1:2379: status 413".to_owned()));
+        assert_eq!(next(&mut order, PATIENCE), None);
+        let why = "it could not be proposed in time: etcd1:2379: status 413".to_owned();
+        assert_eq!(order.fate, Some(Fate::Failed { why }));
+    }
 }
