@@ -153,17 +153,32 @@ async fn text(State(sight): State<Sight>, Asked(query): Asked<TextQuery>) -> Res
     Ok(text)
 }
 
-/// Has all gateways do what this one has done, where it is one of several, or do it no more.
-pub(crate) async fn for_all(
-    sight: &Sight,
-    here: bool,
-    deed: Result<Deed, String>,
-    is_wanted: bool,
-) -> Result<(), String> {
+/// Has all gateways do what this one has done, where it is one of several.
+pub(crate) async fn for_all(sight: &Sight, here: bool, deed: Result<Deed, String>) -> Result<(), String> {
     let deed = deed?;
     match sight.gateway.fleet().filter(|_| !here) {
-        Some(fleet) => fleet.wish(deed, is_wanted).await,
+        Some(fleet) => fleet.wish(deed, true).await,
         None => Ok(()),
+    }
+}
+
+/// Has them do it no more. `undone`: what came of that here. It is taken back for all also where this one has
+/// no such server or cluster any more: it would be done again wherever a gateway is started that has.
+pub(crate) async fn for_none(
+    sight: &Sight,
+    here: bool,
+    deed: Option<Deed>,
+    undone: Result<(), String>,
+) -> Result<(), String> {
+    let Some(fleet) = sight.gateway.fleet().filter(|_| !here) else {
+        return undone;
+    };
+    let Some(deed) = deed else { return undone };
+    let for_all = fleet.wish(deed, false).await;
+    match (undone, for_all) {
+        (Ok(()), for_all) => for_all,
+        (Err(why), Ok(())) => Err(format!("{why}; for all gateways it is taken back")),
+        (Err(why), Err(of_all)) => Err(format!("{why}; for all gateways: {of_all}")),
     }
 }
 

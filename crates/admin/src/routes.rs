@@ -242,7 +242,7 @@ async fn drain(State(sight): State<Sight>, Asked(query): Asked<DrainQuery>) -> R
         server: server.clone(),
         end_after: query.end_after,
     });
-    done(fleet_routes::for_all(&sight, query.here, deed, true).await)
+    done(fleet_routes::for_all(&sight, query.here, deed).await)
 }
 
 #[derive(Deserialize)]
@@ -256,17 +256,20 @@ struct UndrainQuery {
 
 async fn undrain(State(sight): State<Sight>, Asked(query): Asked<UndrainQuery>) -> Response {
     let (cluster, server) = (query.cluster.as_deref(), query.server);
-    let undrain = || -> Result<String, String> {
-        let name = sight.gateway.cluster_name(cluster, Some(&server))?;
-        sight.gateway.undrain(cluster, &server)?;
-        Ok(name)
-    };
-    let deed = undrain().map(|cluster| Deed::Drain {
+    let name = sight.gateway.cluster_name(cluster, Some(&server));
+    let undrained = name.clone().and_then(|_| sight.gateway.undrain(cluster, &server));
+    let undrained = undrained.map_err(|why| match (&name, cluster) {
+        (Err(_), None) if sight.gateway.fleet().is_some() => {
+            format!("{why}; with its cluster (--cluster) a drain of all gateways is taken back")
+        }
+        _ => why,
+    });
+    let deed = name.ok().or(query.cluster).map(|cluster| Deed::Drain {
         cluster,
-        server: server.clone(),
+        server,
         end_after: None,
     });
-    done(fleet_routes::for_all(&sight, query.here, deed, false).await)
+    done(fleet_routes::for_none(&sight, query.here, deed, undrained).await)
 }
 
 #[derive(Deserialize)]
@@ -289,7 +292,7 @@ async fn pause(State(sight): State<Sight>, Asked(query): Asked<ClusterQuery>) ->
         };
         let begun = pause();
         let deed = begun.clone().map(|(cluster, _)| Deed::Pause { cluster });
-        let paused = fleet_routes::for_all(&sight, query.here, deed, true).await;
+        let paused = fleet_routes::for_all(&sight, query.here, deed).await;
         if let (Ok((cluster, true)), Err(_)) = (begun, &paused) {
             // All or none; a pause that was there before stays.
             let _ = sight.gateway.resume(Some(&cluster));
@@ -300,12 +303,18 @@ async fn pause(State(sight): State<Sight>, Asked(query): Asked<ClusterQuery>) ->
 }
 
 async fn resume(State(sight): State<Sight>, Asked(query): Asked<ClusterQuery>) -> Response {
-    let resume = || -> Result<Deed, String> {
-        let cluster = sight.gateway.cluster_name(query.cluster.as_deref(), None)?;
-        sight.gateway.resume(query.cluster.as_deref())?;
-        Ok(Deed::Pause { cluster })
+    let name = sight.gateway.cluster_name(query.cluster.as_deref(), None);
+    let resumed = name
+        .clone()
+        .and_then(|_| sight.gateway.resume(query.cluster.as_deref()));
+    let cluster = match (name, &resumed) {
+        (Ok(name), Ok(())) => Some(name),
+        // A switchover is under way in it.
+        (Ok(_), Err(_)) => None,
+        (Err(_), _) => query.cluster,
     };
-    done(fleet_routes::for_all(&sight, query.here, resume(), false).await)
+    let deed = cluster.map(|cluster| Deed::Pause { cluster });
+    done(fleet_routes::for_none(&sight, query.here, deed, resumed).await)
 }
 
 #[derive(Deserialize)]

@@ -45,6 +45,14 @@ impl Shared {
         self.0.path().join("store")
     }
 
+    /// Whether there is a key of the fleet that begins so.
+    fn has(&self, key: &str) -> bool {
+        let store = fs::read(self.folder().join("store.json")).unwrap();
+        let store: Value = serde_json::from_slice(&store).unwrap();
+        let mut keys = store["keys"].as_object().unwrap().keys();
+        keys.any(|of| of.starts_with(&format!("/forebay/main/{key}")))
+    }
+
     /// There is a file in its place.
     fn take_away(&self) {
         let file = self.0.path().join("file");
@@ -259,6 +267,25 @@ async fn and_drain_and_pause_together() {
     is(all[1].ctl(&["undrain", &addresses[0]]), 0, "");
     eventually("neither drains", async || {
         all.iter().all(|member| drains(member) == "[]")
+    })
+    .await;
+    // It is taken back also where no gateway has the server any more.
+    is(all[0].ctl(&["drain", &addresses[0], "--no-wait"]), 0, "");
+    let without = text.replace(&format!("{addresses:?}"), &format!("{:?}", [&addresses[1]]));
+    is(all[0].apply(&without, &["--wait"]), 0, "revision 2");
+    is(all[1].ctl(&["undrain", &addresses[0]]), 1, "--cluster");
+    // As after a restart it knows nothing of the drain.
+    let undrain: [&str; 4] = ["undrain", &addresses[0], "--cluster", "main"];
+    is(all[1].ctl(&[&undrain[..], &["--here"]].concat()), 0, "");
+    assert!(shared.has("acts/drain/"));
+    is(all[1].ctl(&undrain), 1, "for all gateways it is taken back");
+    assert!(!shared.has("acts/drain/"));
+    is(all[0].apply(&text, &["--wait"]), 0, "revision 3");
+    eventually("it is up again", async || {
+        let servers = all[0].status()["clusters"][0]["servers"].clone();
+        servers
+            .as_array()
+            .is_some_and(|all| all.iter().all(|server| server["state"] == "up"))
     })
     .await;
     is(
