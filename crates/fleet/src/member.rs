@@ -484,7 +484,8 @@ impl Member {
         {
             return self.write(Purpose::Wish, write);
         }
-        if let Some(order) = &self.order {
+        if let Some(order) = &mut self.order {
+            order.pass(now);
             if let Some(revision) = order.asks() {
                 return Some(Action::Ask(revision));
             }

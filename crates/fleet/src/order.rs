@@ -135,6 +135,16 @@ impl Order {
         }
     }
 
+    /// Time has passed: what the store does not say by then is not known.
+    pub(crate) fn pass(&mut self, now: Duration) {
+        if let Phase::InDoubt { why, .. } | Phase::Asking { why } = &self.phase
+            && now >= self.ends + DOUBT
+        {
+            let why = why.clone();
+            self.give_up(&why);
+        }
+    }
+
     pub(crate) fn give_up(&mut self, why: &str) {
         if self.fate.is_some() {
             return;
@@ -355,6 +365,41 @@ fn count(revision: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Verdict;
+    use crate::model::Model;
+
+    #[test]
+    fn a_store_that_lets_nobody_find_out_is_not_asked_for_ever() {
+        let (keys, mut model) = (Keys::of("main"), Model::default());
+        let lease = model.grant(1_000, 0);
+        let verdict = Verdict {
+            proposal: "o".to_owned(),
+            problem: None,
+        };
+        let ops = vec![
+            Op::Put(keys.gateway("g1"), b"{}".to_vec(), lease),
+            Op::Put(keys.check("g1"), written(&verdict), lease),
+        ];
+        let guards = Vec::new();
+        assert!(model.change(&Transaction { guards, ops }));
+        let text = "text".to_owned();
+        let mut order = Order::new("o".to_owned(), text, None, About::default(), Duration::ZERO);
+        let next = |model: &Model, order: &mut Order| {
+            let seen: View = model.read(&keys.live()).into();
+            order.next(&seen, &keys, "g1", Some(lease), Duration::ZERO)
+        };
+        let proposal = next(&model, &mut order).unwrap();
+        assert!(model.change(&proposal));
+        assert!(next(&model, &mut order).is_some(), "the commit");
+        order.written(&Outcome::Unknown("it was lost".to_owned()));
+        assert!(order.settle(&keys).is_some());
+        order.written(&Outcome::Refused("permission denied".to_owned()));
+        order.pass(PATIENCE + DOUBT - Duration::from_millis(1));
+        assert_eq!(order.fate, None);
+        order.pass(PATIENCE + DOUBT);
+        let why = "it was lost".to_owned();
+        assert_eq!(order.fate, Some(Fate::Unknown { revision: 1, why }));
+    }
 
     #[test]
     fn what_cannot_be_proposed_says_why() {
