@@ -18,6 +18,9 @@ use crate::{congestion, derive, files, load, syntax, users_file, validate};
 /// Keys whose value is a secret in clear.
 const SECRETS: [&str; 3] = ["password", "previous_password", "other_password"];
 
+/// Keys that name a file, or a folder of files, and do not end with `_file`.
+const FILES: [&str; 2] = ["rsa_key", "account_dir"];
+
 /// Keys of tables of TLS that name files.
 const TLS_FILES: [&str; 4] = ["cert", "key", "ca", "client_ca"];
 
@@ -139,7 +142,7 @@ fn refused(key: &str, text: &str, path: &str, folder: &Path) -> Option<(String, 
         return Some((expected.to_owned(), "one".to_owned(), Some(hint.to_owned())));
     }
     let is_of_tls = TLS_FILES.contains(&key) && path.ends_with(&format!("tls.{key}"));
-    let is_file = key.ends_with("_file") || key == "rsa_key" || is_of_tls;
+    let is_file = key.ends_with("_file") || FILES.contains(&key) || is_of_tls;
     (is_file && !is_below(Path::new(text), folder)).then(|| {
         let expected = format!(
             "a path below `secrets_dir` of each gateway (here {})",

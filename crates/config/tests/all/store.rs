@@ -145,3 +145,21 @@ fn a_text_for_all_has_no_secrets_and_no_paths_of_machines() {
     let words = common(folder.path(), "").unwrap_err();
     expect!["revision 7:1:1: listener: expected at least one listener, found none; add [[listener]] with `bind` and `cluster`"].assert_eq(&words);
 }
+
+#[test]
+fn an_account_of_kubernetes_is_no_way_to_other_folders() {
+    let folder = own(OWN);
+    let slices = |account_dir: &str| {
+        let slices = format!("{{ service = \"mysql\", account_dir = {account_dir:?} }}");
+        common(
+            folder.path(),
+            &format!("{COMMON}[cluster.k8s]\nservers = []\nendpoint_slices = {slices}\n"),
+        )
+    };
+    let words = slices("/etc/forebay").unwrap_err();
+    let expected = "cluster.k8s.endpoint_slices.account_dir: expected a path below `secrets_dir`";
+    assert!(words.contains(expected), "{words}");
+    let config = slices("account").unwrap();
+    let k8s = config.clusters["k8s"].endpoint_slices.as_ref().unwrap();
+    assert_eq!(k8s.account_dir, folder.path().join("secrets/account"));
+}
