@@ -1,33 +1,45 @@
 //! What was captured is replayed on copies of the server that differ from it in one thing: each difference is
 //! found, and on a faithful copy there is none. How many are tried: FOREBAY_SEEDS.
 
-use e2e::traffic::{forebay, start, stop};
+use e2e::traffic::{forebay, replay_on, start, stop};
 use e2e::{Gateway, Setup, client, kind, servers};
 use inputs::Random;
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, Node, USER};
+use sandbox::{Kind, Node};
 
-const ROWS: u64 = 16_384;
+const ROWS: u64 = 65_536;
+
+/// The row of a number, as an expression.
+fn row(number: &str) -> String {
+    format!(
+        "{number}, {number} * 7, CONCAT(IF({number} % 2, 'nail ', 'NAIL '), {number} DIV 2), {number} / 10, \
+         REPEAT('x', 100)"
+    )
+}
+
+const FUNCTION: &str =
+    "CREATE FUNCTION test.twice(number DOUBLE) RETURNS DOUBLE DETERMINISTIC NO SQL RETURN 2 * number";
 
 /// The tables as they are before. A lookup by `code` reads all rows where its index is not there.
 fn fill(server: &Node) {
-    let sequence = match kind() {
-        Kind::Mysql => "SET cte_max_recursion_depth = 100000;",
-        _ => "",
+    let depth = match kind() {
+        Kind::Mysql => "cte_max_recursion_depth",
+        _ => "max_recursive_iterations",
     };
     server
         .sql(&format!(
-            "{sequence}
+            "SET {depth} = {ROWS};
             DROP TABLE IF EXISTS test.item, test.note;
             DROP FUNCTION IF EXISTS test.twice;
             CREATE TABLE test.item (id INT PRIMARY KEY, code INT, name VARCHAR(40), price DOUBLE,
                 filler VARCHAR(200), KEY by_code (code))
                 CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;
             CREATE TABLE test.note (id INT PRIMARY KEY AUTO_INCREMENT, item INT, text VARCHAR(40));
-            CREATE FUNCTION test.twice(number DOUBLE) RETURNS DOUBLE DETERMINISTIC NO SQL RETURN 2 * number;
+            {FUNCTION};
             INSERT INTO test.item
                 WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS})
-                SELECT n, n * 7, CONCAT(IF(n % 2, 'nail ', 'NAIL '), n DIV 2), n / 10, REPEAT('x', 200) FROM s"
+                SELECT {} FROM s",
+            row("n")
         ))
         .unwrap();
 }
@@ -76,27 +88,10 @@ async fn on_copies_that_differ_in_one_thing() {
     let read = use_it(&gateway, &mut Random::new(0)).await;
     stop(&gateway);
 
-    let target = copy.address();
-    let result = |name: &str| gateway.folder().join(name).display().to_string();
     let replay = |name: &str| {
-        let result = result(name);
-        let (code, said) = forebay(&[
-            "traffic",
-            "replay",
-            &captured,
-            "--to",
-            &target,
-            "--user",
-            USER,
-            "--password-env",
-            "REPLAY_PASSWORD",
-            "--even-source",
-            "--any-position",
-            "--speed",
-            "max",
-            "--result",
-            &result,
-        ]);
+        let result = gateway.folder().join(name).display().to_string();
+        let more = ["--even-source", "--any-position", "--speed", "max"];
+        let (code, said) = replay_on(copy, &captured, &result, &more);
         assert_eq!(code, Some(0), "{said}");
         result
     };
@@ -110,26 +105,31 @@ async fn on_copies_that_differ_in_one_thing() {
 
     for seed in inputs::seeds(4) {
         let mut random = Random::new(seed);
-        let row = random.pick(&read);
-        let (difference, is_found_by) = match seed % 4 {
+        let names = "MODIFY name VARCHAR(40) CHARACTER SET utf8mb4 COLLATE";
+        let table = "ALTER TABLE test.item";
+        let (difference, undone, is_found_by) = match seed % 4 {
             0 => {
+                let number = random.pick(&read).to_string();
                 let change = random.pick(&["name = CONCAT(name, '.')", "price = price + 1", "code = NULL"]);
                 (
-                    format!("UPDATE test.item SET {change} WHERE id = {row}"),
+                    format!("UPDATE test.item SET {change} WHERE id = {number}"),
+                    format!("REPLACE INTO test.item VALUES ({})", row(&number)),
                     "other values in",
                 )
             }
-            1 => {
-                let names = "MODIFY name VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
-                (format!("ALTER TABLE test.item {names}"), "another order of")
-            }
-            2 => ("DROP FUNCTION test.twice".to_owned(), "1305"),
+            1 => (
+                format!("{table} {names} utf8mb4_bin"),
+                format!("{table} {names} utf8mb4_general_ci"),
+                "another order of",
+            ),
+            2 => ("DROP FUNCTION test.twice".to_owned(), FUNCTION.to_owned(), "1305"),
             _ => (
-                "ALTER TABLE test.item DROP KEY by_code".to_owned(),
+                format!("{table} DROP KEY by_code"),
+                format!("{table} ADD KEY by_code (code)"),
                 "times as slow",
             ),
         };
-        fill(copy);
+        copy.sql("TRUNCATE test.note").unwrap();
         copy.sql(&difference).unwrap();
         let seeded = replay(&format!("seeded-{seed}"));
         // Times of two replays on one server are compared. Other differences are looked for in the capture.
@@ -142,6 +142,11 @@ async fn on_copies_that_differ_in_one_thing() {
             code == Some(2) && said.contains(is_found_by),
             "FOREBAY_SEED={seed}: {difference}: {said}"
         );
+        copy.sql(&undone).unwrap();
         std::fs::remove_dir_all(seeded).unwrap();
     }
+    copy.sql("TRUNCATE test.note").unwrap();
+    let again = replay("again");
+    let (code, said) = compare(&captured, &again, "errors,rows,warnings,missing");
+    assert_eq!(code, Some(0), "{said}");
 }
