@@ -215,19 +215,24 @@ impl Discovery {
                 .map(|known| known.id)
         };
         self.named.retain(|id, _| discovered().any(|other| other == *id));
-        let mut forgotten = Vec::new();
         let is_there = |id: &ServerId| reports.iter().any(|known| known.id == *id);
-        let is_seen = |id: &ServerId| reports.iter().any(|known| known.id == *id && known.is_seen);
         for id in discovered() {
-            let (since, by) = self.named.entry(id).or_insert_with(|| (now, HashSet::new()));
+            let (_, by) = self.named.entry(id).or_insert_with(|| (now, HashSet::new()));
             if let Some(namers) = plan.named.get(&id) {
                 by.clone_from(namers);
             }
             by.retain(is_there);
-            let is_heard = match by.is_empty() {
-                true => reports.iter().any(|known| known.is_seen),
-                false => by.iter().any(is_seen),
+        }
+        let mut forgotten = Vec::new();
+        let away = self.away(reports, plan);
+        let is_seen = |id: &ServerId| reports.iter().any(|known| known.id == *id && known.is_seen);
+        let somebody_is_seen = reports.iter().any(|known| known.is_seen);
+        for id in discovered() {
+            let Some((since, by)) = self.named.get_mut(&id) else {
+                continue;
             };
+            let is_waited_for = !by.iter().any(is_seen) && by.iter().any(|id| away.contains(id));
+            let is_heard = somebody_is_seen && !is_waited_for;
             if plan.named.contains_key(&id) || !is_heard {
                 *since = now;
             } else if now.saturating_duration_since(*since) >= FORGET_AFTER {
@@ -235,6 +240,26 @@ impl Discovery {
             }
         }
         forgotten
+    }
+
+    /// Those that may come back to name others: servers that are not discovered, discovered ones that are
+    /// named, and whom one of these has named last. Members that have left together do not keep each other.
+    fn away(&self, reports: &[ServerReport], plan: &Plan) -> HashSet<ServerId> {
+        let mut away: HashSet<ServerId> = HashSet::new();
+        loop {
+            let was_named_by_one = |id: &ServerId| {
+                let named = self.named.get(id);
+                named.is_some_and(|(_, by)| by.iter().any(|namer| away.contains(namer)))
+            };
+            let counts = |known: &&ServerReport| {
+                let is_expected = !known.discovered || plan.named.contains_key(&known.id);
+                !known.is_seen && !away.contains(&known.id) && (is_expected || was_named_by_one(&known.id))
+            };
+            let Some(another) = reports.iter().find(counts).map(|known| known.id) else {
+                return away;
+            };
+            away.insert(another);
+        }
     }
 }
 
@@ -551,5 +576,50 @@ mod tests {
         servers.remove(0);
         assert_eq!(forgotten(&servers, 210), [], "it was taken out of the list");
         assert_eq!(forgotten(&servers, 270), [ServerId(1), ServerId(2)]);
+    }
+
+    /// Nodes that leave together name each other for a moment longer than the one that stays names them.
+    #[test]
+    fn discovered_servers_that_are_gone_do_not_keep_each_other() {
+        let mut servers = vec![
+            known(0, "10.0.0.1", "a"),
+            known(1, "10.0.0.2", "b"),
+            known(2, "10.0.0.3", "c"),
+        ];
+        (servers[1].discovered, servers[2].discovered) = (true, true);
+        servers[1].named = vec![named("10.0.0.3", "c")];
+        servers[2].named = vec![named("10.0.0.2", "b")];
+        let mut discovery = Discovery::default();
+        let start = now();
+        let mut forgotten = |servers: &[ServerReport], second| {
+            discovery.forgotten(servers, &plan(servers), start + Duration::from_secs(second))
+        };
+        assert_eq!(forgotten(&servers, 0), []);
+        (servers[1].is_seen, servers[2].is_seen) = (false, false);
+        assert_eq!(forgotten(&servers, 59), []);
+        assert_eq!(forgotten(&servers, 60), [ServerId(1), ServerId(2)]);
+    }
+
+    /// A primary that was discovered, and has named others, is named by those who follow it.
+    #[test]
+    fn who_is_named_by_one_that_is_away_is_waited_for_as_well() {
+        let mut servers = vec![
+            known(0, "10.0.0.1", "a"),
+            known(1, "10.0.0.2", "b"),
+            known(2, "10.0.0.3", "c"),
+        ];
+        (servers[1].discovered, servers[2].discovered) = (true, true);
+        servers[0].named = vec![named("10.0.0.2", "b")];
+        servers[1].named = vec![named("10.0.0.3", "c")];
+        let mut discovery = Discovery::default();
+        let start = now();
+        let mut forgotten = |servers: &[ServerReport], second| {
+            discovery.forgotten(servers, &plan(servers), start + Duration::from_secs(second))
+        };
+        assert_eq!(forgotten(&servers, 0), []);
+        servers[1].is_seen = false;
+        assert_eq!(forgotten(&servers, 100), [], "its replica names it");
+        servers[0].is_seen = false;
+        assert_eq!(forgotten(&servers, 200), [], "whoever named it is away");
     }
 }
