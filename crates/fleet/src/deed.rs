@@ -107,6 +107,10 @@ impl Wish {
         let entry = view.get(&key);
         let value = written(&self.deed);
         match (self.phase, entry) {
+            // Also where it was to be undone: what made it count may have come late.
+            (_, Some(entry)) if self.is_wanted && entry.lease == 0 && entry.value == value => {
+                self.fate = Some(Fate::Done);
+            }
             (Phase::Undoing, Some(entry)) if Some(entry.lease) == lease => {
                 return Some(Transaction {
                     guards: vec![Guard::Modified(key.clone(), entry.modified)],
@@ -120,9 +124,6 @@ impl Wish {
                 });
             }
             (Phase::Asking, None) if !self.is_wanted => self.fate = Some(Fate::Done),
-            (Phase::Asking, Some(entry)) if self.is_wanted && entry.lease == 0 && entry.value == value => {
-                self.fate = Some(Fate::Done);
-            }
             (Phase::Asking, Some(entry)) if self.is_wanted && Some(entry.lease) == lease => {
                 return self.wait_for_all(view, keys, entry, now);
             }
@@ -247,6 +248,30 @@ mod tests {
         assert_eq!(late.fate, Some(too_late()));
         let left: View = model.read(&keys.live()).into();
         assert_eq!(left.acts(&keys).len(), 1, "the drain");
+    }
+
+    #[test]
+    fn a_pause_that_counts_late_is_done_where_it_was_to_be_undone() {
+        let (keys, mut model) = (Keys::of("main"), Model::default());
+        let pause = Deed::Pause {
+            cluster: "c".to_owned(),
+        };
+        let lease = model.grant(1_000, 0);
+        let next = |model: &Model, wish: &mut Wish, now| {
+            let seen: View = model.read(&keys.live()).into();
+            wish.next(&seen, &keys, Some(lease), now)
+        };
+        let mut wish = Wish::new("w".to_owned(), pause, true);
+        wish.begin(PATIENCE);
+        let asked = next(&model, &mut wish, Duration::ZERO);
+        assert!(model.change(&asked.unwrap()));
+        let counts = next(&model, &mut wish, Duration::ZERO).unwrap();
+        wish.written(&Outcome::Unknown("timed out".to_owned()));
+        let undo = next(&model, &mut wish, PATIENCE).unwrap();
+        assert!(model.change(&counts), "it was on its way");
+        assert!(!model.change(&undo));
+        assert_eq!(next(&model, &mut wish, PATIENCE), None);
+        assert_eq!(wish.fate, Some(Fate::Done));
     }
 
     #[test]
