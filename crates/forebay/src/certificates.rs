@@ -135,7 +135,7 @@ mod tests {
         for (text, file) in [(to_pd, &made.ca), (to_store, &made.client_cert)] {
             let config = Config::parse(&text, "f.toml").unwrap();
             let files: Vec<_> = ends(&config).into_keys().collect();
-            assert_eq!(files, [file.clone()]);
+            assert_eq!(files, std::slice::from_ref(file));
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -177,8 +177,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Help, the version, or a mistake. Of `ctl` and `traffic` a mistake is no 2, by which they tell that sessions
-/// are left, that nothing has changed, or what differs.
+/// Help, the version, or a mistake. Of `ctl` and `traffic` a mistake is no 2, by which they tell that
+/// sessions are left, that nothing has changed, or what differs.
 fn not_understood(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     let command = std::env::args_os().nth(1);

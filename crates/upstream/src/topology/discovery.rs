@@ -205,8 +205,8 @@ impl Discovery {
         ids
     }
 
-    /// Discovered servers that nobody has named for a while. Silence means something where one of those can be
-    /// asked that have named the server last: replicas do not name each other while their primary is away.
+    /// Discovered servers that nobody has named for a while. Silence means something where one of those can
+    /// be asked that have named the server last: replicas do not name each other while their primary is away.
     fn forgotten(&mut self, reports: &[ServerReport], plan: &Plan, now: Instant) -> Vec<ServerId> {
         let discovered = || {
             reports
