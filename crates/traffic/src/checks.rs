@@ -34,6 +34,9 @@ pub struct Read {
     pub rows: u64,
     /// COM_STMT_PREPARE: the statement's number and how many parameters it has.
     pub prepared: Option<(u32, u16)>,
+    /// The columns of a prepared statement, whose definitions may be lacking later: of its prepare, or of an
+    /// execution that had them.
+    pub(crate) columns: Option<Box<[Column]>>,
     /// All of it was read.
     pub is_whole: bool,
     /// The first rows, where they are to be kept.
@@ -43,7 +46,18 @@ pub struct Read {
 /// Reads an answer. `packets`: with their headers. `capabilities`: in which form they are.
 #[must_use]
 pub fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Read {
-    read_into(Read::default(), command, capabilities, packets)
+    read_into(Read::default(), command, capabilities, &[], packets)
+}
+
+/// Reads an answer as [`read`] does. The first result of an execution may lack its definitions: `known` are
+/// its columns then.
+pub(crate) fn read_with(
+    command: Command,
+    capabilities: Capabilities,
+    known: &[Column],
+    packets: &[u8],
+) -> Read {
+    read_into(Read::default(), command, capabilities, known, packets)
 }
 
 /// Reads an answer as [`read`] does, and keeps the first rows.
@@ -52,16 +66,22 @@ pub(crate) fn read_and_keep(command: Command, capabilities: Capabilities, packet
         kept: Some(Kept::default()),
         ..Read::default()
     };
-    read_into(read, command, capabilities, packets)
+    read_into(read, command, capabilities, &[], packets)
 }
 
-fn read_into(mut read: Read, command: Command, capabilities: Capabilities, packets: &[u8]) -> Read {
+fn read_into(
+    mut read: Read,
+    command: Command,
+    capabilities: Capabilities,
+    known: &[Column],
+    packets: &[u8],
+) -> Read {
     let mut packets = Packets(packets);
     let result = match command {
-        Command::STMT_PREPARE => prepared(&mut packets, &mut read),
+        Command::STMT_PREPARE => prepared(&mut packets, capabilities, &mut read),
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
             let is_binary = command != Command::QUERY;
-            results(&mut packets, capabilities, is_binary, &mut read)
+            results(&mut packets, capabilities, is_binary, known, &mut read)
         }
         // Rows of a cursor come without definitions.
         Command::STMT_FETCH => Err(Senseless("rows of a cursor")),
@@ -75,8 +95,8 @@ fn read_into(mut read: Read, command: Command, capabilities: Capabilities, packe
 }
 
 /// What of a column's definition says how its values are read.
-#[derive(Clone, Copy)]
-struct Column {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
     kind: u8,
     is_unsigned: bool,
 }
@@ -98,19 +118,51 @@ impl<'a> Packets<'a> {
     }
 }
 
-fn prepared(packets: &mut Packets<'_>, read: &mut Read) -> Result<(), Senseless> {
+fn prepared(packets: &mut Packets<'_>, capabilities: Capabilities, read: &mut Read) -> Result<(), Senseless> {
     let first = packets.next()?;
-    if first.first() == Some(&0) {
-        let ok = PrepareOk::decode(first).map_err(|_| Senseless("answer to a prepare"))?;
-        read.prepared = Some((ok.statement_id, ok.parameters));
+    if first.first() != Some(&0) {
+        return Ok(());
+    }
+    let ok = PrepareOk::decode(first).map_err(|_| Senseless("answer to a prepare"))?;
+    read.prepared = Some((ok.statement_id, ok.parameters));
+    if capabilities.contains(Capabilities::MARIADB_CACHE_METADATA) {
+        for count in [ok.parameters, ok.columns].into_iter().filter(|count| *count > 0) {
+            let columns = definitions(packets, u64::from(count), &mut None)?;
+            if !capabilities.contains(Capabilities::DEPRECATE_EOF) {
+                packets.next()?;
+            }
+            read.columns = Some(columns.into_boxed_slice()).filter(|_| ok.columns > 0);
+        }
     }
     Ok(())
+}
+
+/// Reads the definitions of so many columns.
+fn definitions(
+    packets: &mut Packets<'_>,
+    count: u64,
+    kept: &mut Option<Kept>,
+) -> Result<SmallVec<[Column; 16]>, Senseless> {
+    let mut columns = SmallVec::new();
+    for _ in 0..count {
+        let end = packets.next()?.last_chunk::<TYPE_FROM_END>();
+        let &[kind, flags, ..] = end.ok_or(Senseless("a column's definition"))?;
+        if let Some(kept) = kept {
+            kept.column(kind, flags);
+        }
+        columns.push(Column {
+            kind,
+            is_unsigned: flags & UNSIGNED != 0,
+        });
+    }
+    Ok(columns)
 }
 
 fn results(
     packets: &mut Packets<'_>,
     capabilities: Capabilities,
     is_binary: bool,
+    mut known: &[Column],
     read: &mut Read,
 ) -> Result<(), Senseless> {
     let status_of = |payload: &[u8]| {
@@ -124,7 +176,14 @@ fn results(
             [0, ..] => status_of(first)?,
             [0xff, ..] => return Ok(()),
             [NULL, ..] => return Err(Senseless("a file that the client sends")),
-            _ => match rows(packets, first, capabilities, is_binary, read)? {
+            _ => match rows(
+                packets,
+                first,
+                capabilities,
+                is_binary,
+                std::mem::take(&mut known),
+                read,
+            )? {
                 Some(status) => status,
                 None => return Ok(()),
             },
@@ -141,6 +200,7 @@ fn rows(
     first: &[u8],
     capabilities: Capabilities,
     is_binary: bool,
+    known: &[Column],
     read: &mut Read,
 ) -> Result<Option<StatusFlags>, Senseless> {
     let mut first = first;
@@ -148,7 +208,8 @@ fn rows(
     // Whether definitions follow comes behind the count, on both kinds of server.
     let may_lack_definitions =
         Capabilities::OPTIONAL_RESULTSET_METADATA | Capabilities::MARIADB_CACHE_METADATA;
-    if capabilities.intersects(may_lack_definitions) && first.first() == Some(&0) {
+    let lacks_definitions = capabilities.intersects(may_lack_definitions) && first.first() == Some(&0);
+    if lacks_definitions && columns != known.len() as u64 {
         return Err(Senseless("a result without definitions"));
     }
     if columns == 0 || columns + 1 + read.checks.len() as u64 > CHECKS_MAX as u64 {
@@ -157,17 +218,17 @@ fn rows(
     if let Some(kept) = &mut read.kept {
         kept.begin();
     }
-    let mut types = SmallVec::<[Column; 16]>::new();
-    for _ in 0..columns {
-        let end = packets.next()?.last_chunk::<TYPE_FROM_END>();
-        let &[kind, flags, ..] = end.ok_or(Senseless("a column's definition"))?;
-        if let Some(kept) = &mut read.kept {
-            kept.column(kind, flags);
-        }
-        types.push(Column {
-            kind,
-            is_unsigned: flags & UNSIGNED != 0,
-        });
+    let base = read.checks.len();
+    let types = match lacks_definitions {
+        true => known.into(),
+        false => definitions(packets, columns, &mut read.kept)?,
+    };
+    if is_binary
+        && !lacks_definitions
+        && base == 0
+        && capabilities.contains(Capabilities::MARIADB_CACHE_METADATA)
+    {
+        read.columns = Some(types[..].into());
     }
     let is_old = !capabilities.contains(Capabilities::DEPRECATE_EOF);
     if is_old {
@@ -181,7 +242,6 @@ fn rows(
             return Err(Senseless("rows of a cursor"));
         }
     }
-    let base = read.checks.len();
     read.checks.resize(base + types.len() + 1, Check::default());
     let mut digits = String::new();
     loop {
@@ -505,6 +565,51 @@ mod tests {
         let kept = read_and_keep(Command::QUERY, MODERN, &ok);
         assert_eq!(kept.kept.unwrap().text(kept.is_whole), None);
     }
+
+    #[test]
+    fn columns_of_a_prepared_statement_are_known_where_an_execution_lacks_them() {
+        for form in [MODERN, OLD] {
+            let capabilities = form | Capabilities::MARIADB_CACHE_METADATA;
+            let is_old = form == OLD;
+            let packets = |payloads: &[&[u8]]| {
+                let (mut packets, mut sequence) = (Vec::new(), 1);
+                for payload in payloads.iter().filter(|payload| is_old || **payload != EOF) {
+                    write_packet(&mut packets, &mut sequence, payload);
+                }
+                packets
+            };
+            let (number, text) = (definition(3), definition(253));
+            let ok = [0, 7, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+            let prepared = read(
+                Command::STMT_PREPARE,
+                capabilities,
+                &packets(&[&ok, &text, EOF, &number, EOF]),
+            );
+            assert!(prepared.is_whole && prepared.prepared == Some((7, 1)));
+            let columns = prepared.columns.unwrap();
+            let row = [0, 0, 7, 0, 0, 0];
+            let end: &[u8] = if is_old {
+                &[0xfe, 0, 0, 2, 0]
+            } else {
+                &[0xfe, 0, 0, 2, 0, 0, 0]
+            };
+            let execution = |known: &[Column], payloads: &[&[u8]]| {
+                read_with(Command::STMT_EXECUTE, capabilities, known, &packets(payloads))
+            };
+            let (full, short) = (
+                [&[1, 1], &number[..], EOF, &row, end],
+                [&[1, 0], EOF, &row[..], end],
+            );
+            let with = execution(&[], &full);
+            assert!(with.is_whole && with.rows == 1 && with.columns.as_ref() == Some(&columns));
+            let without = execution(&columns, &short);
+            assert!(without.is_whole && without.checks == with.checks, "{without:?}");
+            assert!(!execution(&[], &short).is_whole && !execution(&columns[..0], &short).is_whole);
+        }
+    }
+
+    /// Behind definitions, for clients that know no other end.
+    const EOF: &[u8] = &[0xfe, 0, 0, 0, 0];
 
     #[test]
     fn results_that_follow_one_another_are_all_read() {

@@ -76,7 +76,7 @@ fn a_newer_version_answers_as_is_known() {
         Some(seed) => vec![seed],
         None => (0..scripts).map(|script| ALWAYS_FROM + script * apart).collect(),
     };
-    let (mut commands, mut unknown) = (0, BTreeMap::new());
+    let (mut commands, mut compared, mut unknown) = (0, 0, BTreeMap::new());
     for seed in seeds {
         let captured = start(&gateway, "captured");
         commands += rig.play_once(seed);
@@ -95,10 +95,8 @@ fn a_newer_version_answers_as_is_known() {
         let (_, said) = forebay(&["traffic", "compare", &captured, &result, "--json", &report]);
         let report: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&report).expect(&said)).unwrap();
-        assert!(
-            report["total"]["commands"].as_u64() > Some(0),
-            "FOREBAY_SEED={seed}: {said}"
-        );
+        // A login that fails, or a client that breaks the protocol, leaves nothing.
+        compared += report["total"]["commands"].as_u64().unwrap();
         for statement in report["statements"].as_array().unwrap() {
             for count in COUNTS {
                 let digest = statement["digest"].as_str().unwrap();
@@ -114,7 +112,8 @@ fn a_newer_version_answers_as_is_known() {
             std::fs::remove_dir_all(folder).unwrap();
         }
     }
-    println!("{scripts} scripts, {commands} commands");
+    println!("{scripts} scripts, {commands} commands, {compared} compared");
+    assert!(compared > commands as u64 / 2, "{compared} of {commands}");
     let unknown: Vec<_> = unknown
         .into_iter()
         .map(|(what, example)| format!("{what}\n{example}"))

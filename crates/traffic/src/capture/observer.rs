@@ -190,7 +190,18 @@ impl Observer for WorkerObserver {
         let answer = match copied.answer() {
             _ if copied.is_answer_cut() => Answer::Cut,
             long if long.len() > READ_HERE_MAX => Answer::Long(copied),
-            packets => Answer::read(finished.command, finished.capabilities, packets),
+            packets => match Answer::read(finished.command, finished.capabilities, packets) {
+                // The thread knows the columns of prepared statements.
+                Answer::Read(read)
+                    if !read.is_whole
+                        && finished
+                            .capabilities
+                            .contains(Capabilities::MARIADB_CACHE_METADATA) =>
+                {
+                    Answer::Long(copied)
+                }
+                answer => answer,
+            },
         };
         let session = finished.session;
         let (who, schema) = news(told, finished);

@@ -13,7 +13,7 @@ use sql_class::Syntax;
 
 use super::observer::{Answer, Batch, Ended, Queue};
 use super::{Run, free_percent, lock};
-use crate::checks;
+use crate::checks::{self, Column};
 use crate::file::{FileError, FolderWriter};
 use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
 use crate::replay::sets_session;
@@ -80,9 +80,16 @@ struct Prepared {
     may_be_written: bool,
     /// The end of what has come of a long parameter: words may begin there.
     last_bytes: Vec<u8>,
+    /// Of its result, where executions may come without their definitions.
+    columns: Box<[Column]>,
 }
 
 impl Prepared {
+    /// Bytes that are known of it.
+    fn size(&self) -> usize {
+        STATEMENT + self.last_bytes.len() + size_of_val(&*self.columns)
+    }
+
     /// Whether these bytes of parameters may be written. Once they may not, nor may those behind them.
     fn takes(&mut self, command: Command, values: &[u8]) -> bool {
         let is_part = command == Command::STMT_SEND_LONG_DATA;
@@ -499,7 +506,7 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
             }
             if ended.command == Command::STMT_CLOSE {
                 let gone = session.statements.remove(&record.statement);
-                session.statement_bytes -= gone.map_or(0, |gone| STATEMENT + gone.last_bytes.len());
+                session.statement_bytes -= gone.map_or(0, |gone| gone.size());
             }
         }
         // Passwords, and what proves that one is known.
@@ -566,7 +573,11 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
 fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
     let read = match std::mem::replace(&mut ended.answer, Answer::Cut) {
         Answer::Read(read) => read,
-        Answer::Long(copied) => checks::read(ended.command, ended.capabilities, copied.answer()),
+        Answer::Long(copied) => {
+            let known = session.statements.get(&record.statement);
+            let columns = known.map_or(&[][..], |known| &known.columns);
+            checks::read_with(ended.command, ended.capabilities, columns, copied.answer())
+        }
         Answer::Cut => {
             record.flags.set(Flags::UNCHECKED);
             return;
@@ -587,10 +598,17 @@ fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) 
             parameters,
             may_be_written,
             last_bytes: Vec::new(),
+            columns: read.columns.unwrap_or_default(),
         };
+        session.statement_bytes += prepared.size();
         let other = session.statements.insert(id, prepared);
-        session.statement_bytes += STATEMENT;
-        session.statement_bytes -= other.map_or(0, |other| STATEMENT + other.last_bytes.len());
+        session.statement_bytes -= other.map_or(0, |other| other.size());
+    } else if let Some(columns) = read.columns
+        && let Some(known) = session.statements.get_mut(&record.statement)
+    {
+        session.statement_bytes -= known.size();
+        known.columns = columns;
+        session.statement_bytes += known.size();
     }
 }
 
