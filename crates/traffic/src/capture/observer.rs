@@ -259,7 +259,9 @@ fn news(
         _ => told.insert(finished.session, now),
     };
     let has_same = |part: fn((u64, u64)) -> u64| before.is_some_and(|before| part(before) == part(now));
-    let who = (!has_same(|(user, _)| user)).then(|| {
+    // By the same user, too, it begins anew: in the schema and with the collation that it names.
+    let begins_anew = finished.command == Command::CHANGE_USER && finished.error.is_none();
+    let who = (begins_anew || !has_same(|(user, _)| user)).then(|| {
         Box::new(Who {
             user: finished.user.into(),
             listener: finished.listener.into(),

@@ -244,6 +244,32 @@ fn what_clients_say_is_in_the_files_in_order() {
 }
 
 #[test]
+fn a_session_that_changes_its_user_begins_anew() {
+    let change = |login_schema, error| Finished {
+        login_schema,
+        login_collation: 33,
+        error,
+        ..finished(7, &[&[Command::CHANGE_USER.0][..], b"app\0"].concat(), OK)
+    };
+    let records = captured(&[
+        query(7, "SELECT 1"),
+        change(Some(b"shop"), Some(1045)),
+        change(None, None),
+        query(7, "SELECT 2"),
+    ]);
+    let sessions = records.iter().filter_map(|record| match record {
+        Record::Session(session) => Some((session.schema.as_slice(), session.collation)),
+        _ => None,
+    });
+    assert_eq!(sessions.collect::<Vec<_>>(), [(&b"shop"[..], 8), (b"", 33)]);
+    let schemas: Vec<_> = commands(&records)
+        .into_iter()
+        .map(|command| command.schema)
+        .collect();
+    assert_eq!(schemas, [&b"shop"[..], b"shop", b"", b""]);
+}
+
+#[test]
 fn secrets_are_kept_as_a_digest_alone() {
     let prepare = |text: &str| [&[Command::STMT_PREPARE.0][..], text.as_bytes()].concat();
     let prepared = |id: u8| [&[0, id, 0, 0, 0][..], &[1, 0, 2, 0, 0, 0, 0]].concat();

@@ -318,7 +318,7 @@ impl Writing<'_> {
         if let Some(who) = ended
             .who
             .as_ref()
-            .filter(|who| is_new || session.user != who.user)
+            .filter(|who| is_new || session.user != who.user || ended.command == Command::CHANGE_USER)
         {
             session.user = who.user.clone();
             // Of a session that was there before, the present one is nearer to what it had.
