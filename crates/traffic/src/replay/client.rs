@@ -22,7 +22,9 @@ const KEPT: Capabilities = Capabilities(
     Capabilities::FOUND_ROWS.0
         | Capabilities::IGNORE_SPACE.0
         | Capabilities::MULTI_STATEMENTS.0
-        | Capabilities::PS_MULTI_RESULTS.0,
+        | Capabilities::PS_MULTI_RESULTS.0
+        | Capabilities::MARIADB_STMT_BULK.0
+        | Capabilities::MARIADB_BULK_UNIT_RESULTS.0,
 );
 
 /// Why there is no connection any more, or never was one.
