@@ -123,6 +123,10 @@ impl Rig {
         let (dice, identity, kind) = self.client(seed);
         self.stage.set(self.server);
         let (mut client, verdict) = Client::connect(&self.gateways[0], &identity).unwrap();
+        println!(
+            "{seed}: {} with collation {} and {:?}",
+            identity.user, identity.charset, client.capabilities
+        );
         let steps = self.steps(dice, client.capabilities, 0, kind);
         run(&mut client, &verdict, &steps, || ()).commands()
     }

@@ -108,6 +108,11 @@ fn a_newer_version_answers_as_is_known() {
                 }
             }
         }
+        if asked("FOREBAY_SEED").is_some() {
+            for folder in [&captured, &result] {
+                println!("{}", forebay(&["traffic", "capture", "show", folder]).1);
+            }
+        }
         for folder in [captured, result.clone()] {
             std::fs::remove_dir_all(folder).unwrap();
         }
