@@ -270,6 +270,25 @@ fn a_session_that_changes_its_user_begins_anew() {
 }
 
 #[test]
+fn a_session_whose_goodbye_is_left_out_has_ended() {
+    let filters = Filters {
+        schema: Some("shop".to_owned()),
+        ..Filters::default()
+    };
+    let first = || Finished {
+        is_first: true,
+        ..query(7, "SELECT 1")
+    };
+    let others = query(7, "USE stock");
+    let quit = finished(7, &[Command::QUIT.0], &[]);
+    let records = captured_of(filters, &[first(), others, quit, first()]);
+    let is_session = |record: &&Record| matches!(record, Record::Session(_));
+    assert_eq!(records.iter().filter(is_session).count(), 2, "of one id");
+    let numbers = commands(&records).into_iter().map(|command| command.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 0]);
+}
+
+#[test]
 fn secrets_are_kept_as_a_digest_alone() {
     let prepare = |text: &str| [&[Command::STMT_PREPARE.0][..], text.as_bytes()].concat();
     let prepared = |id: u8| [&[0, id, 0, 0, 0][..], &[1, 0, 2, 0, 0, 0, 0]].concat();

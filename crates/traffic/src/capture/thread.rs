@@ -350,7 +350,7 @@ impl Writing<'_> {
         session.commands += 1;
         if ended.command == Command::QUIT {
             self.statement_bytes = self.statement_bytes.saturating_sub(session.statement_bytes);
-            session.statement_bytes = 0;
+            self.sessions.remove(&ended.session);
         }
         if let Some(wanted) = &self.run.order.filters.schema
             && *wanted.as_bytes() != *record.schema
@@ -368,11 +368,7 @@ impl Writing<'_> {
             self.run.counts.withheld.fetch_add(1, Relaxed);
         }
         self.run.counts.commands.fetch_add(1, Relaxed);
-        self.writer.put(&Record::Command(Box::new(record)))?;
-        if ended.command == Command::QUIT {
-            self.sessions.remove(&ended.session);
-        }
-        Ok(())
+        self.writer.put(&Record::Command(Box::new(record)))
     }
 
     fn end(self) -> Result<(), FileError> {
