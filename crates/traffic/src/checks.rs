@@ -35,7 +35,8 @@ pub struct Read {
     /// COM_STMT_PREPARE: the statement's number and how many parameters it has.
     pub prepared: Option<(u32, u16)>,
     /// The columns of a prepared statement, whose definitions may be lacking later: of its prepare, or of an
-    /// execution that had them.
+    /// execution's last result, where that had them. None at all where nobody knows which ones the server
+    /// will not repeat.
     pub(crate) columns: Option<Box<[Column]>>,
     /// All of it was read.
     pub is_whole: bool,
@@ -49,7 +50,7 @@ pub fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Rea
     read_into(Read::default(), command, capabilities, &[], packets)
 }
 
-/// Reads an answer as [`read`] does. The first result of an execution may lack its definitions: `known` are
+/// Reads an answer as [`read`] does. The last result of an execution may lack its definitions: `known` are
 /// its columns then.
 pub(crate) fn read_with(
     command: Command,
@@ -81,7 +82,12 @@ fn read_into(
         Command::STMT_PREPARE => prepared(&mut packets, capabilities, &mut read),
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
             let is_binary = command != Command::QUERY;
-            results(&mut packets, capabilities, is_binary, known, &mut read)
+            let ended = results(&mut packets, capabilities, is_binary, known, &mut read);
+            if !matches!(ended, Ok(true)) {
+                // They may be those of a procedure's result, which a server always repeats.
+                read.columns = read.columns.map(|_| Box::default());
+            }
+            ended.map(|_| ())
         }
         // Rows of a cursor come without definitions.
         Command::STMT_FETCH => Err(Senseless("rows of a cursor")),
@@ -126,12 +132,12 @@ fn prepared(packets: &mut Packets<'_>, capabilities: Capabilities, read: &mut Re
     let ok = PrepareOk::decode(first).map_err(|_| Senseless("answer to a prepare"))?;
     read.prepared = Some((ok.statement_id, ok.parameters));
     if capabilities.contains(Capabilities::MARIADB_CACHE_METADATA) {
-        for count in [ok.parameters, ok.columns].into_iter().filter(|count| *count > 0) {
+        for (count, is_of_result) in [(ok.parameters, false), (ok.columns, true)] {
             let columns = definitions(packets, u64::from(count), &mut None)?;
-            if !capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            if count > 0 && !capabilities.contains(Capabilities::DEPRECATE_EOF) {
                 packets.next()?;
             }
-            read.columns = Some(columns.into_boxed_slice()).filter(|_| ok.columns > 0);
+            read.columns = is_of_result.then(|| columns.into_boxed_slice());
         }
     }
     Ok(())
@@ -158,13 +164,14 @@ fn definitions(
     Ok(columns)
 }
 
+/// All results. False where an error is their end.
 fn results(
     packets: &mut Packets<'_>,
     capabilities: Capabilities,
     is_binary: bool,
-    mut known: &[Column],
+    known: &[Column],
     read: &mut Read,
-) -> Result<(), Senseless> {
+) -> Result<bool, Senseless> {
     let status_of = |payload: &[u8]| {
         let ok = OkPacket::decode(payload, capabilities);
         ok.map(|ok| ok.status).map_err(|_| Senseless("an OK packet"))
@@ -174,22 +181,15 @@ fn results(
         let status = match first {
             [] => return Err(Senseless("an empty packet")),
             [0, ..] => status_of(first)?,
-            [0xff, ..] => return Ok(()),
+            [0xff, ..] => return Ok(false),
             [NULL, ..] => return Err(Senseless("a file that the client sends")),
-            _ => match rows(
-                packets,
-                first,
-                capabilities,
-                is_binary,
-                std::mem::take(&mut known),
-                read,
-            )? {
+            _ => match rows(packets, first, capabilities, is_binary, known, read)? {
                 Some(status) => status,
-                None => return Ok(()),
+                None => return Ok(false),
             },
         };
         if !status.contains(StatusFlags::MORE_RESULTS) {
-            return Ok(());
+            return Ok(true);
         }
     }
 }
@@ -223,13 +223,8 @@ fn rows(
         true => known.into(),
         false => definitions(packets, columns, &mut read.kept)?,
     };
-    if is_binary
-        && !lacks_definitions
-        && base == 0
-        && capabilities.contains(Capabilities::MARIADB_CACHE_METADATA)
-    {
-        read.columns = Some(types[..].into());
-    }
+    let may_lack_them_later = is_binary && capabilities.contains(Capabilities::MARIADB_CACHE_METADATA);
+    read.columns = (may_lack_them_later && !lacks_definitions).then(|| types[..].into());
     let is_old = !capabilities.contains(Capabilities::DEPRECATE_EOF);
     if is_old {
         let eof = packets.next()?;
@@ -587,6 +582,8 @@ mod tests {
             );
             assert!(prepared.is_whole && prepared.prepared == Some((7, 1)));
             let columns = prepared.columns.unwrap();
+            let of_parameters = read(Command::STMT_PREPARE, capabilities, &packets(&[&ok, &text, EOF]));
+            assert!(!of_parameters.is_whole && of_parameters.columns.is_none());
             let row = [0, 0, 7, 0, 0, 0];
             let end: &[u8] = if is_old {
                 &[0xfe, 0, 0, 2, 0]
@@ -606,6 +603,33 @@ mod tests {
             assert!(without.is_whole && without.checks == with.checks, "{without:?}");
             assert!(!execution(&[], &short).is_whole && !execution(&columns[..0], &short).is_whole);
         }
+    }
+
+    #[test]
+    fn columns_of_a_procedures_results_are_not_those_of_its_parameters() {
+        let capabilities = MODERN | Capabilities::MARIADB_CACHE_METADATA;
+        let execution = |known: &[Column], payloads: &[&[u8]]| {
+            let (mut packets, mut sequence) = (Vec::new(), 1);
+            for payload in payloads {
+                write_packet(&mut packets, &mut sequence, payload);
+            }
+            read_with(Command::STMT_EXECUTE, capabilities, known, &packets)
+        };
+        let (text, number) = (definition(253), definition(3));
+        let more: &[u8] = &[0xfe, 0, 0, StatusFlags::MORE_RESULTS.0 as u8, 0, 0, 0];
+        let of_text: [&[u8]; 4] = [&[1, 1], &text, &[0, 0, 1, b'x'], more];
+        let row: &[u8] = &[0, 0, 7, 0, 0, 0];
+        let ok: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
+        let full: [&[u8]; 5] = [&[1, 1], &number, row, more, ok];
+        let with = execution(&[], &[&of_text[..], &full].concat());
+        let columns = with.columns.unwrap();
+        assert_eq!((with.is_whole, columns.len(), columns[0].kind), (true, 1, 3));
+        let short: [&[u8]; 4] = [&[1, 0], row, more, ok];
+        let without = execution(&columns, &[&of_text[..], &short].concat());
+        assert!(without.is_whole && without.checks == with.checks && without.columns.is_none());
+        let error: [&[u8]; 1] = [b"\xff\x28\x04#42000no"];
+        let failed = execution(&columns, &[&of_text[..], &error].concat());
+        assert!(failed.is_whole && failed.columns.unwrap().is_empty());
     }
 
     /// Behind definitions, for clients that know no other end.

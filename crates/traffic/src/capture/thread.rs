@@ -13,7 +13,7 @@ use sql_class::Syntax;
 
 use super::observer::{Answer, Batch, Ended, Queue};
 use super::{Run, free_percent, lock};
-use crate::checks::{self, Column};
+use crate::checks::{self, Column, Read};
 use crate::file::{FileError, FolderWriter};
 use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
 use crate::replay::sets_session;
@@ -574,10 +574,11 @@ fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) 
             let columns = known.map_or(&[][..], |known| &known.columns);
             checks::read_with(ended.command, ended.capabilities, columns, copied.answer())
         }
-        Answer::Cut => {
-            record.flags.set(Flags::UNCHECKED);
-            return;
-        }
+        // Of which columns it had definitions, nobody knows.
+        Answer::Cut => Read {
+            columns: Some(Box::default()),
+            ..Read::default()
+        },
     };
     if !read.is_whole {
         record.flags.set(Flags::UNCHECKED);
@@ -642,6 +643,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
+    use dataplane::finished::Copied;
     use mysql_wire::write_packet;
 
     use super::super::WhenFull;
@@ -786,6 +788,44 @@ mod tests {
         assert_eq!(statement(&execute, &[]), (7, false));
         assert_eq!(statement(&prepare, &refused), (0, false));
         assert_eq!(statement(&execute, &[]), (0, true), "there is none");
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_may_have_told_other_columns() {
+        let mut session = Session::new("app", Some(b"shop"));
+        let statement = Prepared {
+            digest: 0,
+            parameters: 0,
+            may_be_written: true,
+            last_bytes: Vec::new(),
+            columns: Box::default(),
+        };
+        session.statement_bytes = statement.size();
+        session.statements.insert(7, statement);
+        let execute = [Command::STMT_EXECUTE.0, 7, 0, 0, 0, 0, 1, 0, 0, 0];
+        let definition: &[u8] = &[3, 0, 0, 0, 0, 0];
+        let (row, end): (&[u8], &[u8]) = (&[0, 0, 7, 0, 0, 0], &[0xfe, 0, 0, 2, 0, 0, 0]);
+        let mut executed = |payloads: &[&[u8]]| {
+            let packets: Vec<_> = payloads.iter().flat_map(|payload| packet(payload)).collect();
+            let mut ended = Ended {
+                capabilities: Capabilities::PROTOCOL_41
+                    | Capabilities::DEPRECATE_EOF
+                    | Capabilities::MARIADB_CACHE_METADATA,
+                answer: match payloads {
+                    [] => Answer::Cut,
+                    _ => Answer::Long(Copied::whole(&packet(&execute), &packets)),
+                },
+                ..ended(&execute, &[])
+            };
+            let record = record(&mut ended, &mut session, 0);
+            assert_eq!(record.checks.is_empty(), record.flags.has(Flags::UNCHECKED));
+            (record.checks.len(), session.statement_bytes - STATEMENT)
+        };
+        let known = (2, size_of::<Column>());
+        assert_eq!(executed(&[&[1, 1], definition, row, end]), known);
+        assert_eq!(executed(&[&[1, 0], row, end]), known);
+        assert_eq!(executed(&[]), (0, 0));
+        assert_eq!(executed(&[&[1, 0], row, end]), (0, 0));
     }
 
     #[test]
