@@ -285,16 +285,17 @@ pub fn survey(
     before: Option<&Before>,
 ) -> Result<Survey, ReplayError> {
     let mut survey = Survey::default();
-    let mut chosen: HashMap<u32, bool> = HashMap::new();
+    let mut users: HashMap<u32, String> = HashMap::new();
     let mut sent: HashMap<u32, u64> = HashMap::new();
     let mut folder = Folder::open(folder, key)?;
     let mut judge = plan::Judge::new(permitted);
     while let Some(record) = folder.next_record()? {
         match record {
             Record::Session(session) => {
-                let is_chosen = selection.takes_user(&session.user);
-                chosen.insert(session.id, is_chosen);
-                if !is_chosen || !selection.has(session.id) {
+                let user = users.insert(session.id, session.user.clone());
+                // One that begins anew as the same user is no other one.
+                let is_counted = user.is_some_and(|user| user == session.user);
+                if is_counted || !selection.takes_user(&session.user) || !selection.has(session.id) {
                     continue;
                 }
                 *survey.users.entry(session.user).or_default() += 1;
@@ -317,7 +318,8 @@ pub fn survey(
                 let end = Duration::from_micros(command.start_us.saturating_add(command.took_us));
                 survey.length = survey.length.max(end);
                 survey.longest = survey.longest.max(Duration::from_micros(command.took_us));
-                let is_of_user = chosen.get(&command.session) == Some(&true);
+                let user = users.get(&command.session);
+                let is_of_user = user.is_some_and(|user| selection.takes_user(user));
                 if is_of_user && selection.wants(&command) {
                     survey.chosen.insert(command.session);
                 }

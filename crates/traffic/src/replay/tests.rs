@@ -845,6 +845,23 @@ fn captured(folder: &Path, commands: &[(&str, CommandRecord)]) {
     capture.finish().unwrap();
 }
 
+#[test]
+fn a_session_that_begins_anew_is_counted_once() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    let change = || command(Command::CHANGE_USER, 0, b"");
+    let commands = [
+        ("app", query("INSERT 1")),
+        ("app", change()),
+        ("app", change()),
+        ("other", change()),
+    ];
+    captured(&from, &commands);
+    let survey = survey(&from, None, Permitted::default(), &Selection::default(), None).unwrap();
+    let users = BTreeMap::from([("app".to_owned(), 1), ("other".to_owned(), 1)]);
+    assert_eq!(survey.users, users);
+}
+
 /// Thousands of them, at once, would be more than a server takes.
 #[tokio::test]
 async fn sessions_in_which_nothing_is_chosen_are_not_connected() {
