@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dataplane::finished::End as HowEnded;
-use mysql_wire::{Capabilities, Command, PacketHeader, write_packet};
+use mysql_wire::{Capabilities, ChangeUser, Command, PacketHeader, write_packet};
 
 use crate::capture::{Answer, COMMAND_MAX, Ended, Session, record};
 use crate::file::{FileError, FolderWriter};
@@ -285,16 +285,21 @@ impl Importer {
         self.sessions.remove(&thread);
     }
 
-    /// The session is another user's from its next command on.
-    fn changes_user(&mut self, thread: u64, at_us: u64, user: &str) {
+    /// The session begins anew with its next command.
+    fn changes_user(&mut self, thread: u64, at_us: u64, change: &ChangeUser) {
         let Some(known) = self.sessions.get_mut(&thread) else {
             return;
         };
-        if user.len() > NAME_MAX {
+        if change.user.len().max(change.database.len()) > NAME_MAX {
             known.is_refused = true;
             return;
         }
-        user.clone_into(&mut known.who.user);
+        known.who.user = String::from_utf8_lossy(&change.user).into_owned();
+        // Of one above 255 the low byte, as at the login.
+        known.who.collation = change
+            .charset
+            .map_or(known.who.collation, |charset| charset as u8);
+        known.session.is_in(change.database.clone());
         known.at_us = at_us;
         known.is_told = false;
     }

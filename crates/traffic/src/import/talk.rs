@@ -307,7 +307,7 @@ impl Talk {
             && error == 0
             && let Ok(change) = ChangeUser::decode(&asked.payload, self.who.capabilities)
         {
-            importer.changes_user(self.thread, at_us, &String::from_utf8_lossy(&change.user));
+            importer.changes_user(self.thread, at_us, &change);
         }
         importer.say(&Said {
             thread: self.thread,

@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use mysql_wire::ChangeUser;
+
 use super::{From, ImportError, Imported, Importer};
 use crate::file::Folder;
 use crate::record::{CommandRecord, Flags, Record, SessionRecord};
@@ -210,6 +212,59 @@ fn sessions_that_are_silent_are_forgotten() {
     assert_eq!(left, [6, 7, 8, 9]);
 }
 
+fn change_user(user: &str, database: &str) -> ChangeUser {
+    ChangeUser {
+        user: user.into(),
+        auth_response: Vec::new(),
+        database: database.into(),
+        charset: Some(33),
+        auth_plugin: None,
+        attributes: None,
+    }
+}
+
+#[test]
+fn a_session_that_changes_its_user_begins_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("imported");
+    let mut importer = Importer::new(From::Pcap, &to, None, "test");
+    let who = super::Who {
+        user: "app".to_owned(),
+        schema: Some(b"shop".to_vec()),
+        collation: 8,
+        ..super::Who::default()
+    };
+    importer.begins(1, 0, who);
+    let say = |importer: &mut Importer| {
+        let said = super::Said {
+            thread: 1,
+            command: mysql_wire::Command::QUERY.0,
+            body: b"SELECT 1",
+            ..super::Said::default()
+        };
+        importer.say(&said).unwrap();
+    };
+    say(&mut importer);
+    for database in ["", "stock"] {
+        importer.changes_user(1, 1, &change_user("app", database));
+        say(&mut importer);
+    }
+    importer.finish().unwrap();
+    let mut folder = Folder::open(&to, None).unwrap();
+    let (mut sessions, mut commands) = (Vec::new(), Vec::new());
+    while let Some(record) = folder.next_record().unwrap() {
+        match record {
+            Record::Session(session) => sessions.push((session.schema, session.collation)),
+            Record::Command(command) => commands.push(command.schema),
+            _ => {}
+        }
+    }
+    let schemas = [&b"shop"[..], b"", b"stock"];
+    assert_eq!(commands, schemas);
+    let begun = schemas.into_iter().map(<[u8]>::to_vec).zip([8, 33, 33]);
+    assert_eq!(sessions, begun.collect::<Vec<_>>());
+}
+
 /// Names that fill a record are left out with their sessions; those of others are taken over.
 #[test]
 fn names_that_are_too_long_end_no_import() {
@@ -237,7 +292,7 @@ fn names_that_are_too_long_end_no_import() {
         importer.say(&said).unwrap();
     };
     say(&mut importer, 1, &format!("USE {}", &long[..100_000]));
-    importer.changes_user(4, 1, &long);
+    importer.changes_user(4, 1, &change_user(&long, ""));
     importer.is_in(5, 1, long.as_bytes()).unwrap();
     for thread in 1..=5 {
         say(&mut importer, thread, "SELECT 1");
