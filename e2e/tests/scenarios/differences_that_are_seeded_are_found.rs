@@ -50,18 +50,22 @@ async fn use_it(gateway: &Gateway, random: &mut Random) -> Vec<u64> {
     for _ in 0..3 {
         let mut session = client::connect(gateway).await;
         session.query_drop("USE test").await.unwrap();
-        for _ in 0..40 {
+        for _ in 0..20 {
             let id = 1 + random.below(ROWS);
             read.push(id);
             session
                 .exec_drop("SELECT * FROM item WHERE id = ?", (id,))
                 .await
                 .unwrap();
-            let code = 7 * (1 + random.below(ROWS));
-            session
-                .exec_drop("SELECT COUNT(*) FROM item WHERE code = ?", (code,))
-                .await
-                .unwrap();
+            // More than half of all commands, so that their times are the median. The slowest ones may be
+            // writes that wait for the disk.
+            for _ in 0..6 {
+                let code = 7 * (1 + random.below(ROWS));
+                session
+                    .exec_drop("SELECT COUNT(*) FROM item WHERE code = ?", (code,))
+                    .await
+                    .unwrap();
+            }
             let other = 1 + random.below(ROWS - 10);
             let between = format!(
                 "SELECT id, name FROM item WHERE id BETWEEN {other} AND {} ORDER BY name, id",
@@ -134,7 +138,7 @@ async fn on_copies_that_differ_in_one_thing() {
         let seeded = replay(&format!("seeded-{seed}"));
         // Times of two replays on one server are compared. Other differences are looked for in the capture.
         let (a, fail_on) = match is_found_by {
-            "times as slow" => (&faithful, "errors,rows,missing,p95=3"),
+            "times as slow" => (&faithful, "errors,rows,missing,p50=3"),
             _ => (&captured, "errors,rows"),
         };
         let (code, said) = compare(a, &seeded, fail_on);
