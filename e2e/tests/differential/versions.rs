@@ -118,7 +118,6 @@ fn a_newer_version_answers_as_is_known() {
         }
     }
     println!("{scripts} scripts, {commands} commands, {compared} compared");
-    assert!(compared > commands as u64 / 2, "{compared} of {commands}");
     let unknown: Vec<_> = unknown
         .into_iter()
         .map(|(what, example)| format!("{what}\n{example}"))
@@ -128,5 +127,10 @@ fn a_newer_version_answers_as_is_known() {
         "{} are other:\n{}",
         unknown.len(),
         unknown.join("\n")
+    );
+    let is_one = asked("FOREBAY_SEED").is_some();
+    assert!(
+        is_one || compared > commands as u64 / 2,
+        "{compared} of {commands}"
     );
 }
