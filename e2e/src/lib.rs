@@ -29,7 +29,7 @@ pub use setup::Setup;
 /// Longest wait for anything that should happen at once; a busy machine is no failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at, and how seldom where a look takes long.
+/// Shortest and longest pause between two looks at a condition. The pause grows with the time of a look.
 const POLL: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_millis(200);
 

@@ -53,7 +53,7 @@ pub fn stop(gateway: &Gateway) {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// All bytes of a folder: as they are, and the frames unpacked.
+/// The bytes of a folder's files: as they are, and the frames unpacked.
 #[must_use]
 pub fn bytes_of(folder: &str) -> Vec<u8> {
     let mut all = Vec::new();

@@ -27,9 +27,9 @@ const CASES: [(Kind, &[&str]); 2] = [
     (Kind::Mariadb, &["session", "tcp", "split"]),
     (Kind::Mysql, &["session", "split"]),
 ];
-/// Of a run; `FOREBAY_SYSBENCH_SECONDS` asks for more.
+/// Seconds of a run; `FOREBAY_SYSBENCH_SECONDS` asks for more.
 const SECONDS: u64 = 1;
-/// Of one whose reads have to spread: replicas of a busy machine have no turn for a second.
+/// Seconds of a run whose reads have to spread: replicas of a busy machine have no turn for a second.
 const SECONDS_TO_SPREAD: u64 = 2;
 const THREADS: u32 = 16;
 /// Of mode `split`: a primary and two replicas, each with fewer connections than there are threads.

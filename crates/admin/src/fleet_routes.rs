@@ -162,8 +162,8 @@ pub(crate) async fn for_all(sight: &Sight, here: bool, deed: Result<Deed, String
     }
 }
 
-/// Has them do it no more. `undone`: what came of that here. It is taken back for all also where this one has
-/// no such server or cluster any more: it would be done again wherever a gateway is started that has.
+/// Takes a deed back for all gateways. `undone`: what came of that on this one. A deed is taken back for all
+/// even if this gateway lacks its server or cluster: a gateway that has them would do it again at its start.
 pub(crate) async fn for_none(
     sight: &Sight,
     here: bool,

@@ -262,7 +262,7 @@ impl Claim {
             (Act::Announce, result) => {
                 let trouble = result.err().map(|why| format!("it cannot be announced: {why}"));
                 if let Some(bound) = &mut self.bound {
-                    // Whoever has it as well has answered to the announcement before, if that is so still.
+                    // Another host that has the address answers each announcement, and is trouble again then.
                     if trouble.is_some() || bound.announced >= BURST {
                         self.trouble = trouble;
                     }

@@ -48,7 +48,8 @@ impl Wish {
         }
     }
 
-    /// It is taken now, and whoever has asked for it is told at `ends` that it has failed.
+    /// The wish's turn begins. The client that asked for it is told at `ends` that it has failed, if it has
+    /// no result by then.
     pub(crate) fn begin(&mut self, ends: Duration) {
         self.ends = ends;
     }

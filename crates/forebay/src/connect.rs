@@ -249,7 +249,7 @@ impl<'c> Seen<'c> {
     }
 }
 
-/// Who would have named servers of a cluster that has none.
+/// The reason why a cluster has no servers, for the end of a message.
 fn why_none(config: &config::Cluster) -> &'static str {
     if config.pd.is_some() {
         ": `servers` has none, and PD does not answer or knows none that lives"

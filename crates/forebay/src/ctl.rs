@@ -217,7 +217,7 @@ fn token_in(file: Option<PathBuf>) -> Result<Option<Secret>> {
     Ok(token.map(|(token, _)| token))
 }
 
-/// What of a configuration names the socket.
+/// The part of a configuration that names the socket.
 #[derive(Deserialize)]
 struct Named {
     admin: Option<NamedAdmin>,

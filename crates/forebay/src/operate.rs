@@ -392,7 +392,7 @@ impl Operator {
         }
         let primaries = primaries(&self.gateway.clusters());
         if let Err(error) = self.gateway.reload(&new) {
-            // It was in force until now, by the configuration or by an operator's word.
+            // The level to return to comes from the configuration or from an operator.
             let _ = self.log.set_level(&level);
             return Err(error.to_string());
         }
@@ -1247,7 +1247,8 @@ fn server_status(member: &Member) -> ServerStatus {
     }
 }
 
-/// As many lines of a text as a line of the log has room for: a longer one is dropped as a whole.
+/// Cuts a text behind the last line for which a line of the log has room: a longer line of the log would be
+/// dropped as a whole.
 fn for_log(text: &str) -> String {
     const ROOM: usize = 8 << 10;
     let mut taken = 0;

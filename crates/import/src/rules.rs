@@ -414,7 +414,7 @@ fn figures(row: &Row, dump: &Dump, draft: &mut Draft) -> Result<(), ImportError>
         draft.text("timeout", &milliseconds(timeout.min(TIMEOUT_MAX_MS)));
     }
     if let Some(delay) = above_0("delay")? {
-        // There it comes on top of the one for every statement, here in its place.
+        // A rule's delay comes on top of the one for every statement in ProxySQL, and here in its place.
         let sum = delay.saturating_add(dump.number("mysql-default_query_delay").unwrap_or(0));
         draft.text("delay", &milliseconds(sum.min(DELAY_MAX_MS)));
     }

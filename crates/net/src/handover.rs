@@ -234,7 +234,7 @@ impl Channel {
         Ok((received.bytes > 0).then_some((bytes, sockets)))
     }
 
-    /// Nothing more is sent in either direction. What was sent before may still be received.
+    /// Ends sending in both directions. Messages that were sent already may still be received.
     pub fn close(&self) {
         // An end that is closed already is as good.
         let _ = shutdown(&self.0, Shutdown::Both);

@@ -1,11 +1,11 @@
 //! Servers that are used again: to start one costs several times what it costs to put one back into its
 //! first state.
 //!
-//! [`Sandbox::lend`] hands out servers that nobody else uses. Once dropped they wait for the next who asks
-//! for the same [`Spec`], and are then cleaned: connections, databases, accounts, global variables and the
-//! binary log. Those of a cluster are cleaned one by one while none follows another, and then replicate anew.
-//! Servers that still differ after that are ended, and new ones are started. So are those of which one had
-//! something done to its process, and those of a test that failed.
+//! [`Sandbox::lend`] hands out servers that nobody else uses. Dropped servers wait for the next test that
+//! asks for the same [`Spec`], and are then cleaned: connections, databases, accounts, global variables and
+//! the binary log. Servers of a cluster are cleaned one by one while none follows another, and then replicate
+//! anew. Servers that still differ after that are ended, and new ones are started. Servers of which one had
+//! something done to its process are never used again, nor are those of a test that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -35,8 +35,8 @@ struct Waiting {
 pub struct Lent {
     /// None only while it is dropped.
     sandbox: Option<Sandbox>,
-    /// What it was started by, how to look at its servers, and how each of them was before it replicated.
-    /// None where it cannot be used again.
+    /// The spec of the sandbox, the statements that look at a server, and the state of each server before it
+    /// replicated. None where the sandbox cannot be used again.
     again: Option<(Spec, String, Vec<State>)>,
 }
 

@@ -18,7 +18,7 @@ use crate::program::{Flavour, Program};
 use crate::template;
 use crate::{Certificates, Kind, PATIENCE, SandboxError, Spec, free_port, galera, group_replication};
 
-/// How often a condition is looked at while waiting for it, and how seldom where a look takes long.
+/// Shortest and longest pause between two looks at a condition. The pause grows with the time of a look.
 const POLL: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_millis(100);
 /// Longest path of a Unix socket on Linux, without the closing zero.

@@ -190,7 +190,7 @@ pub fn mariadb_11() -> Result<PathBuf, SandboxError> {
 /// MySQL 8.0, which `script/lib/mysql8` fetched.
 ///
 /// # Errors
-/// It was not fetched.
+/// MySQL 8.0 was not fetched.
 pub fn mysql_8() -> Result<PathBuf, SandboxError> {
     fetched("mysql-8.0/bin/mysqld").ok_or(SandboxError::Missing {
         what: "MySQL 8.0",

@@ -1,9 +1,9 @@
 //! What is kept of a result: two hashes over each column, and over whole rows.
 //!
 //! The answer is read as its client got it. Values are hashed as they came, but for floating-point numbers,
-//! of which six digits count: servers print and compute the others in different ways. Of binary integers the
-//! width does not count: servers give expressions types of different widths. A result that is not read (cut,
-//! without definitions of its columns, too many columns) has no checks, and says so.
+//! of which six digits count: servers print and compute the others in different ways. The width
+//! of binary integers does not count: servers give expressions types of different widths. A result that is
+//! not read (cut, without definitions of its columns, too many columns) has no checks, and says so.
 
 use std::fmt::Write as _;
 
@@ -84,7 +84,7 @@ fn read_into(
             let is_binary = command != Command::QUERY;
             let ended = results(&mut packets, capabilities, is_binary, known, &mut read);
             if !matches!(ended, Ok(true)) {
-                // They may be those of a procedure's result, which a server always repeats.
+                // The columns may be those of a procedure's result, which a server always repeats.
                 read.columns = read.columns.map(|_| Box::default());
             }
             ended.map(|_| ())
@@ -100,7 +100,7 @@ fn read_into(
     read
 }
 
-/// What of a column's definition says how its values are read.
+/// The part of a column's definition that says how its values are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     kind: u8,
@@ -164,7 +164,7 @@ fn definitions(
     Ok(columns)
 }
 
-/// All results. False where an error is their end.
+/// Reads all results of an answer. False where an error is their end.
 fn results(
     packets: &mut Packets<'_>,
     capabilities: Capabilities,

@@ -227,7 +227,7 @@ pub(crate) struct Waiting {
     checks: crate::record::Checks,
     /// Of the first folder: a text.
     text: Vec<u8>,
-    /// What masks the result beside what its text says, of an `EXECUTE`.
+    /// The reason why the result of an `EXECUTE` is masked, beside those in its own text.
     masked: Option<String>,
     /// The first rows, where they were kept.
     result: Option<String>,
@@ -319,7 +319,7 @@ struct Waits {
     is_over: [bool; 2],
     /// How many of each side have no counterpart.
     alone: [u64; 2],
-    /// How many found no room in which to wait.
+    /// Commands that found no room in which to wait.
     no_room: u64,
     /// Bytes of those that wait, without their results, and how many there may be.
     bytes: usize,
@@ -350,7 +350,8 @@ impl Waits {
         None
     }
 
-    /// Where too many wait already this one is only counted, and where too many results do it goes without.
+    /// Has a command wait. Where too many wait already the command is only counted, and where too many
+    /// results wait it goes without its own.
     fn keep(&mut self, side: usize, place: (u32, u64), mut this: Waiting) {
         if self.bytes + this.len() > self.bytes_max {
             self.no_room += 1;
@@ -368,7 +369,7 @@ impl Waits {
         }
     }
 
-    /// Such a command does not wait any further.
+    /// Takes the bytes of a command off that does not wait any further.
     fn forget(&mut self, waiting: &Waiting) {
         self.bytes -= waiting.len();
         self.results -= waiting.result_len();
@@ -478,11 +479,11 @@ struct Comparing {
     statements: HashMap<(u64, u8), Statement>,
     /// Texts of prepared statements, by digest: executions have none.
     texts: HashMap<u64, Vec<u8>>,
-    /// Bytes of them.
+    /// Bytes of `texts`.
     text_bytes: usize,
     /// By session and name: what masks results of a statement that was prepared as text.
     named: HashMap<u32, HashMap<Vec<u8>, Option<String>>>,
-    /// How many they are.
+    /// The number of names in `named`, of all sessions.
     names: usize,
     /// Bytes of the results of examples.
     results: usize,
@@ -513,7 +514,7 @@ impl Comparing {
         }
     }
 
-    /// What is prepared as text is executed by its name.
+    /// Learns the names of statements that are prepared as text: `EXECUTE` has only the name.
     fn learn_named(&mut self, session: u32, command: &mut Waiting) {
         let unknown = || Some(TEXT_UNKNOWN.to_owned());
         let masks = |source| volatile_source(source).unwrap_or_else(|()| unknown());
@@ -680,7 +681,7 @@ pub(crate) struct Found {
     rows: bool,
     affected_rows: bool,
     values: bool,
-    /// Of the values nothing but the order differs.
+    /// The values differ in nothing but their order.
     reordered: bool,
     warnings: bool,
     pub(crate) unchecked: bool,
@@ -890,7 +891,7 @@ impl FailOn {
         if self.missing && comparison.missing > 0 {
             failures.push(format!("{} commands are missing", comparison.missing));
         }
-        // What was killed, cut or damaged has nothing that differs in what it lacks.
+        // A folder that was killed, cut or damaged shows no differences in the commands that it lacks.
         for (name, side, lacks) in [
             ("a", &comparison.a, comparison.added),
             ("b", &comparison.b, comparison.missing),

@@ -283,7 +283,7 @@ impl FolderWriter {
         if is_old(self) {
             self.flush()?;
         }
-        // With that frame the file may have been full, and the next one have begun.
+        // That frame may have filled the file, and the next file may have begun.
         match is_old(self) {
             true => self.rotate(),
             false => Ok(()),

@@ -203,7 +203,7 @@ pub struct Check {
     pub chain: u64,
 }
 
-/// Those of a result; within for one of one column, as most are.
+/// The checks of a result. A result of one column, as most are, needs no memory of its own for them.
 pub type Checks = SmallVec<[Check; 2]>;
 
 /// A command that has ended.

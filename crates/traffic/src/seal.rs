@@ -24,7 +24,7 @@ const KEY_LEN: usize = 32;
 /// Makes a new file, for this user alone.
 ///
 /// # Errors
-/// It is there, or cannot be made.
+/// The file is there already, or cannot be made.
 pub fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)

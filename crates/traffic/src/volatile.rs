@@ -39,7 +39,7 @@ pub(crate) fn volatile(text: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name.as_bytes()).to_lowercase())
 }
 
-/// What a text has to do with statements that are prepared as text.
+/// A text that prepares a statement as text, or executes one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Named<'a> {
     /// `PREPARE name FROM source`.
@@ -121,7 +121,7 @@ pub(crate) fn orders(text: &[u8]) -> bool {
             .iter()
             .any(|word| token.eq_ignore_ascii_case(word.as_bytes()))
     };
-    // How many brackets are around all of the statement, at most.
+    // The number of brackets around all of the statement, at most.
     let mut around = tokens.iter().take_while(|token| **token == b"(").count();
     let (mut depth, mut ordered) = (0_usize, None::<usize>);
     for (at, token) in tokens.iter().enumerate() {

@@ -53,7 +53,7 @@ const KNOWN_OF_TWO_SERVERS: [u64; 3] = [4_200_047, 4_200_056, 4_200_083];
 /// Known to differ on MariaDB 11: the server tells the gateway the collation of `SET NAMES binary` in the
 /// place of the charset, for which there is no room in that answer.
 const KNOWN_OF_MARIADB_11: [u64; 1] = [4_200_042];
-/// How many of the others are mixtures, where nobody asks for more.
+/// Scripts that mix all kinds; `FOREBAY_DIFF_MIXTURES` asks for more.
 const MIXTURES: u64 = 24;
 /// Lines of the server's log that are shown.
 const LOG_LINES: usize = 60;

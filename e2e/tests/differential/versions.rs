@@ -1,5 +1,5 @@
-//! The scripts on an older server, captured one by one, and replayed on a newer one, as before an upgrade:
-//! what is answered in another way there is on a list.
+//! Scripts run on an older server, are captured one by one, and are replayed on a newer one, as people do who
+//! plan an upgrade: every answer that differs there is on a list.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::schema::{OPEN, READER, READER_PASSWORD, Stage};
 use crate::session::{Rig, SINGLE};
 use crate::{ALWAYS_FROM, OPTIONS};
 
-/// How many scripts, where nobody asks for more.
+/// Scripts of a run; `FOREBAY_DIFF_VERSIONS` asks for more.
 const SCRIPTS: u64 = 6;
-/// Answers that are known to be others: see its head.
+/// The list of answers that are known to differ; its first lines say how to read it.
 const KNOWN: &str = include_str!("versions_differ.txt");
 /// The counts of a report of which each is a difference.
 const COUNTS: [&str; 6] = [
@@ -69,7 +69,7 @@ fn a_newer_version_answers_as_is_known() {
         .map(|(name, password)| format!("[{name}]\npassword = {password:?}\n"));
     std::fs::write(&users, accounts.concat()).unwrap();
 
-    // Of few scripts each is of another kind.
+    // The seeds of a few scripts lie apart, so that each script is of another kind.
     let scripts = asked("FOREBAY_DIFF_VERSIONS").unwrap_or(SCRIPTS);
     let apart = (SINGLE / scripts).max(1);
     let seeds: Vec<_> = match asked("FOREBAY_SEED") {

@@ -1,5 +1,5 @@
-//! What was captured is replayed on copies of the server that differ from it in one thing: each difference is
-//! found, and on a faithful copy there is none. How many are tried: FOREBAY_SEEDS.
+//! Captured traffic is replayed on copies of the server that differ from it in one thing: each difference is
+//! found, and on a faithful copy there is none. `FOREBAY_SEEDS` says how many differences are tried.
 
 use e2e::traffic::{forebay, replay_on, start, stop};
 use e2e::{Gateway, Setup, client, kind, servers};
@@ -44,7 +44,7 @@ fn fill(server: &Node) {
         .unwrap();
 }
 
-/// What clients do: rows that they have read by their number.
+/// Has clients read and write. Returns the numbers of the rows that they have read by number.
 async fn use_it(gateway: &Gateway, random: &mut Random) -> Vec<u64> {
     let mut read = Vec::new();
     for _ in 0..3 {

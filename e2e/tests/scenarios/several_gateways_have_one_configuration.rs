@@ -269,12 +269,12 @@ async fn and_drain_and_pause_together() {
         all.iter().all(|member| drains(member) == "[]")
     })
     .await;
-    // It is taken back also where no gateway has the server any more.
+    // A drain can be taken back even if no gateway has its server.
     is(all[0].ctl(&["drain", &addresses[0], "--no-wait"]), 0, "");
     let without = text.replace(&format!("{addresses:?}"), &format!("{:?}", [&addresses[1]]));
     is(all[0].apply(&without, &["--wait"]), 0, "revision 2");
     is(all[1].ctl(&["undrain", &addresses[0]]), 1, "--cluster");
-    // As after a restart it knows nothing of the drain.
+    // The second gateway forgets its own part, and knows nothing of the drain, as after a restart.
     let undrain: [&str; 4] = ["undrain", &addresses[0], "--cluster", "main"];
     is(all[1].ctl(&[&undrain[..], &["--here"]].concat()), 0, "");
     assert!(shared.has("acts/drain/"));

@@ -103,7 +103,7 @@ async fn and_every_session_keeps_to_one_of_all_or_of_some() {
     let (sandbox, topology) = group();
     // No servers take longer to start than a group: one is enough for both parts.
     all_may_be_among_them(&sandbox, topology).await;
-    // What comes next is written elsewhere.
+    // The next gateway may write to other servers: all must have the rows.
     sandbox.sync().unwrap();
     // A busy machine is no reason to read where writes go.
     let setup = setup(&sandbox, topology, 2).cluster("read_wait = \"10s\"");
@@ -153,7 +153,7 @@ async fn and_every_session_keeps_to_one_of_all_or_of_some() {
     .await;
 }
 
-/// As many as there are, and as few as one.
+/// All servers may take writes, and so may a single one.
 async fn all_may_be_among_them(sandbox: &Sandbox, topology: &str) {
     let gateway = cluster::start(setup(sandbox, topology, 3), 2).await;
     let mut sessions = spread(&gateway, 3).await;

@@ -589,8 +589,8 @@ pub(crate) fn release_unused(session: &mut ClientSession) {
     }
 }
 
-/// Asks something on the connection that the session holds. Meanwhile the session waits for its server, and
-/// then for what it waited for before.
+/// Asks something on the connection that the session holds. The session waits for its server until the
+/// answers are there, and then again for what it was waiting for.
 pub(crate) async fn ask_on_lease(
     session: &mut ClientSession,
     commands: &[Vec<u8>],

@@ -155,7 +155,7 @@ async fn ask_what_they_are(session: &mut ClientSession) -> Result<Option<Vec<u8>
     }
 }
 
-/// These commands, where the server takes them at that length.
+/// Returns the commands if the server takes commands of their length.
 fn fitting(which: &Leave, commands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Stays> {
     match which.fit(&commands) {
         true => Ok(commands),

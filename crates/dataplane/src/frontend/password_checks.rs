@@ -116,7 +116,7 @@ mod tests {
     #[tokio::test]
     async fn what_has_become_known_in_line_is_not_computed() {
         let checks = PasswordChecks::default();
-        // Nothing that is computed is right.
+        // The stored hash fits no password: only the kept one can be right.
         let secret = AccountSecret::new(StoredSecret::Slow(SlowHash::of_nobody(5000)));
         let (right, wrong) = (Secret::new("secret"), Secret::new("Secret"));
         assert!(!checks.verify(&secret, &right).await);

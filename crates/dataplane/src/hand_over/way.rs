@@ -209,8 +209,8 @@ fn write(channel: &Channel, outgoing: &Receiver<Outgoing>) {
             Outgoing::Staying(words) => frame::send(channel, (Kind::Staying, 0), words.as_bytes(), &[]),
             Outgoing::Kill(id) => frame::send(channel, (Kind::Kill, id), &[], &[]),
         };
-        // Whoever does not read would keep sockets of sessions that are withdrawn, and offers would pile up.
-        // What cannot be written for another reason has nobody to read it, or is waited for in vain.
+        // A process that does not read would keep sockets of sessions that are withdrawn, and offers would
+        // pile up. After any other error the process is gone, or the wait for its answer ends without one.
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             warn!(
                 "upgrade: the new process does not read: the sessions that have not gone stay until they end"
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// It takes the ten seconds for which a process is waited for that does not read.
+    /// The test takes ten seconds: for so long a process that does not read is waited for.
     #[test]
     fn whoever_reads_nothing_is_offered_nothing_more() {
         let (old, new) = Channel::pair().unwrap();
@@ -238,7 +238,7 @@ mod tests {
         let until = |is_open: bool| {
             while giving.turn().is_ok() != is_open {
                 assert!(began.elapsed() < Duration::from_secs(60), "{is_open}");
-                // Nothing tells it.
+                // No event tells that the channel has opened or closed.
                 std::thread::sleep(Duration::from_millis(10));
             }
         };

@@ -1,4 +1,4 @@
-//! What is wrong with a part of a configuration leaves all parts as they were.
+//! A mistake in one part of a configuration leaves all parts as they were.
 
 use config::Config;
 

@@ -182,7 +182,7 @@ fn ended(gateway: &Gateway, order: &str) -> Result<(Value, Value)> {
 fn until_ended(gateway: &Gateway, order: &str, how: &How, json: bool) -> Result<ExitCode> {
     let (status, result) = match ended(gateway, order) {
         Ok(ended) => ended,
-        // It has begun: that nothing has changed is not known.
+        // The order has begun, and may have changed something.
         Err(error) => {
             eprintln!("forebay: not known whether it was committed: {error:#}; forebay ctl history tells");
             return Ok(ExitCode::from(UNKNOWN));
@@ -235,7 +235,7 @@ fn conclude(state: &str, result: &Value) -> Result<()> {
 fn until_applied(gateway: &Gateway, revision: u64, how: &How, json: bool) -> Result<ExitCode> {
     let began = Instant::now();
     loop {
-        // It is committed: a gateway that is replaced meanwhile is asked again.
+        // The revision is committed: a gateway that is replaced meanwhile is asked again.
         let found = gateway.get("/fleet/members").and_then(|text| parsed(&text));
         let all = found.as_ref().ok().and_then(Value::as_array);
         let all = all.map_or(&[][..], Vec::as_slice);

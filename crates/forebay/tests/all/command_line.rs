@@ -262,7 +262,7 @@ impl Running {
     }
 }
 
-/// Its configuration, with a listener there and more of its cluster.
+/// Writes a gateway's configuration with a listener at `bind`. `more`: further options of its cluster.
 fn configure(file: &Path, bind: &str, more: &str) {
     let config = format!(
         "max_connections = 1\nwatch = false\n[admin]\nbind = \"127.0.0.1:0\"\nsocket = \"admin.sock\"\n\

@@ -435,8 +435,8 @@ impl Cluster<'_> {
         }
     }
 
-    /// What is said once for all servers here: the smallest, where it differs. `usual`: what counts for those
-    /// that do not say it, if anything does.
+    /// The one value of a parameter for all servers: the smallest, where they differ. `usual`: the value of
+    /// servers that do not state one, if there is any.
     fn one_of(
         &self,
         (word, usual): (&str, Option<u64>),

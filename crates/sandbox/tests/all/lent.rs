@@ -20,7 +20,7 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Somebody who stays, with the table `kept` under lock.
+/// A client that stays connected, with the table `kept` under lock.
 fn lock(node: &Node, how: &str) -> Child {
     let mut client = node.client();
     let mut stays = client

@@ -103,9 +103,9 @@ struct Shared {
 struct Run {
     order: Order,
     began: Instant,
-    /// One for each worker that has taken it up.
+    /// The queues of commands: one for each worker that has taken the capture up.
     queues: Mutex<Vec<Queue>>,
-    /// Nothing more is written.
+    /// The capture has ended: nothing more is written.
     has_ended: AtomicBool,
     /// Sessions of which a share is captured, in 2^32ths.
     share: u64,

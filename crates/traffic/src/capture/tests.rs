@@ -95,7 +95,8 @@ pub(super) fn stalled(when_full: WhenFull, sample: f64) -> (Arc<Shared>, Arc<Run
     (Arc::new(shared), run)
 }
 
-/// What the thread would get of the only worker: how many commands, and whose are captured no further.
+/// Takes the batch of the only worker, as the thread would: the number of its commands, and the sessions that
+/// are captured no further.
 fn waiting(run: &Run) -> (usize, Vec<u32>) {
     let batch = std::mem::take(&mut *lock(&lock(&run.queues)[0]));
     (batch.commands.len(), batch.thinned)

@@ -21,10 +21,10 @@ use crate::secrets::{
     goes_to_mysql, may_be_written, may_change_accounts, takes_harmless_values, values_may_be_written,
 };
 
-/// How often it takes what has come: workers need not wake it. Each time that it runs it takes a core and its
-/// caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
+/// The thread's pause between two looks at the queues: workers need not wake it. Each time that it runs it
+/// takes a core and its caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
 const PAUSE: Duration = Duration::from_millis(25);
-/// So many bytes are taken out of the queue before that is counted: workers count there as well.
+/// Bytes that are taken out of the queue before the counter is told: workers count there as well.
 const COUNTED_TOGETHER: usize = 64 << 10;
 /// For so many commands a batch keeps its memory: more than usually come between two looks.
 const KEPT_MAX: usize = 16 << 10;
@@ -80,7 +80,7 @@ struct Prepared {
     may_be_written: bool,
     /// The end of what has come of a long parameter: words may begin there.
     last_bytes: Vec<u8>,
-    /// Of its result, where executions may come without their definitions.
+    /// The columns of its result, where executions may come without their definitions.
     columns: Box<[Column]>,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn run(run: &Arc<Run>, interest: &Interest, writer: FolderWriter) {
     }
 }
 
-/// Nothing more is written. Workers have their queues until another capture begins: what is in them goes.
+/// Ends the writing, and empties the queues, which workers keep until another capture begins.
 fn close(run: &Run) {
     for queue in &*lock(&run.queues) {
         *lock(queue) = Batch::default();
@@ -154,8 +154,8 @@ fn close(run: &Run) {
     run.has_ended.store(true, Release);
 }
 
-/// Takes what all queues have at one moment. What a session has said because it knew what another one had
-/// done is in no batch without that, on whichever workers both are.
+/// Takes what all queues have at one moment. A session may have said something because it knew what another
+/// one had done: no batch has the first without the second, on whichever workers both are.
 fn take_together(queues: &[Queue], batches: &mut [Batch]) {
     let mut locked: Vec<_> = queues.iter().map(|queue| lock(queue)).collect();
     for (queue, batch) in locked.iter_mut().zip(batches) {
@@ -574,7 +574,7 @@ fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) 
             let columns = known.map_or(&[][..], |known| &known.columns);
             checks::read_with(ended.command, ended.capabilities, columns, copied.answer())
         }
-        // Of which columns it had definitions, nobody knows.
+        // A cut answer does not show of which columns it had definitions.
         Answer::Cut => Read {
             columns: Some(Box::default()),
             ..Read::default()
@@ -701,7 +701,7 @@ mod tests {
         std::thread::scope(|scope| {
             let last = lock(&queues[1]);
             scope.spawn(|| take_together(&queues, &mut batches));
-            // As long as it has not all of them, nothing may come into the first one.
+            // The first queue stays locked until all are: nothing may come into it meanwhile.
             while looks_in_vain < 10 && Instant::now() < limit {
                 looks_in_vain = match queues[0].try_lock() {
                     Ok(_) => 0,

@@ -295,7 +295,7 @@ impl Importer {
             return;
         }
         known.who.user = String::from_utf8_lossy(&change.user).into_owned();
-        // Of one above 255 the low byte, as at the login.
+        // The low byte of a collation counts where it is above 255, as at the login.
         known.who.collation = change
             .charset
             .map_or(known.who.collation, |charset| charset as u8);

@@ -88,7 +88,7 @@ pub struct Before {
     pub(super) head: Head,
     /// When its last command had ended, in microseconds since its beginning.
     pub(super) until_us: u64,
-    /// How late its commands were.
+    /// The lateness of its commands.
     pub(super) timeline: Timeline,
     /// Of each session the last command that is written, and whether a transaction was open behind it.
     last: HashMap<u32, (u64, bool)>,

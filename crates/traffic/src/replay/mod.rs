@@ -293,7 +293,7 @@ pub fn survey(
         match record {
             Record::Session(session) => {
                 let user = users.insert(session.id, session.user.clone());
-                // One that begins anew as the same user is no other one.
+                // A session that begins anew as the same user is not counted again.
                 let is_counted = user.is_some_and(|user| user == session.user);
                 if is_counted || !selection.takes_user(&session.user) || !selection.has(session.id) {
                     continue;
@@ -395,8 +395,8 @@ impl Shared {
         self.write(|writer| writer.put(record));
     }
 
-    /// Nothing is written behind what could not be: a replay that goes on with the result takes all before
-    /// the last record of a session for done.
+    /// Writes to the result, unless a write has failed: a replay that goes on with the result takes all
+    /// before the last record of a session for done.
     fn write(&self, write: impl FnOnce(&mut FolderWriter) -> Result<(), FileError>) {
         let mut failed = self.failed.borrow_mut();
         if failed.is_none() {
@@ -586,7 +586,7 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
         let selection = &shared.order.selection;
         match record {
             Record::Session(record) if !selection.has(record.id) => {}
-            // Nothing of it is chosen, or all of that was done before.
+            // No command of the session is chosen, or an earlier run has done all that are.
             Record::Session(record) if !is_followed && !survey.chosen.contains(&record.id) => {
                 if shared.before.is_none() || survey.by_session.contains_key(&record.id) {
                     shared.put(&Record::Session(record));

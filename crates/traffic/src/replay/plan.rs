@@ -588,7 +588,7 @@ mod tests {
                 LeftOut::Server,
             ),
             ("CREATE PROCEDURE p() BEGIN DROP USER a; END", LeftOut::Account),
-            // Nobody knows where it ends.
+            // The quote has no end, so that nobody knows where the text has statements.
             (
                 "CREATE PROCEDURE p() BEGIN SELECT 'x; RESET MASTER; END",
                 LeftOut::Server,

@@ -57,8 +57,8 @@ impl Selection {
             && self.digest.is_none_or(|digest| digest == command.digest)
     }
 
-    /// Whether a command is replayed. What a session sets for itself is, so that the others find it as it
-    /// was.
+    /// Whether a command is replayed. Commands by which a session sets something for itself are, so that the
+    /// others find it as it was.
     pub(super) fn takes(&self, command: &CommandRecord) -> bool {
         self.wants(command) || !self.is_over(command) && sets_session(command)
     }

@@ -439,7 +439,7 @@ impl Session {
         let mut payload = vec![Command::QUERY.0];
         payload.extend_from_slice(format!("SET TIMESTAMP = {seconds}.{micros:06}").as_bytes());
         if self.client.is_none() {
-            // Where that fails, so does the statement.
+            // A connection that cannot be made fails the statement below as well.
             let _ = self.connect(&captured.schema).await;
         }
         let answer = self.ask(&payload).await;

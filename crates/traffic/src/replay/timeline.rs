@@ -34,7 +34,7 @@ impl Timeline {
     pub(super) fn note(&mut self, at: Duration, late: Duration) {
         let (at_us, late_us) = (at.as_micros() as u64, late.as_micros() as u64);
         if let Some(all) = &mut self.all {
-            // It grows as it needs.
+            // The histogram grows as it needs, so that this does not fail.
             let _ = all.record(late_us);
         }
         while at_us / self.part_us >= PARTS_MAX as u64 {

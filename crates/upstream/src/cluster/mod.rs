@@ -413,7 +413,8 @@ impl Cluster {
         self.suspect_by_monitor(server, reason);
     }
 
-    /// The same where the monitor's connection has failed, and no session's.
+    /// The monitor's connection to `server` failed. Does what [`suspect`](Self::suspect) does, without
+    /// counting a failed attempt of a session.
     pub(crate) fn suspect_by_monitor(&self, server: &Server, reason: &str) {
         if server.suspect(reason) {
             tracing::warn!(
@@ -692,7 +693,7 @@ fn limit_those_found(config: &config::Cluster, servers: &[Arc<Server>]) {
     }
 }
 
-/// Of a server that DNS, PD or Kubernetes names.
+/// The connection limit of a server that DNS, PD or Kubernetes names.
 fn limit_of_named(config: &config::Cluster) -> u32 {
     let of_srv = config.srv.as_ref().map(|srv| srv.max_connections);
     let of_pd = config.pd.as_ref().map(|pd| pd.max_connections);
@@ -701,7 +702,8 @@ fn limit_of_named(config: &config::Cluster) -> u32 {
     of_srv.or(of_pd).or(of_slices).unwrap_or(0)
 }
 
-/// Of a server that members name: it is like the others, as far as anybody has said.
+/// The connection limit of a server that members name: that of the first configured server, where there is
+/// one.
 fn limit_of_discovered(config: &config::Cluster) -> u32 {
     let first = config.servers.first();
     first.map_or_else(|| limit_of_named(config), |first| first.max_connections)

@@ -71,7 +71,7 @@ pub(crate) async fn discover(cluster: Arc<Cluster>) {
 struct Discovery {
     /// Names that are left alone, and until when.
     alias_addresses: HashMap<Address, Instant>,
-    /// When a discovered server was last named, and by whom.
+    /// The time when a discovered server was last named, and the servers that named it.
     named: HashMap<ServerId, (Instant, HashSet<ServerId>)>,
     ignored: Ignored,
 }
@@ -242,8 +242,9 @@ impl Discovery {
         forgotten
     }
 
-    /// Those that may come back to name others: servers that are not discovered, discovered ones that are
-    /// named, and whom one of these has named last. Members that have left together do not keep each other.
+    /// Servers that are away and may come back to name others: those that are not discovered, discovered ones
+    /// that are named, and discovered ones that one of these has named last. Members that have left
+    /// together do not keep each other.
     fn away(&self, reports: &[ServerReport], plan: &Plan) -> HashSet<ServerId> {
         let mut away: HashSet<ServerId> = HashSet::new();
         loop {

@@ -83,7 +83,7 @@ impl Follow {
         self.news.notify_one();
     }
 
-    /// Nobody looks at the server any more.
+    /// Forgets what the looks at a server have shown: its monitor rests.
     pub(super) fn forget(&self, server: &Server) {
         self.state().forget(server.id());
         self.news.notify_one();

@@ -189,7 +189,7 @@ impl Monitor {
         self.applied = position;
     }
 
-    /// Nobody looks any more: what the last looks have shown would count for good.
+    /// Ends the looks, and forgets what the last ones have shown: that would count for good.
     async fn rest(&mut self) {
         if self.account.take().is_none() {
             return;
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(monitor.server.attempts(), Attempts::default());
     }
 
-    /// Its checks say when it is back.
+    /// A silent server whose monitor rests is silent for nobody: its checks say whether it is there.
     #[tokio::test]
     async fn what_a_monitor_has_seen_goes_with_it() {
         let mut monitor = monitor();

@@ -29,7 +29,7 @@ pub type Add = fn(&mut Maker);
 /// A kind: its name, what adds its steps, and the share that it has in a mixed script.
 pub type Scripts = (&'static str, Add, usize);
 
-/// All kinds.
+/// The kinds of scripts.
 pub const KINDS: &[Scripts] = &[
     ("reads", reads::add, 10),
     ("writes", writes::add, 10),

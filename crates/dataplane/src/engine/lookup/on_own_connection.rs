@@ -86,7 +86,7 @@ impl SessionLookups {
         let mut pins = session.pins().iter();
         own.shows_older |= pins.any(|pin| pin.reason == PinReason::Diagnostics);
         if let Some(leased) = leased {
-            // What the server would say of rows that were found is of an older statement.
+            // The server's count of found rows is that of an older statement.
             leased.left.has_count = false;
         }
     }

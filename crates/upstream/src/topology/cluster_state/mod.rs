@@ -122,7 +122,7 @@ impl ClusterState {
             .retain(|id, _| servers.iter().any(|server| server.id() == *id));
     }
 
-    /// What the looks at a server have shown counts no longer.
+    /// Forgets what the looks at a server have shown.
     pub(super) fn forget(&mut self, server: ServerId) {
         self.seen.remove(&server);
     }
