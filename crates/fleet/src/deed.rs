@@ -208,6 +208,12 @@ mod tests {
     use super::*;
     use crate::model::Model;
 
+    /// The next step of a wish, by what the store has.
+    fn next(model: &Model, keys: &Keys, lease: i64, wish: &mut Wish, now: Duration) -> Option<Transaction> {
+        let seen: View = model.read(&keys.live()).into();
+        wish.next(&seen, keys, Some(lease), now)
+    }
+
     #[test]
     fn whoever_was_told_that_it_has_failed_does_not_have_it_done_later() {
         let (keys, mut model) = (Keys::of("main"), Model::default());
@@ -220,10 +226,7 @@ mod tests {
             cluster: "c".to_owned(),
         };
         let lease = model.grant(1_000, 0);
-        let next = |model: &Model, wish: &mut Wish, now| {
-            let seen: View = model.read(&keys.live()).into();
-            wish.next(&seen, &keys, Some(lease), now)
-        };
+        let next = |model: &Model, wish: &mut Wish, now| next(model, &keys, lease, wish, now);
         let begun = |deed: &Deed, is_wanted| {
             let mut wish = Wish::new("w".to_owned(), deed.clone(), is_wanted);
             wish.begin(PATIENCE);
@@ -258,10 +261,7 @@ mod tests {
             cluster: "c".to_owned(),
         };
         let lease = model.grant(1_000, 0);
-        let next = |model: &Model, wish: &mut Wish, now| {
-            let seen: View = model.read(&keys.live()).into();
-            wish.next(&seen, &keys, Some(lease), now)
-        };
+        let next = |model: &Model, wish: &mut Wish, now| next(model, &keys, lease, wish, now);
         let mut wish = Wish::new("w".to_owned(), pause, true);
         wish.begin(PATIENCE);
         let asked = next(&model, &mut wish, Duration::ZERO);
