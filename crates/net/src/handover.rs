@@ -365,7 +365,8 @@ mod tests {
             .unwrap();
         let id = child.id().to_string();
         let signal = |name: &str| assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-        // Until it waits for long: nothing tells when it begins to.
+        // The signals go on for a second: nothing tells when the child has begun to wait. A child that is
+        // later than that shows nothing, and fails nothing.
         for _ in 0..50 {
             signal("-STOP");
             signal("-CONT");

@@ -283,7 +283,7 @@ impl FolderWriter {
         if is_old(self) {
             self.flush()?;
         }
-        // That frame may have filled the file, and the next file may have begun.
+        // The frame just written may have filled the file, which has begun the next one then.
         match is_old(self) {
             true => self.rotate(),
             false => Ok(()),
