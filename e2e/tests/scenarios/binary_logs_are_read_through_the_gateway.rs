@@ -26,7 +26,14 @@ async fn as_from_the_server() {
         assert!(output.status.success(), "{errors}");
         output.stdout
     };
-    let (direct, through) = (read(primary.port()), read(gateway.port()));
+    // MariaDB writes an event of its own (Binlog_checkpoint) a moment after the flush: only a log
+    // that read the same before and after was the same meanwhile.
+    let (direct, through) = loop {
+        let (before, through) = (read(primary.port()), read(gateway.port()));
+        if before == read(primary.port()) {
+            break (before, through);
+        }
+    };
     assert!(direct.len() > 100_000, "{} bytes", direct.len());
     assert!(direct == through, "the same events come through the gateway");
 }
