@@ -50,15 +50,22 @@ pub fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Rea
     read_into(Read::default(), command, capabilities, &[], packets)
 }
 
-/// Reads an answer as [`read`] does. The last result of an execution may lack its definitions: `known` are
-/// its columns then.
+/// Reads an answer as [`read`] does; there are no packets where the command has none. The last result of an
+/// execution may lack its definitions: `known` are its columns then.
 pub(crate) fn read_with(
     command: Command,
     capabilities: Capabilities,
     known: &[Column],
     packets: &[u8],
 ) -> Read {
-    read_into(Read::default(), command, capabilities, known, packets)
+    let nothing = Read {
+        is_whole: packets.is_empty(),
+        ..Read::default()
+    };
+    match packets {
+        [] => nothing,
+        _ => read_into(nothing, command, capabilities, known, packets),
+    }
 }
 
 /// Reads an answer as [`read`] does, and keeps the first rows.

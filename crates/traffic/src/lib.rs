@@ -26,6 +26,7 @@ pub mod fuzzing;
 mod hash;
 pub mod import;
 mod kept;
+mod kept_columns;
 pub mod mirrors;
 pub mod objects;
 pub mod offline;

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use dataplane::finished::{Copied, CopyLimits, End, Finished, Interest, Observer, Room};
 use foldhash::fast::RandomState;
-use mysql_wire::{Capabilities, Command};
+use mysql_wire::{Capabilities, Command, PacketHeader};
 use smallvec::SmallVec;
 
 use super::{ANSWER_MAX, COMMAND_MAX, COPIES_MAX, QUEUE_MAX, Run, Shared, WhenFull, lock};
 use crate::checks::{self, Read};
 use crate::hash;
+use crate::kept_columns::KeptColumns;
 
 /// Answers of up to so many bytes are read on the worker, whose caches have them. Where the disk is late the
 /// queue has room for more commands without them.
@@ -73,13 +74,7 @@ pub(crate) enum Answer {
 impl Answer {
     /// Reads it. `packets`: with their headers; there are none where the command has no answer.
     pub(crate) fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Self {
-        Self::Read(match packets {
-            [] => Read {
-                is_whole: true,
-                ..Read::default()
-            },
-            _ => checks::read(command, capabilities, packets),
-        })
+        Self::Read(checks::read_with(command, capabilities, &[], packets))
     }
 }
 
@@ -115,12 +110,24 @@ struct Part {
     run: Option<(Arc<Run>, Queue, Arc<Room>)>,
     /// Sessions that are not captured any further. As many as have come and been thinned while it ran.
     thinned: HashSet<u32>,
-    /// What the thread was told of sessions: a hash of the user, and one of the schema.
-    told: HashMap<u32, (u64, u64), RandomState>,
+    known: HashMap<u32, Known, RandomState>,
+    /// Bytes of the columns of all sessions.
+    column_bytes: usize,
 }
 
-/// Sessions of which it is known what the thread was told; beyond that it is told once more.
-const TOLD_MAX: usize = 200_000;
+/// What is known of a session.
+#[derive(Default)]
+struct Known {
+    /// What the thread was told of it: a hash of the user, and one of the schema.
+    told: Option<(u64, u64)>,
+    columns: KeptColumns,
+}
+
+/// Sessions that are known. Beyond that all are forgotten: the thread is told once more.
+const KNOWN_MAX: usize = 200_000;
+/// Bytes of columns. Beyond that all are forgotten: executions that come without definitions have no checks
+/// until their statement is prepared again.
+const COLUMNS_MAX: usize = 32 << 20;
 
 impl WorkerObserver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
@@ -174,10 +181,8 @@ impl Observer for WorkerObserver {
     fn finished(&self, finished: &Finished<'_>) {
         let mut part = self.part.borrow_mut();
         self.follow(&mut part);
-        let Part {
-            run, thinned, told, ..
-        } = &mut *part;
-        let Some((run, queue, _)) = run else { return };
+        let part = &mut *part;
+        let Some((run, queue, _)) = &part.run else { return };
         let filters = &run.order.filters;
         let is_other = |wanted: &Option<String>, is: &str| wanted.as_ref().is_some_and(|wanted| wanted != is);
         if is_other(&filters.user, finished.user) || is_other(&filters.listener, finished.listener) {
@@ -187,24 +192,26 @@ impl Observer for WorkerObserver {
             return;
         };
         let (packet, is_packet_whole) = (copied.command().into(), copied.is_command_whole());
-        let answer = match copied.answer() {
-            _ if copied.is_answer_cut() => Answer::Cut,
-            long if long.len() > READ_HERE_MAX => Answer::Long(copied),
-            packets => match Answer::read(finished.command, finished.capabilities, packets) {
-                // The thread knows the columns of prepared statements.
-                Answer::Read(read)
-                    if !read.is_whole
-                        && finished
-                            .capabilities
-                            .contains(Capabilities::MARIADB_CACHE_METADATA) =>
-                {
-                    Answer::Long(copied)
-                }
-                answer => answer,
-            },
-        };
         let session = finished.session;
-        let (who, schema) = news(told, finished);
+        if part.known.len() >= KNOWN_MAX {
+            part.known.clear();
+            part.column_bytes = 0;
+        }
+        let known = part.known.entry(session).or_default();
+        let (who, schema) = news(&mut known.told, finished);
+        let size_before = known.columns.size();
+        let answer = answer(copied, &mut known.columns, finished);
+        part.column_bytes = part.column_bytes + known.columns.size() - size_before;
+        if finished.command == Command::QUIT {
+            part.column_bytes -= known.columns.size();
+            part.known.remove(&session);
+        }
+        if part.column_bytes > COLUMNS_MAX {
+            part.known
+                .values_mut()
+                .for_each(|known| known.columns = KeptColumns::default());
+            part.column_bytes = 0;
+        }
         let ended = Ended {
             session,
             is_first: finished.is_first,
@@ -234,7 +241,7 @@ impl Observer for WorkerObserver {
         match run.order.when_full {
             WhenFull::Thin => {
                 lock(queue).thinned.push(session);
-                thinned.insert(session);
+                part.thinned.insert(session);
             }
             WhenFull::End => {
                 run.is_overrun.store(true, Relaxed);
@@ -244,20 +251,30 @@ impl Observer for WorkerObserver {
     }
 }
 
-/// What the thread has not heard of the session: whose it is, and its schema.
-fn news(
-    told: &mut HashMap<u32, (u64, u64), RandomState>,
-    finished: &Finished<'_>,
-) -> (Option<Box<Who>>, Option<Box<[u8]>>) {
-    if told.len() >= TOLD_MAX {
-        told.clear();
+/// Reads an answer, or leaves that to the thread.
+fn answer(copied: Copied, columns: &mut KeptColumns, finished: &Finished<'_>) -> Answer {
+    let (command, capabilities) = (finished.command, finished.capabilities);
+    let keeps_columns = KeptColumns::are_those_of(capabilities);
+    let payload = copied.command().get(PacketHeader::LEN..).unwrap_or_default();
+    match copied.answer() {
+        _ if copied.is_answer_cut() => {
+            if keeps_columns {
+                columns.forget(command, payload);
+            }
+            Answer::Cut
+        }
+        // Long ones as well: what one of them tells of columns counts for the next.
+        packets if keeps_columns => Answer::Read(columns.read(command, capabilities, payload, packets)),
+        packets if packets.len() > READ_HERE_MAX => Answer::Long(copied),
+        packets => Answer::read(command, capabilities, packets),
     }
+}
+
+/// What the thread has not heard of the session: whose it is, and its schema. `told`: what it was told.
+fn news(told: &mut Option<(u64, u64)>, finished: &Finished<'_>) -> (Option<Box<Who>>, Option<Box<[u8]>>) {
     let schema = finished.schema.map_or(0, hash::bytes);
     let now = (hash::bytes(finished.user.as_bytes()), schema);
-    let before = match finished.command {
-        Command::QUIT => told.remove(&finished.session),
-        _ => told.insert(finished.session, now),
-    };
+    let before = told.replace(now);
     let has_same = |part: fn((u64, u64)) -> u64| before.is_some_and(|before| part(before) == part(now));
     // By the same user, too, it begins anew: in the schema and with the collation that it names.
     let begins_anew = finished.command == Command::CHANGE_USER && finished.error.is_none();
@@ -271,4 +288,48 @@ fn news(
     });
     let schema = finished.schema.filter(|_| !has_same(|(_, schema)| schema));
     (who, schema.map(Into::into))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::super::tests::{finished, packet, stalled};
+    use super::*;
+
+    /// What the last command of the only worker has as its answer, and the bytes of columns after it.
+    fn answered(observer: &WorkerObserver, run: &Run, payload: &[u8], answer: &[&[u8]]) -> (Answer, usize) {
+        let packets: Vec<_> = answer.iter().flat_map(|payload| packet(payload)).collect();
+        let mut command = finished(1, payload, &[]);
+        command.capabilities |= Capabilities::MARIADB_CACHE_METADATA;
+        command.copied = RefCell::new(Some(Copied::whole(&packet(payload), &packets)));
+        observer.finished(&command);
+        let ended = lock(&lock(&run.queues)[0]).commands.pop_back().unwrap();
+        (ended.answer, observer.part.borrow().column_bytes)
+    }
+
+    #[test]
+    fn columns_of_prepared_statements_are_kept_as_long_as_their_session() {
+        let (shared, run) = stalled(WhenFull::Thin, 1.0);
+        let observer = WorkerObserver::new(shared);
+        let (number, row, end): (&[u8], &[u8], &[u8]) = (
+            &[3, 0, 0, 0, 0, 0],
+            &[0, 0, 7, 0, 0, 0],
+            &[0xfe, 0, 0, 2, 0, 0, 0],
+        );
+        let execute = [Command::STMT_EXECUTE.0, 7, 0, 0, 0, 0, 1, 0, 0, 0];
+        let is_read = |payload: &[u8], answer: &[&[u8]]| match answered(&observer, &run, payload, answer) {
+            (Answer::Read(read), bytes) => (read.is_whole, bytes > 0),
+            (Answer::Cut | Answer::Long(_), _) => panic!("it is read at once"),
+        };
+        let ok: &[u8] = &[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        assert_eq!(is_read(b"\x16SELECT 7", &[ok, number]), (true, true));
+        assert_eq!(is_read(&execute, &[&[1, 0], row, end]), (true, true));
+        let rows: Vec<_> = std::iter::repeat_n(row, READ_HERE_MAX).collect();
+        let long = [&[&[1, 0][..]], &rows[..], &[end]].concat();
+        assert_eq!(is_read(&execute, &long), (true, true), "a long one as well");
+        assert_eq!(is_read(&[Command::QUIT.0], &[]), (true, false));
+        assert!(observer.part.borrow().known.is_empty());
+        assert_eq!(is_read(&execute, &[&[1, 0], row, end]), (false, false));
+    }
 }

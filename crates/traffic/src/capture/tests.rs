@@ -10,14 +10,14 @@ use super::*;
 use crate::file::Folder;
 use crate::record::{CommandRecord, Flags, Record};
 
-fn packet(payload: &[u8]) -> Vec<u8> {
+pub(super) fn packet(payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     write_packet(&mut packet, &mut 0, payload);
     packet
 }
 
 /// A command that has ended, as the data plane tells it.
-fn finished(session: u32, payload: &[u8], answer: &[u8]) -> Finished<'static> {
+pub(super) fn finished(session: u32, payload: &[u8], answer: &[u8]) -> Finished<'static> {
     Finished {
         is_first: false,
         session,

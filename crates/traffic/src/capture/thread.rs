@@ -13,7 +13,7 @@ use sql_class::Syntax;
 
 use super::observer::{Answer, Batch, Ended, Queue};
 use super::{Run, free_percent, lock};
-use crate::checks::{self, Column, Read};
+use crate::checks::{self, Read};
 use crate::file::{FileError, FolderWriter};
 use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
 use crate::replay::sets_session;
@@ -80,14 +80,12 @@ struct Prepared {
     may_be_written: bool,
     /// The end of what has come of a long parameter: words may begin there.
     last_bytes: Vec<u8>,
-    /// The columns of its result, where executions may come without their definitions.
-    columns: Box<[Column]>,
 }
 
 impl Prepared {
     /// Bytes that are known of it.
     fn size(&self) -> usize {
-        STATEMENT + self.last_bytes.len() + size_of_val(&*self.columns)
+        STATEMENT + self.last_bytes.len()
     }
 
     /// Whether these bytes of parameters may be written. Once they may not, nor may those behind them.
@@ -569,16 +567,8 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
 fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
     let read = match std::mem::replace(&mut ended.answer, Answer::Cut) {
         Answer::Read(read) => read,
-        Answer::Long(copied) => {
-            let known = session.statements.get(&record.statement);
-            let columns = known.map_or(&[][..], |known| &known.columns);
-            checks::read_with(ended.command, ended.capabilities, columns, copied.answer())
-        }
-        // A cut answer does not show of which columns it had definitions.
-        Answer::Cut => Read {
-            columns: Some(Box::default()),
-            ..Read::default()
-        },
+        Answer::Long(copied) => checks::read(ended.command, ended.capabilities, copied.answer()),
+        Answer::Cut => Read::default(),
     };
     if !read.is_whole {
         record.flags.set(Flags::UNCHECKED);
@@ -595,17 +585,10 @@ fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) 
             parameters,
             may_be_written,
             last_bytes: Vec::new(),
-            columns: read.columns.unwrap_or_default(),
         };
         session.statement_bytes += prepared.size();
         let other = session.statements.insert(id, prepared);
         session.statement_bytes -= other.map_or(0, |other| other.size());
-    } else if let Some(columns) = read.columns
-        && let Some(known) = session.statements.get_mut(&record.statement)
-    {
-        session.statement_bytes -= known.size();
-        known.columns = columns;
-        session.statement_bytes += known.size();
     }
 }
 
@@ -643,7 +626,6 @@ mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
-    use dataplane::finished::Copied;
     use mysql_wire::write_packet;
 
     use super::super::WhenFull;
@@ -788,44 +770,6 @@ mod tests {
         assert_eq!(statement(&execute, &[]), (7, false));
         assert_eq!(statement(&prepare, &refused), (0, false));
         assert_eq!(statement(&execute, &[]), (0, true), "there is none");
-    }
-
-    #[test]
-    fn an_answer_that_is_cut_may_have_told_other_columns() {
-        let mut session = Session::new("app", Some(b"shop"));
-        let statement = Prepared {
-            digest: 0,
-            parameters: 0,
-            may_be_written: true,
-            last_bytes: Vec::new(),
-            columns: Box::default(),
-        };
-        session.statement_bytes = statement.size();
-        session.statements.insert(7, statement);
-        let execute = [Command::STMT_EXECUTE.0, 7, 0, 0, 0, 0, 1, 0, 0, 0];
-        let definition: &[u8] = &[3, 0, 0, 0, 0, 0];
-        let (row, end): (&[u8], &[u8]) = (&[0, 0, 7, 0, 0, 0], &[0xfe, 0, 0, 2, 0, 0, 0]);
-        let mut executed = |payloads: &[&[u8]]| {
-            let packets: Vec<_> = payloads.iter().flat_map(|payload| packet(payload)).collect();
-            let mut ended = Ended {
-                capabilities: Capabilities::PROTOCOL_41
-                    | Capabilities::DEPRECATE_EOF
-                    | Capabilities::MARIADB_CACHE_METADATA,
-                answer: match payloads {
-                    [] => Answer::Cut,
-                    _ => Answer::Long(Copied::whole(&packet(&execute), &packets)),
-                },
-                ..ended(&execute, &[])
-            };
-            let record = record(&mut ended, &mut session, 0);
-            assert_eq!(record.checks.is_empty(), record.flags.has(Flags::UNCHECKED));
-            (record.checks.len(), session.statement_bytes - STATEMENT)
-        };
-        let known = (2, size_of::<Column>());
-        assert_eq!(executed(&[&[1, 1], definition, row, end]), known);
-        assert_eq!(executed(&[&[1, 0], row, end]), known);
-        assert_eq!(executed(&[]), (0, 0));
-        assert_eq!(executed(&[&[1, 0], row, end]), (0, 0));
     }
 
     #[test]

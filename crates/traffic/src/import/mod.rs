@@ -25,6 +25,7 @@ use mysql_wire::{Capabilities, ChangeUser, Command, PacketHeader, write_packet};
 
 use crate::capture::{Answer, COMMAND_MAX, Ended, Session, record};
 use crate::file::{FileError, FolderWriter};
+use crate::kept_columns::KeptColumns;
 use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord, plain};
 use crate::seal::Key;
 
@@ -132,6 +133,7 @@ pub struct Importer {
 struct Known {
     id: u32,
     session: Session,
+    columns: KeptColumns,
     is_written: bool,
     /// Whose it is was written.
     is_told: bool,
@@ -251,6 +253,7 @@ impl Importer {
         let known = Known {
             id,
             session,
+            columns: KeptColumns::default(),
             is_written: false,
             is_told: false,
             who,
@@ -445,22 +448,32 @@ fn begin_of_server(line: &[u8]) -> Option<String> {
 }
 
 /// The command in the form in which a capture gets it.
-fn ended(said: &Said<'_>, known: &Known) -> Ended {
+fn ended(said: &Said<'_>, known: &mut Known) -> Ended {
     let kept = &said.body[..said.body.len().min(COMMAND_MAX)];
     let mut payload = Vec::with_capacity(kept.len() + 1);
     payload.push(said.command);
     payload.extend_from_slice(kept);
     let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
     write_packet(&mut packet, &mut 0, &payload);
+    let (command, capabilities) = (Command(said.command), known.who.capabilities);
+    let lacks_answer = said.answer.is_empty() && command.has_response();
+    let answer = match KeptColumns::are_those_of(capabilities) {
+        true if lacks_answer => {
+            known.columns.forget(command, &payload);
+            Answer::Cut
+        }
+        true => Answer::Read(known.columns.read(command, capabilities, &payload, said.answer)),
+        false => Answer::read(command, capabilities, said.answer),
+    };
     Ended {
         session: known.id,
         is_first: false,
         at: Instant::now(),
         total: Duration::from_micros(said.took_us.unwrap_or(0)),
-        command: Command(said.command),
+        command,
         who: None,
         schema: None,
-        capabilities: known.who.capabilities,
+        capabilities,
         digest: 0,
         end: match said.is_lost {
             true => HowEnded::Lost,
@@ -473,7 +486,7 @@ fn ended(said: &Said<'_>, known: &Known) -> Ended {
         error: said.error.unwrap_or(0),
         packet: packet.into(),
         is_packet_whole: true,
-        answer: Answer::read(Command(said.command), known.who.capabilities, said.answer),
+        answer,
     }
 }
 
