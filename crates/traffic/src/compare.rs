@@ -23,6 +23,8 @@ const TEXTS_MAX: usize = 64 << 20;
 const WAITING_MAX: usize = 1 << 30;
 /// Statements that sessions have prepared as text (`PREPARE`), of which it is known what masks their results.
 const NAMED_MAX: usize = 50_000;
+/// The end of a folder that lacks something.
+const FAILED: &str = "error";
 /// The reason why results of executions are masked that may be of any statement.
 const TEXT_UNKNOWN: &str = "executions whose text is not known";
 /// Letters of an example.
@@ -77,9 +79,9 @@ pub struct Side {
 }
 
 impl Side {
-    /// Not all that was written of it is there.
+    /// Not all that was written of it is there, or an error has ended it.
     fn is_cut(&self) -> bool {
-        self.end.is_empty() || !self.stops.is_empty()
+        self.end.is_empty() || self.end == FAILED || !self.stops.is_empty()
     }
 
     /// Which folders have times that are worth nothing, and why, in words.
@@ -456,11 +458,11 @@ impl Reading {
     }
 
     fn side(self) -> Side {
-        // Of several each has to have its end.
+        // Each of several has to have its end, and one that has failed counts.
         let ends: Option<Vec<String>> = self.ends.into_iter().collect();
         Side {
             end: ends
-                .and_then(|ends| ends.into_iter().next_back())
+                .and_then(|ends| ends.into_iter().max_by_key(|end| end == FAILED))
                 .unwrap_or_default(),
             stops: self
                 .folders
@@ -1320,6 +1322,36 @@ mod tests {
         }
         let comparison = of(one(), one());
         assert_eq!(fails(&comparison, "errors,rows"), "", "nothing is lacking");
+        let mut comparison = of(both(), one());
+        whole(&mut comparison.a);
+        whole(&mut comparison.b);
+        FAILED.clone_into(&mut comparison.b.end);
+        assert_eq!(fails(&comparison, "rows"), words("b"), "its sessions have failed");
+    }
+
+    #[test]
+    fn of_several_folders_one_that_has_failed_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, number, reason: &str| {
+            let folder = place.path().join(name);
+            let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 20, None).unwrap();
+            let command = query(number, "SELECT 1", |_| {});
+            writer.put(&Record::Command(Box::new(command))).unwrap();
+            let end = crate::record::End {
+                reason: reason.to_owned(),
+                ..crate::record::End::default()
+            };
+            writer.put(&Record::End(Box::new(end))).unwrap();
+            writer.finish().unwrap();
+            folder
+        };
+        let a = write("a", 0, "done");
+        let [failed, done] = [("failed", 1, FAILED), ("done", 2, "done")]
+            .map(|(name, number, reason)| write(name, number, reason));
+        for several in [[&failed, &done], [&done, &failed]] {
+            assert_eq!(compare(&a, &several, None).unwrap().b.end, FAILED);
+        }
+        assert_eq!(compare(&a, &[&done, &a], None).unwrap().b.end, "done");
     }
 
     #[test]

@@ -272,8 +272,8 @@ pub struct ResultRecord {
 /// How it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// `stopped`, `duration`, `max-size`, `disk`, `buffer`, `error`, `shutdown`; of a replay `done`,
-    /// `interrupted`.
+    /// `stopped`, `duration`, `max-size`, `disk`, `buffer`, `error`, `shutdown`; of a replay `done`, or `error`
+    /// where sessions have failed; of an import `imported`.
     pub reason: String,
     /// More about that, in words.
     pub words: String,

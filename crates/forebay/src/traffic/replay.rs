@@ -18,6 +18,9 @@ use traffic::replay::{
     self, Before, Closing, LeftOut, Login, Logins, Order, Outcome, Permitted, Selection, Speed, Survey,
 };
 
+/// Sessions that have failed and are named.
+const FAILURES_TOLD: usize = 20;
+
 #[derive(Args)]
 pub(super) struct Replay {
     /// The folder with what was captured.
@@ -299,9 +302,9 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     }
     say!("result: {}", result.display())?;
     say!("compare: forebay traffic compare CAPTURE {}", result.display())?;
-    Ok(match outcome.no_login {
-        Some(_) => ExitCode::from(2),
-        None => ExitCode::SUCCESS,
+    Ok(match outcome.no_login.is_none() && outcome.failed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(2),
     })
 }
 
@@ -450,6 +453,7 @@ fn in_words(outcome: &Outcome) -> String {
     if let Some((count, why)) = &outcome.no_login {
         text += &format!("{count} times there was no connection: {why}\n");
     }
+    text += &failures(&outcome.failed);
     for (count, what) in [
         (
             outcome.out_of_order,
@@ -478,6 +482,19 @@ fn in_words(outcome: &Outcome) -> String {
         text += &format!("{stop}\n");
     }
     harmless(&text)
+}
+
+/// The first sessions that have failed, and how many others.
+fn failures(failed: &BTreeMap<u32, String>) -> String {
+    let first = failed.iter().take(FAILURES_TOLD);
+    let line = |(session, why): (&u32, &String)| {
+        format!("session {session} has failed, by a fault of this program: {why}\n")
+    };
+    let mut text: String = first.map(line).collect();
+    if failed.len() > FAILURES_TOLD {
+        text += &format!("{} others have failed as well\n", failed.len() - FAILURES_TOLD);
+    }
+    text
 }
 
 fn reasons(left_out: &BTreeMap<LeftOut, u64>) -> String {
@@ -538,6 +555,20 @@ mod tests {
         assert_eq!(ports, [3307, 3306]);
         let error = addresses(&config, "other").unwrap_err().to_string();
         assert!(error.contains("no cluster other"), "{error}");
+    }
+
+    #[test]
+    fn sessions_that_have_failed_are_named() {
+        let said = |count: u32| {
+            let failed = (1..=count).map(|session| (session, "a fault".to_owned()));
+            in_words(&Outcome {
+                failed: failed.collect(),
+                ..Outcome::default()
+            })
+        };
+        assert!(!said(0).contains("failed"));
+        assert!(said(2).contains("session 2 has failed, by a fault of this program: a fault\n"));
+        assert!(said(2).ends_with("a fault\n") && said(25).ends_with("5 others have failed as well\n"));
     }
 
     #[test]

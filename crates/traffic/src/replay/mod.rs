@@ -15,6 +15,7 @@ mod tests;
 mod timeline;
 mod transactions;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -45,7 +46,7 @@ pub use self::plan::{LeftOut, Permitted};
 pub use self::selection::Selection;
 pub(crate) use self::selection::sets_session;
 use self::timeline::Timeline;
-use self::transactions::{Commits, Transactions, Turn};
+use self::transactions::{Commits, Transactions};
 
 /// Commands that are read ahead of those that are executed, and the bytes of each: a longer one counts for
 /// several.
@@ -181,6 +182,8 @@ pub struct Outcome {
     pub sessions: u64,
     /// Sessions that could not log in, and the first reason.
     pub no_login: Option<(u64, String)>,
+    /// Sessions that have failed by a fault of this program, by their numbers, and what it says of it.
+    pub failed: BTreeMap<u32, String>,
     /// Sessions whose beginning is not in the capture.
     pub was_open: u64,
     /// How late commands were, in microseconds: the median, the 99th percentile, the most.
@@ -368,7 +371,7 @@ struct Shared {
     writer: RefCell<FolderWriter>,
     journal: RefCell<Journal>,
     before: Option<Before>,
-    commits: Commits,
+    commits: Rc<Commits>,
     ids: Rc<Ids>,
     /// When the capture has begun, in microseconds since 1970.
     captured_unix_us: u64,
@@ -404,8 +407,16 @@ impl Shared {
         }
     }
 
-    /// Notes a command of a session that is not replayed, where this replayer has it.
-    fn leave_out(&self, captured: &CommandRecord) {
+    /// Notes that a session has failed. `panic`: what it has panicked with.
+    fn note_failed(&self, session: u32, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
+        let words = text.unwrap_or("it does not say why").to_owned();
+        self.outcome.borrow_mut().failed.insert(session, words);
+    }
+
+    /// Notes a command of a session that is not replayed, or not any more, where this replayer has it.
+    fn leave_out(&self, captured: &CommandRecord, why: LeftOut) {
         let is_done = matches!(self.fate(captured), Fate::Done { .. });
         if !self.order.selection.has(captured.session) || is_done {
             return;
@@ -416,12 +427,7 @@ impl Shared {
         };
         record.flags.set(Flags::LEFT_OUT);
         self.put(&Record::Command(Box::new(record)));
-        *self
-            .outcome
-            .borrow_mut()
-            .left_out
-            .entry(LeftOut::NotChosen)
-            .or_default() += 1;
+        *self.outcome.borrow_mut().left_out.entry(why).or_default() += 1;
         self.progress.borrow_mut().done += 1;
     }
 
@@ -528,7 +534,7 @@ pub async fn replay(
         failed: RefCell::default(),
         journal: RefCell::new(journal),
         before,
-        commits: Commits::default(),
+        commits: Rc::default(),
         ids: Rc::new(Ids::new(target.keys)),
         captured_unix_us: folder.head().began_unix_us,
         began,
@@ -608,7 +614,7 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                     outcome.sessions += 1;
                     outcome.was_open += u64::from(record.was_open);
                     let (sender, given) = mpsc::unbounded_channel();
-                    running.spawn_local(session::run(Rc::clone(shared), given));
+                    running.spawn_local(session::run(Rc::clone(shared), record.id, given));
                     (sender, left)
                 });
                 let _ = sender.send(session::Given::Session(record));
@@ -620,7 +626,7 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                     progress.total = progress.total.max(read);
                 }
                 if !sessions.contains_key(&command.session) {
-                    shared.leave_out(&command);
+                    shared.leave_out(&command, LeftOut::NotChosen);
                     continue;
                 }
                 let due = shared.due(command.start_us);
@@ -638,14 +644,13 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
                 };
                 let is_done = matches!(shared.fate(&command), Fate::Done { .. });
                 let is_last = Command(command.command) == Command::QUIT || command.flags.has(Flags::CLOSED);
-                let mut turn = Turn::default();
+                let (mut begins, mut expected) = (false, None);
                 if shared.order.orders_commits {
-                    turn = transactions.turn(&command);
-                    if turn.commits {
-                        shared.commits.expect(&command);
-                    }
+                    let turn = transactions.turn(&command);
+                    begins = turn.begins;
+                    expected = turn.commits.then(|| shared.commits.expect(&command));
                 }
-                let _ = sender.send(session::Given::Command(command, turn, permit));
+                let _ = sender.send(session::Given::Command(command, begins, (expected, permit)));
                 *left = left.saturating_sub(u64::from(!is_done));
                 // How many there are is not known while the capture goes on.
                 if if is_followed { is_last } else { *left == 0 } {
@@ -695,9 +700,17 @@ fn conclude(shared: Rc<Shared>, folder: &Folder) -> Result<Outcome, ReplayError>
         let _ = shared.writer.borrow_mut().flush();
         return Err(error.into());
     }
+    let failed: Vec<_> = outcome.failed.keys().map(u32::to_string).collect();
+    let (reason, words) = match &failed[..] {
+        [] => ("done", String::new()),
+        _ => (
+            "error",
+            format!("sessions that have failed: {}", failed.join(", ")),
+        ),
+    };
     shared.put(&Record::End(Box::new(End {
-        reason: "done".to_owned(),
-        words: String::new(),
+        reason: reason.to_owned(),
+        words,
         commands: outcome.sent,
         sessions: outcome.sessions,
         thinned_sessions: 0,

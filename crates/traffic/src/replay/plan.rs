@@ -62,6 +62,8 @@ pub enum LeftOut {
     SettingsLost,
     /// It asks about statements of before, which were executed on another connection.
     NotKnown,
+    /// Commands behind the failure of their session, a fault of this program.
+    SessionFailed,
 }
 
 impl LeftOut {
@@ -93,6 +95,7 @@ impl LeftOut {
             Self::NotKnown => {
                 "asks by LAST_INSERT_ID() or its like about a connection that is gone (--resume, or lost)"
             }
+            Self::SessionFailed => "behind the failure of its session, a fault of this program",
         }
     }
 }

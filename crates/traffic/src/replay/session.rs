@@ -1,8 +1,13 @@
 //! One session of a replay: its connection, its prepared statements, one command after the other.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::LazyLock;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use mysql_wire::statement::ExecuteHead;
@@ -20,7 +25,7 @@ use super::plan::{
     Judge, LeftOut, class_of, found, is_for_next_transaction, prepares, readings, sets_the_same_again,
     syntaxes,
 };
-use super::transactions::{Part, Turn};
+use super::transactions::{Expected, Part};
 use super::{Closing, Fate, Shared, Speed};
 use crate::capture::schema_of;
 use crate::checks;
@@ -41,8 +46,9 @@ const ABOUT_BEFORE: [Effects; 3] = [
 pub(super) enum Given {
     /// Who it is from here on.
     Session(SessionRecord),
-    /// A command. The permit is for its place among those that are read ahead.
-    Command(Box<CommandRecord>, Turn, OwnedSemaphorePermit),
+    /// A command, whether a transaction begins with it, and what it has until it is done: transactions of
+    /// others that wait for it, and its place among those that are read ahead.
+    Command(Box<CommandRecord>, bool, (Option<Expected>, OwnedSemaphorePermit)),
 }
 
 /// The types of a statement's parameters, two bytes each.
@@ -94,8 +100,31 @@ struct Prepared {
     asks: Effects,
 }
 
-/// Runs until there is nothing more to do.
-pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>) {
+/// Runs until there is nothing more to do. Where a session fails by a fault of this program, the others go
+/// on, and the rest of it is left out.
+pub(super) async fn run(shared: Rc<Shared>, id: u32, mut given: UnboundedReceiver<Given>) {
+    let Err(panic) = caught(replay(Rc::clone(&shared), &mut given)).await else {
+        return;
+    };
+    shared.note_failed(id, &*panic);
+    while let Some(next) = given.recv().await {
+        if let Given::Command(command, ..) = next {
+            shared.leave_out(&command, LeftOut::SessionFailed);
+        }
+    }
+}
+
+/// What comes of a future, or what it has panicked with.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        polled.map_or_else(|panic| Poll::Ready(Err(panic)), |polled| polled.map(Ok))
+    })
+    .await
+}
+
+async fn replay(shared: Rc<Shared>, given: &mut UnboundedReceiver<Given>) {
     let mut session = Session {
         judge: Judge::new(shared.order.permitted),
         ids: SessionIds::new(Rc::clone(&shared.ids)),
@@ -131,12 +160,7 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
                     session.hang_up().await;
                 }
             }
-            Given::Command(command, turn, _permit) => {
-                session.command(&command, turn.begins).await;
-                if turn.commits {
-                    session.shared.commits.done(&command);
-                }
-            }
+            Given::Command(command, begins, _until_done) => session.command(&command, begins).await,
         }
     }
     session.hang_up().await;
@@ -144,6 +168,8 @@ pub(super) async fn run(shared: Rc<Shared>, mut given: UnboundedReceiver<Given>)
 
 impl Session {
     async fn command(&mut self, captured: &CommandRecord, begins: bool) {
+        #[cfg(test)]
+        assert!(!captured.body.ends_with(b"PANICS"), "as a test wants it");
         let shared = Rc::clone(&self.shared);
         let schema = self.schema(&captured.schema).to_vec();
         self.ids.hear(captured, &schema);

@@ -903,6 +903,63 @@ async fn sessions_in_which_nothing_is_chosen_are_not_connected() {
     assert_eq!(told, ["USE shop2", "INSERT 1"]);
 }
 
+/// None of the others waits for what it has not committed.
+#[tokio::test]
+async fn a_session_that_fails_is_named_and_the_others_go_on() {
+    let place = tempfile::tempdir().unwrap();
+    let (address, told) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let mut capture = FolderWriter::create(&from, Head::default(), FILE_MAX, None).unwrap();
+    for id in [1, 2] {
+        let session = SessionRecord {
+            id,
+            user: "app".to_owned(),
+            ..SessionRecord::default()
+        };
+        capture.put(&Record::Session(session)).unwrap();
+    }
+    // The second session had begun its transactions long after those before had ended.
+    let texts = [
+        (1, 0, "INSERT 1"),
+        (1, 1, "INSERT PANICS"),
+        (1, 2, "INSERT 2"),
+        (2, 0, "INSERT 3"),
+        (2, 1, "INSERT 4"),
+    ];
+    for (at, (session, number, text)) in (0..).zip(texts) {
+        let command = CommandRecord {
+            session,
+            number,
+            start_us: at * 1_000_000,
+            ..query(text)
+        };
+        capture.put(&Record::Command(Box::new(command))).unwrap();
+    }
+    capture.finish().unwrap();
+    let mut order = order(&from, &result, address, false);
+    order.orders_commits = true;
+    let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+    let outcome = replay(order, &survey, None, "test", |_| {}).await.unwrap();
+    assert_eq!(
+        outcome.failed,
+        BTreeMap::from([(1, "as a test wants it".to_owned())])
+    );
+    assert_eq!(outcome.left_out, BTreeMap::from([(LeftOut::SessionFailed, 1)]));
+    assert_eq!((outcome.sent, outcome.out_of_order), (3, 0));
+    let told = told.lock().unwrap();
+    let inserts: Vec<_> = told.iter().filter(|words| words.starts_with("INSERT")).collect();
+    assert_eq!(inserts, ["INSERT 1", "INSERT 3", "INSERT 4"]);
+    let mut folder = Folder::open(&result, None).unwrap();
+    let records = std::iter::from_fn(|| folder.next_record().unwrap());
+    let Some(Record::End(end)) = records.last() else {
+        panic!("it has no end");
+    };
+    assert_eq!(
+        (&end.reason[..], &end.words[..]),
+        ("error", "sessions that have failed: 1")
+    );
+}
+
 /// Whoever goes on with a result takes all before a session's last record for done.
 #[tokio::test]
 async fn what_is_left_out_of_a_session_is_written_in_its_order() {
@@ -947,7 +1004,7 @@ fn nothing_is_written_behind_what_could_not_be() {
         writer: RefCell::new(FolderWriter::create(&result, Head::default(), FILE_MAX, None).unwrap()),
         journal: RefCell::new(Journal::open(&result, true).unwrap()),
         before: None,
-        commits: Commits::default(),
+        commits: Rc::default(),
         ids: Rc::new(Ids::new(Keys::default())),
         captured_unix_us: 0,
         failed: RefCell::default(),

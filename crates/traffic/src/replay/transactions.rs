@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use mysql_wire::Command;
@@ -203,28 +204,40 @@ impl Transactions {
     }
 }
 
-/// Commits that are still to be executed: when they had begun in the capture, and when they had ended.
+/// A command's place in the capture: when it had begun, its session, its number there.
+type Place = (u64, u32, u64);
+
+/// Commits that are still to be executed, and when they had ended in the capture.
 ///
 /// A command waits only for those that had begun before it, so that no two wait for one another.
 #[derive(Default)]
 pub(super) struct Commits {
-    open: RefCell<BTreeMap<(u64, u32, u64), u64>>,
+    open: RefCell<BTreeMap<Place, u64>>,
     changed: Notify,
 }
 
+/// A commit for which others wait as long as this is there: no longer than its session is.
+pub(super) struct Expected {
+    commits: Rc<Commits>,
+    place: Place,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.commits.open.borrow_mut().remove(&self.place);
+        self.commits.changed.notify_waiters();
+    }
+}
+
 impl Commits {
-    fn place(command: &CommandRecord) -> (u64, u32, u64) {
-        (command.start_us, command.session, command.number)
-    }
-
-    pub(super) fn expect(&self, command: &CommandRecord) {
+    pub(super) fn expect(self: &Rc<Self>, command: &CommandRecord) -> Expected {
+        let place = (command.start_us, command.session, command.number);
         let end_us = command.start_us.saturating_add(command.took_us);
-        self.open.borrow_mut().insert(Self::place(command), end_us);
-    }
-
-    pub(super) fn done(&self, command: &CommandRecord) {
-        self.open.borrow_mut().remove(&Self::place(command));
-        self.changed.notify_waiters();
+        self.open.borrow_mut().insert(place, end_us);
+        Expected {
+            commits: Rc::clone(self),
+            place,
+        }
     }
 
     fn is_next(&self, command: &CommandRecord) -> bool {
