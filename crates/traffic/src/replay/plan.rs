@@ -337,7 +337,8 @@ pub(super) fn prepares(text: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     Some((unquoted(&groups.next()?), literal(&groups.next()?)))
 }
 
-fn executes(text: &[u8]) -> Option<Vec<u8>> {
+/// The name of the prepared statement that a text executes.
+pub(super) fn executes(text: &[u8]) -> Option<Vec<u8>> {
     found(&EXECUTE, text)?.first().map(|name| unquoted(name))
 }
 

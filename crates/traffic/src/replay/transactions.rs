@@ -11,7 +11,7 @@ use sql_class::{Class, Effects};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::plan::{class_of, prepares, readings};
+use super::plan::{class_of, executes, prepares, readings};
 use crate::record::CommandRecord;
 use crate::secrets::without_comments;
 
@@ -129,44 +129,74 @@ impl Does {
     }
 }
 
+/// What the prepared statements of a session do.
+#[derive(Default)]
+struct Prepared {
+    /// By their captured numbers.
+    numbered: HashMap<u32, Does>,
+    /// Those that were prepared as text (`PREPARE`), by their names.
+    named: HashMap<Vec<u8>, Does>,
+}
+
+impl Prepared {
+    fn does(&mut self, command: &CommandRecord) -> Does {
+        let known = self.numbered.get(&command.statement).copied();
+        let of_command = Does {
+            part: Part::of(command),
+            only_reads: known.is_some_and(|known| known.only_reads),
+        };
+        match Command(command.command) {
+            Command::STMT_PREPARE if command.error == 0 => {
+                let does = Does::of_text(&command.body);
+                self.numbered.insert(command.statement, does);
+                of_command
+            }
+            Command::STMT_CLOSE => {
+                self.numbered.remove(&command.statement);
+                of_command
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => known.unwrap_or(of_command),
+            _ => of_command,
+        }
+    }
+
+    /// What a text does; where it executes a statement by its name, what that does.
+    fn text_does(&mut self, command: &CommandRecord) -> Does {
+        let does = Does::of_text(&command.body);
+        if let Some((name, text)) = prepares(&command.body) {
+            // Where it fails the one before is gone as well.
+            match text.filter(|_| command.error == 0) {
+                Some(text) => drop(self.named.insert(name, Does::of_text(&text))),
+                None => drop(self.named.remove(&name)),
+            }
+        } else if does.part == Part::Inside
+            && let Some(name) = executes(&command.body)
+        {
+            return self.named.get(&name).copied().unwrap_or(does);
+        }
+        does
+    }
+}
+
 /// The transactions that were open when commands were captured.
 #[derive(Default)]
 pub(super) struct Transactions {
     open: HashSet<u32>,
-    /// Prepared statements, by session and captured number.
-    prepared: HashMap<u32, HashMap<u32, Does>>,
+    /// By session.
+    prepared: HashMap<u32, Prepared>,
 }
 
 impl Transactions {
     /// The next command of the capture.
     pub(super) fn turn(&mut self, command: &CommandRecord) -> Turn {
-        let prepared = self.prepared.get(&command.session);
-        let prepared = prepared.and_then(|prepared| prepared.get(&command.statement).copied());
-        let Does { part, only_reads } = match Command(command.command) {
-            Command::STMT_PREPARE => {
-                if command.error == 0 {
-                    let prepared = self.prepared.entry(command.session).or_default();
-                    prepared.insert(command.statement, Does::of_text(&command.body));
-                }
-                return Turn::default();
-            }
-            Command::STMT_CLOSE => {
-                if let Some(prepared) = self.prepared.get_mut(&command.session) {
-                    prepared.remove(&command.statement);
-                }
-                return Turn::default();
-            }
-            Command::QUERY => Does::of_text(&command.body),
-            what => {
-                if [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT].contains(&what) {
-                    self.prepared.remove(&command.session);
-                }
-                let is_execution = [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE].contains(&what);
-                prepared.filter(|_| is_execution).unwrap_or(Does {
-                    part: Part::of(command),
-                    only_reads: prepared.is_some_and(|prepared| prepared.only_reads),
-                })
-            }
+        let what = Command(command.command);
+        if [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT].contains(&what) {
+            self.prepared.remove(&command.session);
+        }
+        let prepared = self.prepared.entry(command.session).or_default();
+        let Does { part, only_reads } = match what {
+            Command::QUERY => prepared.text_does(command),
+            _ => prepared.does(command),
         };
         let was_open = self.open.contains(&command.session);
         let mut turn = Turn::default();
@@ -361,11 +391,44 @@ mod tests {
     }
 
     #[test]
+    fn an_execution_by_name_is_what_the_text_of_its_prepare_is() {
+        let mut transactions = Transactions::default();
+        let mut said = |session, text: &str, error| {
+            let turn = transactions.turn(&CommandRecord {
+                session,
+                error,
+                ..statement(Command::QUERY, 0, text)
+            });
+            (turn.begins, turn.commits)
+        };
+        let mut turn = |text: &str| said(1, text, 0);
+        for prepare in ["PREPARE c FROM 'COMMIT'", "PREPARE `S` FROM \"SELECT a FROM t\""] {
+            assert_eq!(turn(prepare), (false, false), "{prepare}");
+        }
+        assert_eq!(turn("BEGIN"), (true, false));
+        assert_eq!(turn("EXECUTE s USING @a"), (false, false));
+        assert_eq!(turn("/* x */ execute `C`;"), (false, true));
+        assert_eq!(turn("EXECUTE s"), (true, false), "none is open");
+        assert_eq!(turn("EXECUTE other"), (true, true));
+        assert_eq!(turn("BEGIN"), (true, false));
+        assert_eq!(turn("PREPARE c FROM @text"), (false, false));
+        assert_eq!(turn("EXECUTE c"), (false, false), "nobody knows its text");
+        assert_eq!(turn("PREPARE c FROM 'COMMIT'"), (false, false));
+        assert_eq!(said(2, "EXECUTE c", 0), (true, true), "another session's");
+        assert_eq!(said(1, "PREPARE c FROM 'nonsense'", 1064), (false, false));
+        assert_eq!(said(1, "EXECUTE c", 1243), (false, false), "it is gone");
+    }
+
+    #[test]
     fn nothing_is_kept_of_statements_that_are_closed() {
         let mut transactions = Transactions::default();
         let mut turn = |command: Command, number| {
             let turn = transactions.turn(&statement(command, number, "SELECT a FROM t"));
-            let kept: usize = transactions.prepared.values().map(HashMap::len).sum();
+            let kept: usize = transactions
+                .prepared
+                .values()
+                .map(|prepared| prepared.numbered.len())
+                .sum();
             (turn.begins, turn.commits, kept)
         };
         assert_eq!(turn(Command::STMT_PREPARE, 1), (false, false, 1));
