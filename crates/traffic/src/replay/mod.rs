@@ -407,7 +407,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a session has failed. `panic`: what it has panicked with.
+    /// Notes that a session has failed, with what it has panicked.
     fn note_failed(&self, session: u32, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or(panic.downcast_ref::<String>().map(String::as_str));

@@ -70,8 +70,11 @@ struct Session {
     /// Captured numbers of statements whose parameters have come in parts.
     has_long_data: HashSet<u32>,
     has_no_login: bool,
-    /// A transaction is open on its connection, as the server has said last.
+    /// A transaction is open on its connection, as the server has said last, and would go with it.
     in_transaction: bool,
+    /// The transaction that is open on its connection is prepared (`XA PREPARE`), and would not go with it.
+    /// MySQL does not show such a one as open, MariaDB does.
+    is_prepared: bool,
     /// Without one each statement is one of its own; the same.
     autocommit: bool,
     /// The transaction in which it was has gone with its connection, or with a replayer that was killed.
@@ -114,7 +117,7 @@ pub(super) async fn run(shared: Rc<Shared>, id: u32, mut given: UnboundedReceive
     }
 }
 
-/// What comes of a future, or what it has panicked with.
+/// Polls a future to its end; an error is what it has panicked with.
 async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -137,6 +140,7 @@ async fn replay(shared: Rc<Shared>, given: &mut UnboundedReceiver<Given>) {
         has_long_data: HashSet::new(),
         has_no_login: false,
         in_transaction: false,
+        is_prepared: false,
         autocommit: true,
         is_undone: false,
         has_lost_settings: false,
@@ -200,7 +204,7 @@ impl Session {
                 return;
             }
             Fate::Unknown => {
-                self.may_have_done(captured);
+                self.may_have_done(captured, true);
                 if verdict.is_ok() {
                     self.set_again(captured).await;
                 }
@@ -274,7 +278,7 @@ impl Session {
             self.judge.is_not_sent(captured);
         }
         if sent == Err(LeftOut::NoLogin) || record.flags.has(Flags::LOST) {
-            self.may_have_done(captured);
+            self.may_have_done(captured, record.flags.has(Flags::LOST));
             self.has_lost_settings |= self.may_set(captured, captured.error);
         }
         // Each record says it, since any may be the last one that is written.
@@ -342,16 +346,28 @@ impl Session {
         }
     }
 
-    /// A command may have been executed, or not, and is not sent: what that means for the transaction.
-    fn may_have_done(&mut self, captured: &CommandRecord) {
+    /// A command is not sent, or not again (`was_sent`), and may have been executed: notes what that means for
+    /// the transaction.
+    fn may_have_done(&mut self, captured: &CommandRecord, was_sent: bool) {
         match self.part(captured).part {
             Part::Begins => self.is_undone = true,
-            Part::Ends => self.is_undone = false,
+            Part::Ends | Part::EndsXa => self.is_undone = false,
+            Part::PreparesXa => self.is_undone &= !was_sent,
             Part::Breaks => self.is_undone &= captured.error != 0,
             Part::Inside | Part::Several if !self.autocommit => self.is_undone = true,
             Part::Several => self.is_undone |= may_begin(&captured.body),
             Part::Inside | Part::Apart => {}
         }
+    }
+
+    /// Tells whether a command is `XA PREPARE`.
+    fn prepares_xa(&self, captured: &CommandRecord) -> bool {
+        let part = match Command(captured.command) {
+            Command::QUERY if has(&captured.body, b"xa") => Some(Part::of_text(&captured.body)),
+            Command::STMT_EXECUTE => self.prepared.get(&captured.statement).map(|known| known.part),
+            _ => None,
+        };
+        part == Some(Part::PreparesXa)
     }
 
     /// What a transaction is that a prepared statement begins or ends has to be known once a connection is
@@ -374,18 +390,24 @@ impl Session {
             self.miss_nothing().await;
             return verdict;
         }
+        let known = self.part(captured);
         if self.has_lost_settings {
-            self.may_have_done(captured);
+            // A transaction that is prepared needs none of them, and has its locks until it is ended.
+            if known.part == Part::EndsXa && !self.is_undone {
+                return verdict;
+            }
+            self.may_have_done(captured, false);
             return verdict.and(Err(LeftOut::SettingsLost));
         }
-        let known = self.part(captured);
         if self.is_not_known.iter().any(|asked| known.asks.contains(*asked)) {
             self.has_lost_settings |= verdict.is_ok() && self.may_set(captured, captured.error);
             return verdict.and(Err(LeftOut::NotKnown));
         }
         match known.part {
             Part::Apart => verdict,
-            Part::Ends if std::mem::take(&mut self.is_undone) => verdict.and(Err(LeftOut::Undone)),
+            Part::Ends | Part::EndsXa if std::mem::take(&mut self.is_undone) => {
+                verdict.and(Err(LeftOut::Undone))
+            }
             Part::Begins => {
                 self.is_undone = false;
                 verdict
@@ -714,6 +736,7 @@ impl Session {
         self.statements.clear();
         self.texts.clear();
         self.in_transaction = false;
+        self.is_prepared = false;
         self.has_settings = false;
         self.autocommit = true;
         let order = &self.shared.order;
@@ -813,7 +836,9 @@ impl Session {
             // Whoever sets it commits what is open.
             self.is_undone &= self.autocommit || !autocommit;
             self.autocommit = autocommit;
-            self.in_transaction = outcome.status.contains(StatusFlags::IN_TRANS);
+            let is_open = outcome.status.contains(StatusFlags::IN_TRANS);
+            self.is_prepared = is_open && (self.is_prepared || self.prepares_xa(captured));
+            self.in_transaction = is_open && !self.is_prepared;
         }
         if !self.is_not_known.is_empty() && [Command::QUERY, Command::STMT_EXECUTE].contains(&command) {
             self.is_not_known.retain(|asked| match *asked {

@@ -73,6 +73,9 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
         match &text[..] {
             "BEGIN" => status.insert(StatusFlags::IN_TRANS),
             "COMMIT" | "ROLLBACK" => status.remove(StatusFlags::IN_TRANS),
+            // MariaDB shows a transaction that is prepared as open still.
+            text if text.starts_with("XA START") => status.insert(StatusFlags::IN_TRANS),
+            text if text.starts_with("XA COMMIT") => status.remove(StatusFlags::IN_TRANS),
             "SET AUTOCOMMIT = 0" => status.remove(StatusFlags::AUTOCOMMIT),
             "SET AUTOCOMMIT = 1" => status.insert(StatusFlags::AUTOCOMMIT),
             text if text.starts_with("INSERT") && !status.contains(StatusFlags::AUTOCOMMIT) => {
@@ -382,6 +385,41 @@ async fn a_transaction_without_begin_is_undone_too_and_ends_as_it_does() {
     ])
     .await;
     assert_eq!(heard, ["INSERT INTO t VALUES (2)"]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_prepared_outlives_its_connection() {
+    const START: &str = "XA START 'a'";
+    const INSERT: &str = "INSERT INTO t VALUES (1)";
+    const END: &str = "XA END 'a'";
+    const PREPARE: &str = "XA PREPARE 'a'";
+    const COMMIT: &str = "XA COMMIT 'a'";
+    let with = |texts: &[&str], was| -> Vec<_> { texts.iter().map(|text| (query(text), was)).collect() };
+    let all = [START, INSERT, END, PREPARE];
+    let begun = with(&all[..3], DONE_IN_TRANSACTION);
+    // A replayer that is killed behind it leaves nothing undone, whatever the server shows.
+    let ping = (command(Command::PING, 0, b""), Was::Open);
+    let (_, records) =
+        resumed(&[with(&all, Was::Open), vec![ping], with(&[COMMIT], Was::Open)].concat()).await;
+    let flags = records.iter().map(|record| record.flags.has(IN_TRANSACTION));
+    assert_eq!(flags.collect::<Vec<_>>(), [true, true, true, false, false, false]);
+    for was in [DONE, Was::Sent] {
+        let rest = [with(&[PREPARE], was), with(&[COMMIT, INSERT], Was::Open)].concat();
+        assert_eq!(told(&[begun.clone(), rest].concat()).await, [COMMIT, INSERT]);
+    }
+    // A transaction that is not prepared is gone.
+    let end = [PREPARE, "XA ROLLBACK 'a'", INSERT];
+    let undone = [begun, with(&end, Was::Open)].concat();
+    assert_eq!(told(&undone).await, [INSERT]);
+    // A connection is lost, and with it what the session had set.
+    for (prepare, lost) in [(PREPARE, "SELECT LOST"), ("XA PREPARE 'a' -- LOST", "")] {
+        let texts = ["SET @a = 1", START, INSERT, END, prepare, lost, COMMIT, INSERT];
+        let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        let heard = told(&with(&texts, Was::Open)).await;
+        assert_eq!(heard, texts[..texts.len() - 1]);
+    }
+    let texts = ["SET @a = 1", START, "INSERT LOST", END, PREPARE, COMMIT, INSERT];
+    assert_eq!(told(&with(&texts, Was::Open)).await, texts[..3]);
 }
 
 #[tokio::test]
@@ -903,7 +941,7 @@ async fn sessions_in_which_nothing_is_chosen_are_not_connected() {
     assert_eq!(told, ["USE shop2", "INSERT 1"]);
 }
 
-/// None of the others waits for what it has not committed.
+/// Transactions of others do not wait for the commits of the session that has failed.
 #[tokio::test]
 async fn a_session_that_fails_is_named_and_the_others_go_on() {
     let place = tempfile::tempdir().unwrap();
@@ -918,7 +956,7 @@ async fn a_session_that_fails_is_named_and_the_others_go_on() {
         };
         capture.put(&Record::Session(session)).unwrap();
     }
-    // The second session had begun its transactions long after those before had ended.
+    // Transactions of the second session had begun long after those before had ended.
     let texts = [
         (1, 0, "INSERT 1"),
         (1, 1, "INSERT PANICS"),

@@ -26,6 +26,10 @@ pub(super) enum Part {
     Several,
     /// `COMMIT`, `ROLLBACK`.
     Ends,
+    /// `XA PREPARE`: the transaction outlives its connection from there on.
+    PreparesXa,
+    /// `XA COMMIT`, `XA ROLLBACK`, also of a transaction that another connection has prepared.
+    EndsXa,
     /// It ends one, and does something else.
     Breaks,
     /// It sets something for its session, whether a transaction is open or not.
@@ -74,26 +78,18 @@ impl Part {
     fn of_its_words(text: &[u8]) -> Self {
         let plain = without_comments(text);
         let text = plain.as_deref().unwrap_or(text).to_ascii_uppercase();
-        let mut words = text
+        let words: Vec<&[u8]> = text
             .split(|byte| !byte.is_ascii_alphanumeric())
-            .filter(|word| !word.is_empty());
-        let first = words.next();
-        let verb = match first {
-            Some(b"XA") => words.next(),
-            first => first,
-        };
-        if !matches!(verb, Some(b"COMMIT" | b"ROLLBACK")) {
-            return Self::Inside;
-        }
-        if first == Some(b"XA") {
-            return Self::Ends;
-        }
-        let words: Vec<&[u8]> = words.collect();
-        let words = words.strip_prefix(&[&b"WORK"[..]]).unwrap_or(&words);
-        match words {
-            [b"TO", ..] => Self::Inside,
-            [b"AND", b"CHAIN", ..] => Self::Begins,
-            _ => Self::Ends,
+            .filter(|word| !word.is_empty() && *word != b"WORK")
+            .collect();
+        match words[..] {
+            [b"XA", b"PREPARE", ..] => Self::PreparesXa,
+            [b"XA", b"COMMIT", .., b"ONE", b"PHASE"] => Self::Ends,
+            [b"XA", b"COMMIT" | b"ROLLBACK", ..] => Self::EndsXa,
+            [b"ROLLBACK", b"TO", ..] => Self::Inside,
+            [b"COMMIT" | b"ROLLBACK", b"AND", b"CHAIN", ..] => Self::Begins,
+            [b"COMMIT" | b"ROLLBACK", ..] => Self::Ends,
+            _ => Self::Inside,
         }
     }
 }
@@ -129,12 +125,12 @@ impl Does {
     }
 }
 
-/// What the prepared statements of a session do.
+/// The prepared statements of a session.
 #[derive(Default)]
 struct Prepared {
-    /// By their captured numbers.
+    /// Statements by their captured numbers.
     numbered: HashMap<u32, Does>,
-    /// Those that were prepared as text (`PREPARE`), by their names.
+    /// Statements that were prepared as text (`PREPARE`), by their names.
     named: HashMap<Vec<u8>, Does>,
 }
 
@@ -160,11 +156,11 @@ impl Prepared {
         }
     }
 
-    /// What a text does; where it executes a statement by its name, what that does.
+    /// Tells what a text does; of one that executes a statement by its name, what that statement does.
     fn text_does(&mut self, command: &CommandRecord) -> Does {
         let does = Does::of_text(&command.body);
         if let Some((name, text)) = prepares(&command.body) {
-            // Where it fails the one before is gone as well.
+            // A PREPARE that fails takes the statement of before away as well.
             match text.filter(|_| command.error == 0) {
                 Some(text) => drop(self.named.insert(name, Does::of_text(&text))),
                 None => drop(self.named.remove(&name)),
@@ -182,7 +178,7 @@ impl Prepared {
 #[derive(Default)]
 pub(super) struct Transactions {
     open: HashSet<u32>,
-    /// By session.
+    /// Prepared statements, by session.
     prepared: HashMap<u32, Prepared>,
 }
 
@@ -215,12 +211,15 @@ impl Transactions {
                     commits: !only_reads,
                 }
             }
-            Part::Ends | Part::Breaks => {
+            Part::Ends | Part::EndsXa | Part::Breaks => {
                 self.open.remove(&command.session);
                 turn = Turn {
                     begins: part == Part::Breaks && !was_open,
                     commits: true,
                 };
+            }
+            Part::PreparesXa => {
+                self.open.remove(&command.session);
             }
             Part::Apart => {}
         }
@@ -308,10 +307,13 @@ mod tests {
             ("/* x */ COMMIT", Part::Ends),
             ("COMMIT AND NO CHAIN", Part::Ends),
             ("COMMIT WORK AND CHAIN", Part::Begins),
+            ("ROLLBACK AND CHAIN", Part::Begins),
             ("XA START 'a'", Part::Begins),
             ("XA END 'a'", Part::Inside),
             ("XA COMMIT 'a' ONE PHASE", Part::Ends),
-            ("XA ROLLBACK 'a'", Part::Ends),
+            ("XA PREPARE 'a'", Part::PreparesXa),
+            ("/* x */ xa commit X'61', 'b', 1", Part::EndsXa),
+            ("XA ROLLBACK 'a'", Part::EndsXa),
             ("SAVEPOINT a", Part::Inside),
             ("UNLOCK TABLES", Part::Inside),
             ("CREATE TEMPORARY TABLE t (a INT)", Part::Inside),
@@ -387,6 +389,7 @@ mod tests {
         assert_eq!(execute(select), (true, false));
         assert_eq!(execute(insert), (true, true), "none is open");
         assert_eq!(turn(Command::QUERY, 0, "XA START 'a'"), (true, false));
+        assert_eq!(turn(Command::QUERY, 0, "XA PREPARE 'a'"), (false, false));
         assert_eq!(turn(Command::STMT_EXECUTE, commit_xa, ""), (false, true));
     }
 
