@@ -384,10 +384,6 @@ impl Importer {
         known.session.commands += 1;
         known.until_us = said.start_us.saturating_add(said.took_us.unwrap_or(0));
         note_unknown(said, &mut record.flags);
-        if said.is_cut {
-            record.flags.set(Flags::CUT);
-            record.body.clear();
-        }
         self.imported.commands += 1;
         self.imported.withheld += u64::from(record.flags.has(Flags::WITHHELD));
         writer.put(&Record::Command(Box::new(record)))?;
@@ -485,7 +481,7 @@ fn ended(said: &Said<'_>, known: &mut Known) -> Ended {
         warnings: said.warnings.unwrap_or(0),
         error: said.error.unwrap_or(0),
         packet: packet.into(),
-        is_packet_whole: true,
+        is_packet_whole: !said.is_cut && kept.len() == said.body.len(),
         answer,
     }
 }

@@ -3,6 +3,7 @@ use std::path::Path;
 use mysql_wire::ChangeUser;
 
 use super::{From, ImportError, Imported, Importer};
+use crate::capture::COMMAND_MAX;
 use crate::file::Folder;
 use crate::record::{CommandRecord, Flags, Record, SessionRecord};
 
@@ -368,6 +369,24 @@ fn the_general_log_of_mariadb_is_read() {
     );
     for flag in [Flags::ERROR_UNKNOWN, Flags::ROWS_UNKNOWN, Flags::TIME_UNKNOWN] {
         assert!(made.commands.iter().all(|command| command.flags.has(flag)));
+    }
+}
+
+/// A shorter text would be another statement.
+#[test]
+fn a_text_is_whole_or_cut() {
+    let select = |len: usize| "SELECT 1".to_owned() + &",1".repeat((len - 8) / 2);
+    for (text, is_cut) in [
+        (select(COMMAND_MAX), false),
+        (select(COMMAND_MAX + 2), true),
+        (select(COMMAND_MAX + 100_000), true),
+    ] {
+        let log = format!("2026-11-28T03:19:04.052062Z\t   10 Query\t{text}\n");
+        let made = import(From::GeneralLog, log.as_bytes()).unwrap();
+        let [command] = &made.commands[..] else { panic!() };
+        assert_eq!(command.flags.has(Flags::CUT), is_cut, "{}", text.len());
+        assert_eq!(command.body.len(), if is_cut { 0 } else { text.len() });
+        assert!(!command.flags.has(Flags::WITHHELD));
     }
 }
 
