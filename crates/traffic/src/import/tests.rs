@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use mysql_wire::ChangeUser;
+use mysql_wire::{Capabilities, ChangeUser, Command, write_packet};
 
 use super::{From, ImportError, Imported, Importer};
 use crate::capture::COMMAND_MAX;
@@ -175,7 +175,7 @@ fn the_slow_log_of_mysql_is_read() {
         "the server has left its text out"
     );
     assert!(nothing.error == 1146 && !nothing.flags.has(Flags::ERROR_UNKNOWN));
-    assert_eq!(quit.command, mysql_wire::Command::QUIT.0);
+    assert_eq!(quit.command, Command::QUIT.0);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_session_that_changes_its_user_begins_anew() {
     let say = |importer: &mut Importer| {
         let said = super::Said {
             thread: 1,
-            command: mysql_wire::Command::QUERY.0,
+            command: Command::QUERY.0,
             body: b"SELECT 1",
             ..super::Said::default()
         };
@@ -266,6 +266,61 @@ fn a_session_that_changes_its_user_begins_anew() {
     assert_eq!(sessions, begun.collect::<Vec<_>>());
 }
 
+#[test]
+fn executions_without_definitions_are_checked() {
+    const COLUMN: &[u8] = &[3, 0, 0, 0, 0, 0];
+    const ROW: &[u8] = &[0, 0, 7, 0, 0, 0];
+    const END: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0];
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("imported");
+    let mut importer = Importer::new(From::Pcap, &to, None, "test");
+    let who = super::Who {
+        capabilities: Capabilities::PROTOCOL_41
+            | Capabilities::DEPRECATE_EOF
+            | Capabilities::MARIADB_CACHE_METADATA,
+        ..super::Who::default()
+    };
+    importer.begins(1, 0, who);
+    let mut say = |command: Command, body: &[u8], payloads: &[&[u8]]| {
+        let (mut answer, mut sequence) = (Vec::new(), 1);
+        for payload in payloads {
+            write_packet(&mut answer, &mut sequence, payload);
+        }
+        let said = super::Said {
+            thread: 1,
+            command: command.0,
+            body,
+            answer: &answer,
+            ..super::Said::default()
+        };
+        importer.say(&said).unwrap();
+    };
+    let execute = [7, 0, 0, 0, 0, 1, 0, 0, 0];
+    say(
+        Command::STMT_PREPARE,
+        b"SELECT a FROM t",
+        &[&[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0], COLUMN],
+    );
+    say(Command::STMT_EXECUTE, &execute, &[&[1, 1], COLUMN, ROW, END]);
+    say(Command::STMT_EXECUTE, &execute, &[&[1, 0], ROW, END]);
+    // An answer that is cut may have told other columns.
+    say(Command::STMT_EXECUTE, &execute, &[]);
+    say(Command::STMT_EXECUTE, &execute, &[&[1, 0], ROW, END]);
+    importer.finish().unwrap();
+    let mut folder = Folder::open(&to, None).unwrap();
+    let mut checks = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        if let Record::Command(command) = record {
+            checks.push((!command.flags.has(Flags::UNCHECKED)).then_some(command.checks));
+        }
+    }
+    let [_, with, without, cut, unknown] = &checks[..] else {
+        panic!("{checks:?}");
+    };
+    assert!(with.as_ref().is_some_and(|checks| checks.len() == 2) && with == without);
+    assert!(cut.is_none() && unknown.is_none());
+}
+
 /// Names that fill a record are left out with their sessions; those of others are taken over.
 #[test]
 fn names_that_are_too_long_end_no_import() {
@@ -286,7 +341,7 @@ fn names_that_are_too_long_end_no_import() {
     let say = |importer: &mut Importer, thread: u64, body: &str| {
         let said = super::Said {
             thread,
-            command: mysql_wire::Command::QUERY.0,
+            command: Command::QUERY.0,
             body: body.as_bytes(),
             ..super::Said::default()
         };
