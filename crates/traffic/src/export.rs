@@ -423,6 +423,11 @@ pub(crate) fn without_comments_in_front(text: &[u8]) -> &[u8] {
     }
 }
 
+/// Counts the parameters of a text.
+pub(crate) fn parameters_of(text: &[u8]) -> usize {
+    read(text, true).parameters.len()
+}
+
 /// What a client sees in a text.
 #[derive(Default)]
 struct Read {

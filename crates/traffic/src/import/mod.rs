@@ -134,6 +134,8 @@ struct Known {
     id: u32,
     session: Session,
     columns: KeptColumns,
+    /// The number of the statement that was prepared last, of TiProxy alone; 0 for none.
+    last_prepared: u32,
     is_written: bool,
     /// Whose it is was written.
     is_told: bool,
@@ -254,6 +256,7 @@ impl Importer {
             id,
             session,
             columns: KeptColumns::default(),
+            last_prepared: 0,
             is_written: false,
             is_told: false,
             who,

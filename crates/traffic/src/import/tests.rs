@@ -764,6 +764,37 @@ fn what_tiproxy_has_captured_is_read() {
     );
 }
 
+/// A session goes on in the next file, and begins anew with a reset.
+#[test]
+fn statements_are_numbered_as_tidb_does() {
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("imported");
+    let one = |command: &str, text: &str| {
+        let len = text.len();
+        let head = "# Time: 2026-11-28T10:00:00Z\n# Conn_ID: 1\n";
+        format!("{head}# Cmd_type: {command}\n# Payload_len: {len}\n{text}\n")
+    };
+    let first = one("StmtPrepare", "SELECT ?, '?'");
+    let second = [
+        one("StmtPrepare", "SELECT 1"),
+        one("ResetConnect", ""),
+        one("StmtPrepare", "SELECT ? + ?"),
+    ];
+    let mut importer = Importer::new(From::Tiproxy, &to, None, "test");
+    for file in [first, second.concat()] {
+        importer.file(Path::new("a.log"), file.as_bytes()).unwrap();
+    }
+    importer.finish().unwrap();
+    let mut folder = Folder::open(&to, None).unwrap();
+    let mut prepared = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        if let Record::Command(command) = record {
+            prepared.push((command.statement, command.parameters));
+        }
+    }
+    assert_eq!(prepared, [(1, 1), (2, 0), (0, 0), (1, 2)]);
+}
+
 #[test]
 fn the_last_number_of_a_statement_is_no_end() {
     let one = "# Time: 2026-11-28T10:00:00Z\n# Conn_ID: 1\n# Cmd_type: StmtPrepare\n";

@@ -6,7 +6,6 @@
 //! counts them up in each session, which is done here as well. Files that TiProxy has encrypted are not
 //! read.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use mysql_wire::{Command, write_packet};
 
 use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
+use crate::export::parameters_of;
 
 /// Its names of commands that are taken over.
 const COMMANDS: [(&[u8], Command); 14] = [
@@ -51,7 +51,6 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
         false => Box::new(source),
     };
     let mut lines = Lines::new(source);
-    let mut numbers = HashMap::new();
     loop {
         match head(&mut lines) {
             Ok(Ok(None)) => return Ok(()),
@@ -60,7 +59,7 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
                     importer.stop(path, lines.number, "the file ends within a command");
                     return Ok(());
                 }
-                command(importer, &head, &lines, &mut numbers)?;
+                command(importer, &head, &lines)?;
             }
             Ok(Err(why)) => {
                 importer.stop(path, lines.number, &why);
@@ -143,12 +142,7 @@ fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..at], &line[at + 2..]))
 }
 
-fn command<R>(
-    importer: &mut Importer,
-    head: &Head,
-    lines: &Lines<R>,
-    numbers: &mut HashMap<u64, u32>,
-) -> Result<(), ImportError> {
+fn command<R>(importer: &mut Importer, head: &Head, lines: &Lines<R>) -> Result<(), ImportError> {
     let (Some(at_us), Some(thread)) = (head.at_us, head.thread) else {
         return Ok(());
     };
@@ -174,14 +168,16 @@ fn command<R>(
         importer.begins(thread, at_us, who);
     }
     let mut answer = Vec::new();
-    if command == Command::STMT_PREPARE {
-        let number = numbers.entry(thread).or_default();
-        *number = head.statement.unwrap_or(number.wrapping_add(1));
-        // Nobody has written the answer down: this is what it must have been, as far as it is needed.
-        let mut ok = vec![0];
-        ok.extend_from_slice(&number.to_le_bytes());
-        ok.extend_from_slice(&[0; 7]);
-        write_packet(&mut answer, &mut 1, &ok);
+    if let Some(known) = importer.sessions.get_mut(&thread) {
+        match command {
+            Command::STMT_PREPARE => {
+                known.last_prepared = head.statement.unwrap_or(known.last_prepared.wrapping_add(1));
+                prepared(known.last_prepared, body, &mut answer);
+            }
+            // TiDB makes another session of it.
+            Command::RESET_CONNECTION => known.last_prepared = 0,
+            _ => {}
+        }
     }
     importer.say(&Said {
         thread,
@@ -192,4 +188,15 @@ fn command<R>(
         answer: &answer,
         ..Said::default()
     })
+}
+
+/// The answer to a prepare, which nobody has written down, as far as it is needed.
+fn prepared(number: u32, text: &[u8], answer: &mut Vec<u8>) {
+    let parameters = u16::try_from(parameters_of(text)).unwrap_or(0);
+    let mut ok = vec![0];
+    ok.extend_from_slice(&number.to_le_bytes());
+    ok.extend_from_slice(&[0; 2]);
+    ok.extend_from_slice(&parameters.to_le_bytes());
+    ok.extend_from_slice(&[0; 3]);
+    write_packet(answer, &mut 1, &ok);
 }
