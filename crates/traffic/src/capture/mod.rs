@@ -33,7 +33,7 @@ use self::observer::{Queue, WorkerObserver};
 
 pub(crate) use self::observer::{Answer, Ended};
 pub use self::servers::servers;
-pub(crate) use self::thread::{Session, record, schema_of};
+pub(crate) use self::thread::{STATEMENTS_MAX, Session, record, schema_of};
 
 /// Bytes of copies that there may be: of commands under way, and of those that wait for the thread.
 pub const QUEUE_MAX: usize = 64 << 20;

@@ -38,7 +38,7 @@ const FILE_AGE_MAX: Duration = Duration::from_secs(60);
 const SESSIONS_MAX: usize = 1_000_000;
 /// Bytes that are known of prepared statements. Beyond that all sessions are forgotten as well: those that
 /// end without a goodbye leave theirs behind.
-const STATEMENTS_MAX: usize = 64 << 20;
+pub(crate) const STATEMENTS_MAX: usize = 64 << 20;
 /// Bytes that are known of one prepared statement, without the end of a long parameter.
 const STATEMENT: usize = size_of::<(u32, Prepared)>();
 
@@ -111,6 +111,18 @@ impl Session {
         session.is_in(schema.unwrap_or_default().to_vec());
         session.may_be_in_mysql = schema.is_none();
         session
+    }
+
+    /// Bytes that are known of its prepared statements.
+    pub(crate) fn statement_bytes(&self) -> usize {
+        self.statement_bytes
+    }
+
+    /// Forgets its prepared statements: executions of them are withheld, as of those of before the capture.
+    pub(crate) fn forget_statements(&mut self) {
+        self.statements.clear();
+        self.statement_bytes = 0;
+        self.last_prepared = 0;
     }
 
     pub(crate) fn is_in(&mut self, schema: Vec<u8>) {
@@ -512,9 +524,7 @@ fn body(ended: &Ended, session: &mut Session, record: &mut CommandRecord) {
         _ => record.flags.set(Flags::WITHHELD),
     }
     if ended.command == Command::RESET_CONNECTION || ended.command == Command::CHANGE_USER {
-        session.statements.clear();
-        session.statement_bytes = 0;
-        session.last_prepared = 0;
+        session.forget_statements();
     }
     if ended.command == Command::CHANGE_USER {
         session.may_be_in_mysql = true;

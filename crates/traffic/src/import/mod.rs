@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use dataplane::finished::End as HowEnded;
 use mysql_wire::{Capabilities, ChangeUser, Command, PacketHeader, write_packet};
 
-use crate::capture::{Answer, COMMAND_MAX, Ended, Session, record};
+use crate::capture::{Answer, COMMAND_MAX, Ended, STATEMENTS_MAX, Session, record};
 use crate::file::{FileError, FolderWriter};
 use crate::kept_columns::KeptColumns;
 use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord, plain};
@@ -120,6 +120,8 @@ pub struct Importer {
     version: Option<String>,
     /// Sessions by the numbers that the file has for them.
     sessions: HashMap<u64, Known>,
+    /// Bytes that are known of prepared statements, and of some that have gone since they were counted.
+    statement_bytes: usize,
     /// Numbers that sessions have had, here.
     used: HashSet<u32>,
     /// From here on upwards numbers were given to those whose own was taken.
@@ -145,6 +147,13 @@ struct Known {
     at_us: u64,
     /// When its last command has ended.
     until_us: u64,
+}
+
+impl Known {
+    /// Bytes that are known of its prepared statements.
+    fn statement_bytes(&self) -> usize {
+        self.session.statement_bytes() + self.columns.size()
+    }
 }
 
 /// Whose session it is.
@@ -192,6 +201,7 @@ impl Importer {
             began_us: 0,
             version: None,
             sessions: HashMap::new(),
+            statement_bytes: 0,
             used: HashSet::new(),
             spare: 0,
             streams: tcp::Streams::default(),
@@ -382,8 +392,10 @@ impl Importer {
             }))?;
         }
         let start_us = said.start_us.saturating_sub(self.began_us);
+        let bytes_before = known.statement_bytes();
         let mut ended = ended(said, known);
         let mut record = record(&mut ended, &mut known.session, start_us);
+        self.statement_bytes += known.statement_bytes().saturating_sub(bytes_before);
         known.session.commands += 1;
         known.until_us = said.start_us.saturating_add(said.took_us.unwrap_or(0));
         note_unknown(said, &mut record.flags);
@@ -393,7 +405,22 @@ impl Importer {
         if Command(said.command) == Command::QUIT {
             self.sessions.remove(&said.thread);
         }
+        if self.statement_bytes > STATEMENTS_MAX {
+            self.forget_statements(STATEMENTS_MAX / 2);
+        }
         Ok(())
+    }
+
+    /// Counts what is known of prepared statements, and forgets it where that is more than so many bytes.
+    fn forget_statements(&mut self, max: usize) {
+        self.statement_bytes = self.sessions.values().map(Known::statement_bytes).sum();
+        if self.statement_bytes > max {
+            self.statement_bytes = 0;
+            for known in self.sessions.values_mut() {
+                known.session.forget_statements();
+                known.columns = KeptColumns::default();
+            }
+        }
     }
 
     /// The session is in this schema before its next command. Where the file has not told how it came there,

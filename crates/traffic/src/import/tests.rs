@@ -3,7 +3,7 @@ use std::path::Path;
 use mysql_wire::{Capabilities, ChangeUser, Command, write_packet};
 
 use super::{From, ImportError, Imported, Importer};
-use crate::capture::COMMAND_MAX;
+use crate::capture::{COMMAND_MAX, STATEMENTS_MAX};
 use crate::file::Folder;
 use crate::record::{CommandRecord, Flags, Record, SessionRecord};
 
@@ -211,6 +211,45 @@ fn sessions_that_are_silent_are_forgotten() {
     let mut left: Vec<_> = importer.sessions.keys().copied().collect();
     left.sort_unstable();
     assert_eq!(left, [6, 7, 8, 9]);
+}
+
+/// Clients need not close what they have prepared.
+#[test]
+fn statements_that_are_known_have_a_limit() {
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("imported");
+    let mut importer = Importer::new(From::Tiproxy, &to, None, "test");
+    importer.begins(1, 0, super::Who::default());
+    let say = |importer: &mut Importer, command: Command, body: &[u8], answer: &[u8]| {
+        let said = super::Said {
+            thread: 1,
+            command: command.0,
+            body,
+            answer,
+            ..super::Said::default()
+        };
+        importer.say(&said).unwrap();
+        importer.statement_bytes
+    };
+    let prepare = |importer: &mut Importer, number: u8| {
+        let mut answer = Vec::new();
+        write_packet(&mut answer, &mut 1, &[0, number, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        say(importer, Command::STMT_PREPARE, b"SELECT 1", &answer)
+    };
+    let execute = [1, 0, 0, 0, 0, 1, 0, 0, 0];
+    let one = prepare(&mut importer, 1);
+    assert_eq!(
+        (prepare(&mut importer, 1), prepare(&mut importer, 2)),
+        (one, 2 * one)
+    );
+    say(&mut importer, Command::STMT_CLOSE, &[2, 0, 0, 0], &[]);
+    assert_eq!(say(&mut importer, Command::STMT_EXECUTE, &execute, &[]), 2 * one);
+    // Statements that have gone are counted until there seem to be too many.
+    importer.statement_bytes = STATEMENTS_MAX + 1;
+    assert_eq!(say(&mut importer, Command::STMT_EXECUTE, &execute, &[]), one);
+    importer.forget_statements(one - 1);
+    assert_eq!(say(&mut importer, Command::STMT_EXECUTE, &execute, &[]), 0);
+    assert_eq!(importer.finish().unwrap().withheld, 1);
 }
 
 fn change_user(user: &str, database: &str) -> ChangeUser {
