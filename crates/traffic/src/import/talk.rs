@@ -16,6 +16,9 @@ const UNREAD_MAX: usize = 4 << 20;
 
 /// Bytes of a client that wait for the rest of their packet or for an answer. A packet has up to 16 MiB.
 const PACKET_MAX: usize = 17 << 20;
+/// Bytes of one side that wait for the other one until the login is done: many connections of which only one
+/// side was captured would have all memory.
+const LOGIN_MAX: usize = 128 << 10;
 /// What a command that waits costs beside its bytes.
 const ASKED_COST: usize = 64;
 
@@ -148,8 +151,12 @@ impl Talk {
             true => self.from_server.add(bytes),
             false => self.from_client.add(bytes),
         }
-        let is_one_sided = self.from_client.rest().len() > PACKET_MAX || self.waiting_len > PACKET_MAX;
-        if self.from_server.rest().len() > UNREAD_MAX || is_one_sided {
+        let (client_max, server_max) = match self.state {
+            State::Commands => (PACKET_MAX, UNREAD_MAX),
+            _ => (LOGIN_MAX, LOGIN_MAX),
+        };
+        let is_one_sided = self.from_client.rest().len() > client_max || self.waiting_len > PACKET_MAX;
+        if self.from_server.rest().len() > server_max || is_one_sided {
             self.give_up(importer, "connections of which packets are missing");
         }
         while self.state != State::GivenUp && self.state != State::Commands {
@@ -391,6 +398,30 @@ mod tests {
             assert_eq!(unread.rest().len(), packets.len() - taken * 5);
         }
         assert!(taken == 200_000 && moves < 30, "{taken} {moves}");
+    }
+
+    #[test]
+    fn a_side_alone_has_little_memory() {
+        let place = tempfile::tempdir().unwrap();
+        let to = place.path().join("to");
+        let mut importer = Importer::new(super::super::From::Pcap, &to, None, "test");
+        for (state, is_server) in [
+            (State::Greeting, false),
+            (State::Login, true),
+            (State::Authentication, false),
+        ] {
+            let mut talk = Talk::new(1);
+            talk.state = state;
+            let most = LOGIN_MAX / 1024;
+            for number in 0..=most {
+                assert!(talk.state == state, "{number}");
+                talk.bytes(&mut importer, 0, is_server, &[0; 1024]).unwrap();
+            }
+            assert!(talk.state == State::GivenUp);
+            assert!(talk.from_client.bytes.is_empty() && talk.from_server.bytes.is_empty());
+        }
+        let why = "connections of which packets are missing";
+        assert_eq!(importer.imported.left_out.get(why), Some(&2));
     }
 
     #[test]
