@@ -229,13 +229,10 @@ impl Importer {
     pub fn finish(mut self) -> Result<Imported, ImportError> {
         std::mem::take(&mut self.streams).end(&mut self)?;
         let Some(mut writer) = self.writer.take() else {
-            let stops: String = self
-                .imported
-                .stops
-                .iter()
-                .map(|stop| format!("\n{stop}"))
-                .collect();
-            return Err(ImportError::Nothing(self.from, stops));
+            let stops = self.imported.stops.iter().map(|stop| format!("\n{stop}"));
+            let left_out = self.imported.left_out.iter();
+            let left_out = left_out.map(|(why, count)| format!("\n{count:>10}  left out: {why}"));
+            return Err(ImportError::Nothing(self.from, stops.chain(left_out).collect()));
         };
         writer.put(&Record::End(Box::new(End {
             reason: "imported".to_owned(),

@@ -338,6 +338,13 @@ impl Talk {
         if self.state == State::GivenUp {
             return Ok(());
         }
+        let [client, server] = [&self.from_client, &self.from_server].map(|unread| !unread.rest().is_empty());
+        if matches!(
+            (self.state, client, server),
+            (State::Greeting, true, false) | (State::Login, false, true)
+        ) {
+            importer.leave_out("connections of which one side alone was captured");
+        }
         let asked = self.asked.take().into_iter().chain(self.waiting.drain(..));
         for asked in asked {
             importer.say(&Said {
@@ -398,6 +405,27 @@ mod tests {
             assert_eq!(unread.rest().len(), packets.len() - taken * 5);
         }
         assert!(taken == 200_000 && moves < 30, "{taken} {moves}");
+    }
+
+    #[test]
+    fn a_side_alone_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let to = place.path().join("to");
+        let mut importer = Importer::new(super::super::From::Pcap, &to, None, "test");
+        let mut ended = |state, sides: &[bool]| {
+            let mut talk = Talk::new(1);
+            talk.state = state;
+            for is_server in sides {
+                talk.bytes(&mut importer, 0, *is_server, &[9, 0, 0]).unwrap();
+            }
+            talk.end(&mut importer, 0).unwrap();
+            importer.imported.left_out.values().sum::<u64>()
+        };
+        assert_eq!(ended(State::Greeting, &[]), 0);
+        assert_eq!(ended(State::Greeting, &[false, true]), 0);
+        assert_eq!(ended(State::Login, &[false]), 0);
+        assert_eq!(ended(State::Greeting, &[false]), 1);
+        assert_eq!(ended(State::Login, &[true]), 2);
     }
 
     #[test]

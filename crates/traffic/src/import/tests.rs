@@ -188,7 +188,9 @@ fn a_slow_log_that_is_broken_is_read_up_to_there() {
         ["a.log:20: the file ends within this entry, which is left out"]
     );
     let error = import(From::SlowLog, b"nothing of the kind\n").err().unwrap();
-    assert_eq!(error.to_string(), "no command was found: is it a slow-log?");
+    let words =
+        "no command was found: is it a slow-log?\n         1  left out: lines that belong to no entry";
+    assert_eq!(error.to_string(), words);
 }
 
 #[test]
