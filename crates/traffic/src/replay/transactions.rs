@@ -305,6 +305,7 @@ mod tests {
             ("ROLLBACK TO SAVEPOINT a", Part::Inside),
             ("ROLLBACK WORK TO\na", Part::Inside),
             ("/* x */ COMMIT", Part::Ends),
+            ("--\nCOMMIT", Part::Ends),
             ("COMMIT AND NO CHAIN", Part::Ends),
             ("COMMIT WORK AND CHAIN", Part::Begins),
             ("ROLLBACK AND CHAIN", Part::Begins),
