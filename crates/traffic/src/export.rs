@@ -11,7 +11,7 @@ use std::path::Path;
 use mysql_wire::Command;
 
 use crate::file::{FileError, Folder};
-use crate::record::{CommandRecord, Record, SessionRecord, plain};
+use crate::record::{CommandRecord, Flags, Record, SessionRecord, plain};
 use crate::replay::{Judge, Permitted};
 use crate::seal::Key;
 
@@ -63,7 +63,7 @@ pub enum ExportError {
     Out(#[from] io::Error),
 }
 
-/// What is known of prepared statements, by session and number.
+/// A prepared statement, as far as it is known.
 #[derive(Default)]
 struct Prepared {
     text: Vec<u8>,
@@ -223,7 +223,8 @@ pub(crate) struct Texts {
     judge: Judge,
     /// By session.
     charsets: HashMap<u32, Charset>,
-    prepared: HashMap<(u32, u32), Prepared>,
+    /// Prepared statements, by session and number.
+    prepared: HashMap<u32, HashMap<u32, Prepared>>,
 }
 
 impl Texts {
@@ -245,46 +246,60 @@ impl Texts {
     pub(crate) fn of(&mut self, command: &CommandRecord) -> Option<Result<Vec<u8>, &'static str>> {
         let text = self.text(command);
         let charset = self.charsets.entry(command.session).or_default();
-        let prepared = self.prepared.get(&(command.session, command.statement));
+        let of_session = self.prepared.get(&command.session);
+        let prepared = of_session.and_then(|of_session| of_session.get(&command.statement));
         let said = match Command(command.command) {
             Command::QUERY => Some(&command.body),
             Command::STMT_EXECUTE => prepared.map(|prepared| &prepared.text),
-            Command::RESET_CONNECTION | Command::CHANGE_USER => {
-                *charset = None;
-                None
-            }
             _ => None,
         };
         if let Some(said) = said.filter(|_| command.error == 0) {
             *charset = charset::behind(said, *charset);
         }
+        let forgets = matches!(
+            Command(command.command),
+            Command::QUIT | Command::RESET_CONNECTION | Command::CHANGE_USER
+        );
+        if forgets || command.flags.has(Flags::CLOSED) {
+            self.charsets.remove(&command.session);
+            self.prepared.remove(&command.session);
+        }
         text
+    }
+
+    /// The statement that a command names.
+    fn prepared(&mut self, command: &CommandRecord) -> Option<&mut Prepared> {
+        self.prepared
+            .get_mut(&command.session)?
+            .get_mut(&command.statement)
     }
 
     fn text(&mut self, command: &CommandRecord) -> Option<Result<Vec<u8>, &'static str>> {
         let verdict = self.judge.may_be_sent(command);
-        let place = (command.session, command.statement);
         match Command(command.command) {
             Command::STMT_PREPARE => {
                 let prepared = Prepared {
                     text: command.body.clone(),
                     ..Prepared::default()
                 };
-                self.prepared.insert(place, prepared);
+                let of_session = self.prepared.entry(command.session).or_default();
+                of_session.insert(command.statement, prepared);
                 return None;
             }
             Command::STMT_SEND_LONG_DATA => {
-                if let Some(prepared) = self.prepared.get_mut(&place) {
+                if let Some(prepared) = self.prepared(command) {
                     prepared.add(&command.body);
                 }
                 return None;
             }
             Command::STMT_CLOSE => {
-                self.prepared.remove(&place);
+                if let Some(of_session) = self.prepared.get_mut(&command.session) {
+                    of_session.remove(&command.statement);
+                }
                 return None;
             }
             Command::STMT_RESET => {
-                if let Some(prepared) = self.prepared.get_mut(&place) {
+                if let Some(prepared) = self.prepared(command) {
                     prepared.long.clear();
                 }
                 return None;
@@ -295,7 +310,7 @@ impl Texts {
         // The next one has no parts of this one, and may leave out types that this one had and that nobody
         // knows.
         if verdict.is_err()
-            && let Some(prepared) = self.prepared.get_mut(&place)
+            && let Some(prepared) = self.prepared(command)
         {
             prepared.long.clear();
             prepared.types.clear();
@@ -304,11 +319,8 @@ impl Texts {
             if Command(command.command) == Command::QUERY {
                 return Ok(command.body.clone());
             }
-            let prepared = self
-                .prepared
-                .get_mut(&place)
-                .ok_or("its statement is not there")?;
             let charset = self.charsets.get(&command.session).copied().flatten();
+            let prepared = self.prepared(command).ok_or("its statement is not there")?;
             prepared.with_values(command, charset)
         });
         Some(text)
@@ -498,7 +510,6 @@ fn quoted_len(text: &[u8], has_escapes: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Flags;
 
     #[test]
     fn an_execution_has_nothing_of_one_that_was_left_out() {
@@ -572,5 +583,29 @@ mod tests {
         let of = |text: &str| read(text.as_bytes(), true).parameters;
         assert_eq!(of("SELECT ?, '?', \"?\", `?`, 'it''s ?', ? -- ?"), [7, 36]);
         assert_eq!(of("SELECT /* ? */ ? # ?\n, ?"), [15, 23]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_sessions_that_have_ended() {
+        let mut texts = Texts::new(Permitted::default());
+        let mut kept = |command: Command, flags| {
+            drop(texts.of(&CommandRecord {
+                session: 1,
+                command: command.0,
+                flags,
+                body: b"SELECT 1".to_vec(),
+                ..CommandRecord::default()
+            }));
+            (texts.prepared.len(), texts.charsets.len())
+        };
+        for (ends, flags) in [
+            (Command::QUIT, Flags::default()),
+            (Command::RESET_CONNECTION, Flags::default()),
+            (Command::CHANGE_USER, Flags::default()),
+            (Command::QUERY, Flags::CLOSED),
+        ] {
+            assert_eq!(kept(Command::STMT_PREPARE, Flags::default()), (1, 1));
+            assert_eq!(kept(ends, flags), (0, 0), "{}", ends.name());
+        }
     }
 }
