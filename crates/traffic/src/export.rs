@@ -113,24 +113,22 @@ pub fn export(
     )?;
     let mut sessions: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     let mut last = 0;
+    let is_wanted = |id: u32| wanted.session.is_none_or(|session| session == id);
     while let Some(record) = folder.next_record()? {
         let (id, text, schema) = match record {
-            Record::Session(session) => {
+            Record::Session(session) if is_wanted(session.id) => {
                 exporting.texts.begin(&session);
                 (session.id, begin_of(&session), Vec::new())
             }
-            Record::Command(command) => {
+            Record::Command(command) if is_wanted(command.session) => {
                 let schema = match command.schema.is_empty() {
                     true => b"-- it has chosen no schema\n".to_vec(),
                     false => use_of(&command.schema),
                 };
                 (command.session, exporting.command(&command), schema)
             }
-            Record::Head(_) | Record::Thinned { .. } | Record::End(_) | Record::Result(_) => continue,
+            _ => continue,
         };
-        if wanted.session.is_some_and(|session| session != id) {
-            continue;
-        }
         match wanted.by {
             By::Session => sessions.entry(id).or_default().extend_from_slice(&text),
             By::Time => {
@@ -583,6 +581,36 @@ mod tests {
         let of = |text: &str| read(text.as_bytes(), true).parameters;
         assert_eq!(of("SELECT ?, '?', \"?\", `?`, 'it''s ?', ? -- ?"), [7, 36]);
         assert_eq!(of("SELECT /* ? */ ? # ?\n, ?"), [15, 23]);
+    }
+
+    #[test]
+    fn only_what_is_written_of_one_session_is_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let from = place.path().join("from");
+        let head = crate::record::Head::default();
+        let mut writer = crate::file::FolderWriter::create(&from, head, 1 << 20, None).unwrap();
+        for (session, text) in [(1, "SELECT 1"), (2, "SELECT 2"), (2, "KILL 5"), (1, "SELECT 3")] {
+            let command = CommandRecord {
+                session,
+                command: Command::QUERY.0,
+                body: text.as_bytes().to_vec(),
+                ..CommandRecord::default()
+            };
+            writer.put(&Record::Command(Box::new(command))).unwrap();
+        }
+        writer.finish().unwrap();
+        for (session, statements, left_out) in [(Some(1), 2, 0), (Some(2), 1, 1), (None, 3, 1)] {
+            let wanted = Wanted {
+                by: By::Time,
+                session,
+                permitted: Permitted::default(),
+            };
+            let mut out = Vec::new();
+            let exported = export(&from, None, wanted, &mut out).unwrap();
+            assert_eq!((exported.statements, exported.left_out), (statements, left_out));
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(text.matches("*/ SELECT ").count() as u64, statements, "{text}");
+        }
     }
 
     #[test]
