@@ -4,7 +4,7 @@
 //! anybody may have sent, so that one in which a client could find something of its own is left out, and a
 //! comment stands in front of each statement, since commands are only looked for at the beginning of a line.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -399,14 +399,28 @@ fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
         return Ok([comment.as_bytes(), text, end.as_bytes(), b";\n"].concat());
     }
     // Of several statements, or of a program: its own `;` are no ends.
-    let has = |word: &str| text.windows(word.len()).any(|part| part == word.as_bytes());
-    let word = (0..)
-        .map(|number| format!("//{number}"))
-        .find(|word| !has(word))
-        .unwrap_or_default();
+    let word = word_beside(text);
     let begin = format!("DELIMITER {word}\n{comment}");
     let end = format!("\n{word}\nDELIMITER ;\n");
     Ok([begin.as_bytes(), text, end.as_bytes()].concat())
+}
+
+/// A short word that is not in a text: `//` and a number.
+fn word_beside(text: &[u8]) -> String {
+    // Texts are too short to have all numbers of so many digits.
+    const DIGITS_MAX: usize = 7;
+    let mut taken = HashSet::new();
+    for (at, _) in text.windows(2).enumerate().filter(|(_, part)| *part == b"//") {
+        let digits = text[at + 2..].iter().take(DIGITS_MAX);
+        let digits = digits.take_while(|byte| byte.is_ascii_digit());
+        // A word is in the text as well where another digit stands behind it.
+        taken.extend(digits.scan(0_u32, |number, digit| {
+            *number = *number * 10 + u32::from(digit - b'0');
+            Some(*number)
+        }));
+    }
+    let number = (0..).find(|number| !taken.contains(number)).unwrap_or_default();
+    format!("//{number}")
 }
 
 /// Clients leave comments out, so that the line behind one is the first, where they look for their commands.
@@ -635,5 +649,21 @@ mod tests {
             assert_eq!(kept(Command::STMT_PREPARE, Flags::default()), (1, 1));
             assert_eq!(kept(ends, flags), (0, 0), "{}", ends.name());
         }
+    }
+
+    #[test]
+    fn a_word_is_found_that_is_in_no_text() {
+        for (text, word) in [
+            ("", "//0"),
+            ("//0 //2", "//1"),
+            ("///10//0", "//2"),
+            ("/0 / /0 //", "//0"),
+        ] {
+            assert_eq!(word_beside(text.as_bytes()), word, "{text}");
+        }
+        let began = std::time::Instant::now();
+        let text: String = (0..100_000).map(|number| format!("//{number};")).collect();
+        assert_eq!(word_beside(text.as_bytes()), "//100000");
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     }
 }
