@@ -237,6 +237,15 @@ pub(crate) enum SessionError {
     HandedOver,
 }
 
+impl From<LeaseError> for SessionError {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Left => Self::ClientGone,
+            error => Self::NoServer(error),
+        }
+    }
+}
+
 /// What was going on when a server went away: decides whether the statement's fate is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum During {

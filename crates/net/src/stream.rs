@@ -1,5 +1,6 @@
 //! A connection as a stream of bytes, whatever carries it.
 
+use std::future::pending;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::{io, mem};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::buffer::Buffer;
@@ -162,6 +163,29 @@ impl Stream {
             }
         };
         !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Waits until the peer has closed its side or the connection has failed, also behind bytes that nobody
+    /// has read. Takes none of them, and is in nobody's way who waits for some.
+    pub async fn closed(&self) {
+        // The runtime tells of the end of a stream with bytes or with urgent ones, for which it watches none
+        // of our sockets.
+        const END: Interest = Interest::PRIORITY;
+        // Fails where the runtime ends.
+        let _: io::Result<Ready> = match self.socket() {
+            Self::Tcp(stream) => stream.ready(END).await,
+            Self::Unix(stream) => stream.ready(END).await,
+            Self::Tls(_) | Self::Compressed(_) | Self::Detached => pending().await,
+        };
+    }
+
+    /// The socket below TLS and compression.
+    fn socket(&self) -> &Self {
+        match self {
+            Self::Tls(stream) => stream.carrier().socket(),
+            Self::Compressed(stream) => stream.carrier().socket(),
+            Self::Tcp(_) | Self::Unix(_) | Self::Detached => self,
+        }
     }
 
     /// Takes a stream between two exchanges over from the runtime that has watched it so far: the one of the

@@ -54,6 +54,9 @@ pub enum LeaseError {
         /// How long the session waited.
         waited: Duration,
     },
+    /// The client has gone while its session waited in line.
+    #[error("the client has gone while its session waited in line")]
+    Left,
     /// Servers were tried, and none could be connected to.
     #[error("cannot connect to any server of cluster {cluster}: {}", List(failures))]
     ConnectFailed {

@@ -1,5 +1,7 @@
 //! Choose a server, take a permit, connect; and if that fails, the next one.
 
+use std::future::pending;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,11 +41,13 @@ impl Cluster {
     /// # Errors
     /// See [`LeaseError`].
     pub async fn lease(self: &Arc<Self>, client: &Peer, local: &Peer) -> Result<Lease, LeaseError> {
-        self.lease_beside(client, local, None, Vec::new()).await
+        self.lease_beside(client, local, None, Vec::new(), pending())
+            .await
     }
 
     /// The same, on a server with this label if one of them takes it, and beside the servers of `failures`,
-    /// which took the connection and no session. They stay the first among the failures of the answer.
+    /// which took the connection and no session. They stay the first among the failures of the answer. `left`
+    /// ends the wait in line: see [`LeaseError::Left`].
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -53,11 +57,14 @@ impl Cluster {
         local: &Peer,
         label: Option<&str>,
         mut failures: Vec<ConnectFailure>,
+        left: impl Future<Output = ()>,
     ) -> Result<Lease, LeaseError> {
+        let mut left = pin!(left);
         let config = self.config();
         let mut queue_time = QueueTime::new(config.queue_timeout);
         loop {
-            let permit = self.permit(&config, label, &failures, &mut queue_time).await?;
+            let permit = self.permit(&config, label, &failures, &mut queue_time, left.as_mut());
+            let permit = permit.await?;
             let server = Arc::clone(permit.server());
             server.note_attempt();
             match connect::connect(
@@ -108,6 +115,7 @@ impl Cluster {
         label: Option<&str>,
         failures: &[ConnectFailure],
         queue_time: &mut QueueTime,
+        left: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Permit, LeaseError> {
         let tried: Vec<ServerId> = failures.iter().map(|failure| failure.id).collect();
         // Those who are in line already come first; who comes back from a server that did not take it was
@@ -134,7 +142,12 @@ impl Cluster {
                 self.serve_queue();
                 // Pools may keep permits that they do not use.
                 self.pools.call();
-                match timeout_at(queue_time.deadline(), &mut place.answer).await {
+                let granted = tokio::select! {
+                    biased;
+                    granted = timeout_at(queue_time.deadline(), &mut place.answer) => granted,
+                    () = left => return Err(LeaseError::Left),
+                };
+                match granted {
                     Ok(Ok(Ok(permit))) => return Ok(permit),
                     Ok(Ok(Err(none))) => Some(none),
                     Ok(Err(_)) | Err(_) => None,

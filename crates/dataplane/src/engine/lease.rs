@@ -454,15 +454,16 @@ async fn lease_as(
     if waits {
         session.context.cluster.leavers.ask_one(session.pool(), server);
     }
+    let line = waits.then(|| session.streams.client.closed());
     let leased = session
         .pool()
-        .lease(server, &session.client.key, credential, cost, waits);
+        .lease(server, &session.client.key, credential, cost, line);
     let leased = tokio::select! {
         biased;
         signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
         leased = leased => leased,
     };
-    let mut connection = leased.map_err(|error| Refused(SessionError::NoServer(error)))?;
+    let mut connection = leased.map_err(|error| Refused(error.into()))?;
     // The pool may have sent it a ping, behind which ROW_COUNT() is 0.
     connection.state.is_untouched = false;
     Ok(connection)

@@ -34,7 +34,8 @@ fn has_to_wait(session: &ClientSession, head: CommandHead) -> bool {
     is_statement && !session.state.in_transaction() && !session.state.pins().iter().any(holds_lock)
 }
 
-/// Waits until the cluster goes on, or for as long as `pause_timeout`.
+/// Waits until the cluster goes on, or for as long as `pause_timeout`. The statement of a client that goes
+/// meanwhile is not executed: it may have sent it anew.
 pub(crate) async fn wait(session: &mut ClientSession, command: Command) -> Result<Next, SessionError> {
     if command == Command::STMT_PREPARE {
         // Also where it is refused: an execution behind it is not meant for the statement before.
@@ -49,6 +50,7 @@ pub(crate) async fn wait(session: &mut ClientSession, command: Command) -> Resul
         biased;
         signal = session.control.signalled(false) => return Err(session.signalled(signal)),
         is_over = place.over() => is_over,
+        () = session.streams.client.closed() => return Err(SessionError::ClientGone),
     };
     drop(place);
     Ok(match is_over {

@@ -232,6 +232,7 @@ pub(crate) async fn release(session: &ClientSession, until: Instant) -> Result<R
         biased;
         signal = session.control.signalled(false) => Err(Refused(session.signalled(signal))),
         released = cluster.release(until.into_std()) => Ok(released),
+        () = session.streams.client.closed() => Err(Refused(SessionError::ClientGone)),
     }
 }
 
@@ -340,5 +341,6 @@ pub(crate) async fn next_topology(
             Err(_) if Instant::now() < deadline => Ok(session.context.listener.cluster.topology()),
             Err(_) => Err(None),
         },
+        () = session.streams.client.closed() => Err(Some(SessionError::ClientGone)),
     }
 }

@@ -240,7 +240,7 @@ async fn pair_up(
     summary.client = peer;
     control.introduce(&listener.config.name, &peer);
     let local = client.local().unwrap_or(Peer::Unix);
-    let lease = match lease(worker, listener, &peer, &local, Vec::new()).await {
+    let lease = match lease(worker, listener, &client, (&peer, &local), Vec::new()).await {
         Ok(lease) => lease,
         Err(error) => {
             refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
@@ -272,18 +272,22 @@ async fn pair_up(
     }))
 }
 
-/// Leases a server beside those that were `tried` before, and counts what came of it.
+/// Leases a server beside those that were `tried` before, and counts what came of it. Whose `client` has gone
+/// does not stay in line.
 async fn lease(
     worker: &Worker,
     listener: &ListenerState,
-    peer: &Peer,
-    local: &Peer,
+    client: &Stream,
+    (peer, local): (&Peer, &Peer),
     tried: Vec<ConnectFailure>,
 ) -> Result<Lease, SessionError> {
     let began = Instant::now();
     let counted = tried.len();
     let label = listener.config.label.as_deref();
-    let leased = listener.cluster.lease_beside(peer, local, label, tried).await;
+    let leased = listener
+        .cluster
+        .lease_beside(peer, local, label, tried, client.closed())
+        .await;
     let metrics = |server: &str| worker.metrics.server(listener.cluster.name(), server);
     let failures = match &leased {
         Ok(lease) => {
@@ -299,7 +303,7 @@ async fn lease(
         .iter()
         .skip(counted)
         .for_each(|failure| metrics(&failure.server).connect_failures.inc());
-    leased.map_err(SessionError::NoServer)
+    leased.map_err(SessionError::from)
 }
 
 /// Mode `session`: accept, handshake, serve.
@@ -393,9 +397,9 @@ async fn log_in(
         };
         let mut attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
-        let finding = Box::pin(find_server(worker, control, listener, summary, &local));
-        let server = attempt.beside(finding).await?;
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
+        let finding = find_server((worker, control), listener, summary, (&client.stream, &local));
+        let server = attempt.beside(Box::pin(finding)).await?;
         introduction = listener.config.understands().then(|| {
             Box::new(Introduction {
                 login: Login {
@@ -476,15 +480,14 @@ async fn log_in(
 /// goes, knows nothing of the client yet: another one is tried. The client hears why only where there is
 /// none.
 async fn find_server(
-    worker: &Worker,
-    control: &Control,
+    (worker, control): (&Worker, &Control),
     listener: &ListenerState,
     summary: &mut SessionSummary,
-    local: &Peer,
+    (client, local): (&Stream, &Peer),
 ) -> Result<(Lease, Greeting), SessionError> {
     let mut tried = match listener.config.shares_never() {
         true => {
-            let finding = pin!(others_than_primary(listener));
+            let finding = pin!(others_than_primary(listener, client));
             unless_told(control, listener, finding).await??
         }
         false => Vec::new(),
@@ -493,7 +496,7 @@ async fn find_server(
     let mut patience = Patience::new(listener.cluster.config().login_timeout);
     loop {
         let leased = {
-            let leasing = pin!(lease(worker, listener, &summary.client, local, tried));
+            let leasing = pin!(lease(worker, listener, client, (&summary.client, local), tried));
             unless_told(control, listener, leasing).await
         };
         let mut lease = match (leased.and_then(|leased| leased), refusal) {
@@ -539,8 +542,11 @@ async fn find_server(
 }
 
 /// Servers that a session which writes does not begin on: all but the primary, where the cluster has one, for
-/// which it waits.
-async fn others_than_primary(listener: &ListenerState) -> Result<Vec<ConnectFailure>, SessionError> {
+/// which it waits while its client is there.
+async fn others_than_primary(
+    listener: &ListenerState,
+    client: &Stream,
+) -> Result<Vec<ConnectFailure>, SessionError> {
     let (cluster, config) = (&listener.cluster, listener.cluster.config());
     if !config.uses_roles {
         return Ok(Vec::new());
@@ -549,7 +555,12 @@ async fn others_than_primary(listener: &ListenerState) -> Result<Vec<ConnectFail
     let mut topology = cluster.topology();
     while topology.primary.is_none() {
         let changed = cluster.wait_for_topology_change(topology.generation);
-        topology = match tokio::time::timeout_at(deadline, changed).await {
+        let changed = tokio::select! {
+            biased;
+            changed = tokio::time::timeout_at(deadline, changed) => changed,
+            () = client.closed() => return Err(SessionError::ClientGone),
+        };
+        topology = match changed {
             Ok(topology) => topology,
             Err(_) => {
                 let reason = |member: &Member| upstream::ServerReason {

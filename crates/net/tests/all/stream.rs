@@ -316,6 +316,23 @@ async fn bytes_and_the_end_that_nobody_asked_for_are_news() {
     assert!(Stream::Detached.has_news(), "no connection is a lost one");
 }
 
+/// A client that gives up says goodbye first, as a rule.
+#[tokio::test]
+async fn the_end_is_heard_behind_bytes_that_nobody_has_read() {
+    let (mut stream, mut other) = pair().await;
+    other.write_all(b"goodbye").unwrap();
+    readable(&stream).await;
+    {
+        let mut closed = std::pin::pin!(stream.closed());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(closed.as_mut().poll(&mut cx).is_pending(), "bytes are no end");
+        drop(other);
+        tokio::time::timeout(PATIENCE, closed).await.unwrap();
+    }
+    let mut buffer = buffer::take();
+    assert_eq!(read(&mut stream, &mut buffer).await, 7, "nothing is taken");
+}
+
 #[tokio::test]
 async fn who_waits_for_bytes_is_woken_though_somebody_looks_for_news() {
     let (mut stream, mut other) = pair().await;

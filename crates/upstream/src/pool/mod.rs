@@ -36,6 +36,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -199,8 +200,9 @@ impl<S: Travel> Pool<S> {
 
     /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one that others
     /// have used would cost to use, 0 being the best and `u32::MAX` none that will do, [`OUTDATED`] none that
-    /// is to be kept. `waits`: in line for `queue_timeout` where the server is full, by the operator's limit
-    /// or its own; else that is an error at once. Dropping the future gives everything back.
+    /// is to be kept. `line`: where the server is full, by the operator's limit or its own, there is a wait in
+    /// line for `queue_timeout`, which ends with this future ([`LeaseError::Left`]); without one that is an
+    /// error at once. Dropping the future gives everything back.
     ///
     /// # Errors
     /// See [`LeaseError`]; nothing has been sent for the session then. Where the server says itself that it
@@ -212,14 +214,17 @@ impl<S: Travel> Pool<S> {
         key: &Rc<Key>,
         credential: &Credential,
         cost: impl Fn(&S) -> u32,
-        waits: bool,
+        line: Option<impl Future<Output = ()>>,
     ) -> Result<Connection<S>, LeaseError> {
+        let mut line = pin!(line);
         let mut since = None;
         let mut of_user: Option<Box<LeaseError>> = None;
         loop {
-            let permit = match self.wait_for(server, key, &cost, &mut since, waits).await {
+            let waiting = self.wait_for(server, key, &cost, &mut since, line.as_mut());
+            let permit = match waiting.await {
                 Ok(Ok((idle, now))) => return Ok(begin(idle, now)),
                 Ok(Err(permit)) => permit,
+                Err(LeaseError::Left) => return Err(LeaseError::Left),
                 // What the server has said is more to the point.
                 Err(error) => return Err(of_user.map_or(error, |refusal| *refusal)),
             };
@@ -288,7 +293,7 @@ impl<S: Travel> Pool<S> {
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
         since: &mut Option<Instant>,
-        waits: bool,
+        mut line: Pin<&mut Option<impl Future<Output = ()>>>,
     ) -> Result<Result<(Idle<S>, Instant), Permit>, LeaseError> {
         let mut ticket: Option<Ticket<'_, S>> = None;
         loop {
@@ -298,7 +303,7 @@ impl<S: Travel> Pool<S> {
                     let now = now();
                     (self.find(server, key, now, &cost), now)
                 }
-                Some(ticket) => match ticket.wait().await {
+                Some(ticket) => match ticket.wait(line.as_mut()).await {
                     Ok(found) => found,
                     Err(error) => return self.permit_instead(server, error).map(Err),
                 },
@@ -319,7 +324,7 @@ impl<S: Travel> Pool<S> {
                     Err(None) => ticket = None,
                 },
                 Found::Permit(permit) => return Ok(Err(permit)),
-                Found::Nothing if !waits => {
+                Found::Nothing if line.is_none() => {
                     return Err(LeaseError::QueueTimeout {
                         cluster: self.cluster.name().to_owned(),
                         server: Some(server.name().to_owned()),

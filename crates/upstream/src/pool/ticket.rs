@@ -1,5 +1,7 @@
 //! Waiting in line, as the one who waits sees it.
 
+use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -67,10 +69,23 @@ impl<'p, S: Travel> Ticket<'p, S> {
         Ok(ticket)
     }
 
-    /// What the wait has brought, and when. It takes no timer: the pool looks after those in line, see
-    /// [`Pool::run`].
-    pub(super) async fn wait(&mut self) -> Result<(Found<S>, Instant), LeaseError> {
-        let grant = (&mut self.answer).await;
+    /// What the wait has brought, and when. `left`, where there is that, ends it. It takes no timer: the pool
+    /// looks after those in line, see [`Pool::run`].
+    pub(super) async fn wait(
+        &mut self,
+        left: Pin<&mut Option<impl Future<Output = ()>>>,
+    ) -> Result<(Found<S>, Instant), LeaseError> {
+        let left = async {
+            match left.as_pin_mut() {
+                Some(left) => left.await,
+                None => pending().await,
+            }
+        };
+        let grant = tokio::select! {
+            biased;
+            grant = &mut self.answer => grant,
+            () = left => return Err(LeaseError::Left),
+        };
         let now = now();
         let found = match grant {
             Ok(Grant::Permit(permit)) => Found::Permit(permit),

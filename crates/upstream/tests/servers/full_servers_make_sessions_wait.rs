@@ -1,5 +1,6 @@
 //! `max_connections` and the queue.
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -84,6 +85,21 @@ async fn the_queue_has_an_end() {
     waiting.abort();
     let _ = waiting.await;
     assert_eq!(cluster.waiting(), 0, "who goes away leaves the line");
+}
+
+#[tokio::test]
+async fn who_has_gone_leaves_the_line() {
+    let player = Player::start(Act::Silent).await;
+    let cluster = Cluster::new(one_permit(&player).await).unwrap();
+    let lease = async || {
+        cluster
+            .lease_beside(&client(), &local(), None, Vec::new(), ready(()))
+            .await
+    };
+    let at_once = lease().await.unwrap();
+    assert_eq!(at_once.server.sessions(), 1);
+    assert_eq!(lease().await.unwrap_err(), LeaseError::Left);
+    assert_eq!(cluster.waiting(), 0);
 }
 
 #[tokio::test(start_paused = true)]

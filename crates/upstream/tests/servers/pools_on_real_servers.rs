@@ -1,5 +1,6 @@
 //! What the pool makes of real servers: logins, trackers, baselines, and what happens when they die.
 
+use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,8 @@ async fn lease_with(
         capabilities,
         collation,
     });
-    pool.lease(server, &key, credential, |()| 0, true).await
+    pool.lease(server, &key, credential, |()| 0, Some(pending()))
+        .await
 }
 
 async fn lease(pool: &Pool<()>, server: &Arc<Server>) -> Connection<()> {

@@ -2,6 +2,7 @@
 //! `connections_end`.
 
 use std::cell::Cell;
+use std::future::{pending, ready};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,8 +51,18 @@ pub(crate) async fn lease(
     server: &Arc<Server>,
     user: &str,
 ) -> Result<Connection<State>, LeaseError> {
+    lease_until(pool, server, user, pending()).await
+}
+
+/// In line until `left`.
+async fn lease_until(
+    pool: &Pool<State>,
+    server: &Arc<Server>,
+    user: &str,
+    left: impl Future<Output = ()>,
+) -> Result<Connection<State>, LeaseError> {
     let credential = credential(user, "");
-    pool.lease(server, &key(user), &credential, |cost| *cost, true)
+    pool.lease(server, &key(user), &credential, |cost| *cost, Some(left))
         .await
 }
 
@@ -177,6 +188,21 @@ fn accounts_do_not_share_but_one_makes_room_for_another() {
             host.quits.load(Ordering::SeqCst) == 1
         })
         .await;
+    });
+}
+
+#[test]
+fn who_has_gone_leaves_the_line() {
+    let host = host::start();
+    on_a_worker(async {
+        let (pool, server) = pool_of(&host, permits(1));
+        let held = lease(&pool, &server, "u").await.unwrap();
+        let left = lease_until(&pool, &server, "u", ready(())).await;
+        assert_eq!(left.unwrap_err(), LeaseError::Left);
+        assert_eq!((pool.waiting(), server.waiting()), (0, 0));
+        pool.give_back(held);
+        let at_once = lease_until(&pool, &server, "u", ready(())).await;
+        assert!(at_once.is_ok(), "there was no line");
     });
 }
 
@@ -334,8 +360,8 @@ fn a_server_that_lacks_what_sessions_were_offered_gets_none_of_them() {
             ..Key::clone(&key("u"))
         });
         let credential = credential("u", "");
-        let leased = pool.lease(&server, &key, &credential, |cost| *cost, true).await;
-        let refused = leased.unwrap_err();
+        let leased = pool.lease(&server, &key, &credential, |cost| *cost, Some(pending()));
+        let refused = leased.await.unwrap_err();
         assert!(matches!(refused, LeaseError::Unusable { .. }), "{refused}");
         assert!(refused.to_string().contains("QUERY_ATTRIBUTES"), "{refused}");
         assert_eq!(server.sessions(), 0);

@@ -1,9 +1,11 @@
 //! Statements that leave together with the next connection.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use mysql_wire::Command;
@@ -96,9 +98,10 @@ impl Batch {
         let boarding = Boarding(&self, &shared.pipelines.waiting);
         let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login.get());
         let leased = loop {
+            let line = Some(self.deserted());
             let leased = shared
                 .pool
-                .lease(&self.server, &self.key, &self.credential, &cost, true);
+                .lease(&self.server, &self.key, &self.credential, &cost, line);
             match leased.await {
                 // A session that has begun later has joined in the meantime.
                 Ok(connection) if connection.login_began < self.oldest_login.get() => {
@@ -121,6 +124,20 @@ impl Batch {
             }
             Err(left) => members.into_iter().for_each(|member| member.leaves(left.clone())),
         }
+    }
+
+    /// Waits until all who have joined have gone. The place of one that goes is free for another.
+    async fn deserted(&self) {
+        poll_fn(|cx| {
+            let mut members = self.members.borrow_mut();
+            // Members that join later are listened to as soon as one of these has gone.
+            members.retain_mut(|member| member.answer.poll_closed(cx).is_pending());
+            match members.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
     }
 
     /// Sends all statements, and gives each its answer. `None`: the connection is of no use any more.

@@ -191,6 +191,7 @@ async fn with_others(
         biased;
         signal = session.control.signalled(false) => return Err(Refused(session.signalled(signal))),
         answer = answer => answer,
+        () = session.streams.client.closed() => return Err(Refused(SessionError::ClientGone)),
     };
     let left = match answer {
         Ok(Ok(answered)) => return Ok(Some(answered)),

@@ -11,6 +11,7 @@
 //! [`Comparer`]: crate::mirrored::Comparer
 
 use std::cell::Cell;
+use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -284,7 +285,7 @@ impl Copy {
         let server = self.server(&pool.cluster().topology())?;
         let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login);
         let key = self.key_on(&server);
-        let leased = pool.lease(&server, &key, &self.credential, cost, true);
+        let leased = pool.lease(&server, &key, &self.credential, cost, Some(pending()));
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;

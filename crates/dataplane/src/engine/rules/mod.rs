@@ -299,13 +299,14 @@ fn is_to_be_bound(session: &ClientSession) -> bool {
     pin == Some(PinRule::Always) && !session.binding.has_reason()
 }
 
-/// Lets time pass, unless the session is to end.
+/// Lets time pass, unless the session is to end or its client has gone.
 async fn wait(session: &ClientSession, time: Duration) -> Result<(), Refused> {
     session.control.mark_if_new(Waiting::Seat);
     tokio::select! {
         biased;
         signal = session.control.signalled(false) => Err(Refused(session.signalled(signal))),
         () = sleep(time) => Ok(()),
+        () = session.streams.client.closed() => Err(Refused(SessionError::ClientGone)),
     }
 }
 

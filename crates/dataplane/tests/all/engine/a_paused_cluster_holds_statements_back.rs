@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dataplane::finished::End;
+use mysql_wire::Command;
 use upstream::Cluster;
 
 use super::stage::{Setup, Stage, USUAL};
@@ -32,4 +33,18 @@ async fn for_no_longer_than_they_should() {
     cluster.resume();
     assert_eq!(session.query(WRITE).await, Ok(0));
     assert_eq!(stage.sent(WRITE).len(), 1);
+}
+
+/// A client that goes may have sent its statement anew.
+#[tokio::test]
+async fn for_as_long_as_their_client_is_there() {
+    let (mut stage, cluster) = start("pause_timeout = \"1m\"").await;
+    let mut session = stage.connect().await;
+    assert!(cluster.pause());
+    session.send(Command::QUERY, WRITE.as_bytes()).await;
+    stage.waits(1, "pause").await;
+    drop(session);
+    assert_eq!(stage.next_end().await.server, None);
+    cluster.resume();
+    assert!(stage.sent(WRITE).is_empty());
 }

@@ -159,9 +159,39 @@ async fn and_nobody_waits_for_one_that_has_gone() {
     patient
         .send(Command::QUERY, b"SELECT 'ROWS 1' FROM patient")
         .await;
+    stage.waits(3, "seat").await;
     drop(sessions);
+    stage.waits(1, "seat").await;
+    let ended = |stage: &Stage| stage.metric("forebay_sessions_ended_total", &["reason=\"client_gone\""]);
+    stage
+        .until("their sessions have ended", |stage| ended(stage) == 2.0)
+        .await;
     drop(holder);
     assert_eq!(patient.answer().await, Ok(1));
+    assert!(stage.sent("'gone'").is_empty());
+}
+
+/// Nor does anybody wait for a server on behalf of one.
+#[tokio::test]
+async fn and_one_that_goes_before_it_has_a_server_leaves_the_line() {
+    for mode in ["session", "tcp"] {
+        let stage = Stage::set(Setup {
+            mode,
+            servers: 1,
+            options: ", max_connections = 1",
+            listener: "",
+            cluster: "queue_timeout = \"1m\"",
+            ..Setup::default()
+        })
+        .await;
+        let _holder = stage.connect().await;
+        let in_line = |stage: &Stage| stage.gateway().clusters()[0].waiting();
+        tokio::select! {
+            _ = stage.connect() => panic!("{mode}: there is no room"),
+            () = stage.until("it waits", |stage| in_line(stage) == 1) => {}
+        }
+        stage.until("it has left", |stage| in_line(stage) == 0).await;
+    }
 }
 
 /// Reads have the room of all servers, and what only the primary can do waits for that.

@@ -41,6 +41,12 @@ fn together(stage: &Stage) -> f64 {
     stage.metric("forebay_split_reads_pipelined_total", &[])
 }
 
+/// Sessions that wait: one of those who wait together waits in line, for all.
+fn waiting(stage: &Stage) -> f64 {
+    let together = stage.metric(WAIT_TOGETHER, &[]);
+    together + stage.metric(WAIT, &[]) - f64::from(together > 0.0)
+}
+
 /// Sends each statement in a session of its own, all while a transaction holds the connection. Each session
 /// has run `first` before; on a busy machine that is not always quick, and it begins anew. So it does where
 /// more than `slow` of them have gone alone since an answer did not come within 20 ms.
@@ -58,13 +64,8 @@ async fn in_line(stage: &Stage, first: &str, statements: &[&str], slow: f64) -> 
         let mut all_together = true;
         for (at, (session, statement)) in sessions.iter_mut().zip(statements).enumerate() {
             session.send(Command::QUERY, statement.as_bytes()).await;
-            // One of those who wait together waits in line, for all.
-            let waits = |stage: &Stage| {
-                let together = stage.metric(WAIT_TOGETHER, &[]);
-                together + stage.metric(WAIT, &[]) - f64::from(together > 0.0)
-            };
             stage
-                .until("it waits", |stage| waits(stage) == at as f64 + 1.0)
+                .until("it waits", |stage| waiting(stage) == at as f64 + 1.0)
                 .await;
             all_together &= stage.metric(WAIT_TOGETHER, &[]) == at as f64 + 1.0;
         }
@@ -108,6 +109,40 @@ async fn and_each_gets_its_own_answer() {
     let requests = stage.requests(place);
     let sent = statements.map(|text| [&[Command::QUERY.0], text.as_bytes()].concat());
     assert_eq!(requests[requests.len() - 4..], sent);
+}
+
+/// As often as is needed for all of them to have been quick.
+#[tokio::test]
+async fn and_leave_the_line_when_all_their_clients_have_gone() {
+    const TEXT: &str = "SELECT 'ROWS 1' FROM t";
+    let stage = start("").await;
+    for _ in 0..200 {
+        let mut holder = stage.connect().await;
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            let mut session = stage.connect().await;
+            assert_eq!(session.query(TEXT).await, Ok(1));
+            sessions.push(session);
+        }
+        assert_eq!(holder.query("BEGIN").await, Ok(0));
+        for session in &mut sessions {
+            session.send(Command::QUERY, TEXT.as_bytes()).await;
+        }
+        stage.until("all wait", |stage| waiting(stage) == 3.0).await;
+        let wait_together = stage.metric(WAIT_TOGETHER, &[]) == 3.0;
+        // The last first: the batch hears of that once the first has gone.
+        while let Some(session) = sessions.pop() {
+            drop(session);
+            let left = sessions.len() as f64;
+            stage.until("it has left", |stage| waiting(stage) == left).await;
+        }
+        assert_eq!(stage.metric(WAIT, &[]), 0.0);
+        assert_eq!(holder.query("COMMIT").await, Ok(0));
+        if wait_together {
+            return;
+        }
+    }
+    panic!("never were all three quick enough");
 }
 
 /// What a statement does to its session's connection would be done to that of all. As often as is needed for

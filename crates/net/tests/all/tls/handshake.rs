@@ -131,6 +131,7 @@ async fn an_end_without_close_notify_is_an_end() {
     let connector = TlsConnector::new(&cluster(Verify::Off, None)).unwrap();
     let (client, mut server) = encrypted(&connector, &acceptor, "localhost").await;
     drop(client);
+    server.closed().await;
     assert_eq!(server.read(&mut [0; 16]).await.unwrap(), 0);
 }
 
