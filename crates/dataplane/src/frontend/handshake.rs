@@ -423,8 +423,12 @@ async fn answer_in_time(
         Err(SessionError::LoginRefused { payload, held }) if is_denial(payload, agreed.server) => {
             *held = attempt.failed();
         }
-        Err(SessionError::LoginRefused { .. } | SessionError::ServerGone { .. }) => {}
-        Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
+        // A server that is slow with one account may be quick with all others.
+        Err(
+            SessionError::LoginRefused { .. }
+            | SessionError::ServerGone { .. }
+            | SessionError::ServerLogin { .. },
+        ) => {}
         Err(error) => {
             // Whoever leaves now has learned as much as by a refusal, and has waited for it before.
             if relay.has_told() && !matches!(error, SessionError::TooManyFailures) {

@@ -229,12 +229,13 @@ impl Opening<'_> {
         }
     }
 
-    /// `step`, within the time for a login.
+    /// `step`, within the time for a login. One that takes longer may be slow for its account alone (a server
+    /// that asks PAM or LDAP), and what is wrong for all is found by the monitor and by checks that log in.
     async fn within<T>(&self, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let limit: Duration = self.config.login_timeout;
         match timeout(limit, step).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::Server(format!(
+            Err(_) => Err(Failure::Here(format!(
                 "login not finished within {}",
                 Seconds(limit)
             ))),

@@ -24,6 +24,8 @@ const CAPABILITIES: Capabilities = Capabilities(
 /// What it counts, and how it behaves.
 #[derive(Default)]
 pub(crate) struct Host {
+    /// Connections that have come.
+    pub(crate) came: AtomicUsize,
     /// Logged in now.
     pub(crate) open: AtomicUsize,
     /// The most that were at one time.
@@ -117,6 +119,7 @@ async fn serve(listener: TcpListener, host: Arc<Host>) {
         // Answers to commands that come together are written one by one.
         stream.set_nodelay(true).unwrap();
         id += 1;
+        host.came.fetch_add(1, Ordering::SeqCst);
         let host = Arc::clone(&host);
         tokio::spawn(async move {
             let mut guest = None;

@@ -102,7 +102,7 @@ fn but_not_for_long_where_logins_are_slow() {
 fn and_hear_at_once_that_it_is_gone_again() {
     until_quick(|| {
         let host = host::start();
-        host.stuck.store(true, Ordering::SeqCst);
+        host.silent.store(true, Ordering::SeqCst);
         on_a_worker(async {
             let (pool, server) = pool_of(&host, |config| {
                 config.login_timeout = Duration::from_millis(300);
@@ -113,6 +113,6 @@ fn and_hear_at_once_that_it_is_gone_again() {
             }
             assert_eq!((pool.busy(), pool.idle(), server.sessions()), (0, 0, 0));
         });
-        host.begun.load(Ordering::SeqCst)
+        host.came.load(Ordering::SeqCst)
     });
 }

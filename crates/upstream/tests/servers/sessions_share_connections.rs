@@ -330,8 +330,9 @@ fn nobody_waits_longer_than_queue_timeout_or_in_a_longer_line_than_queue_max() {
     });
 }
 
+/// A login may be slow for its account alone.
 #[test]
-fn a_server_that_does_not_finish_a_login_is_suspected() {
+fn a_server_that_does_not_greet_is_suspected_and_one_that_does_not_finish_a_login_is_not() {
     let host = host::start();
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
@@ -343,6 +344,9 @@ fn a_server_that_does_not_finish_a_login_is_suspected() {
             error.to_string().contains("login not finished within 2s"),
             "{error}"
         );
+        assert!(!server.state().suspect);
+        host.silent.store(true, Ordering::SeqCst);
+        lease(&pool, &server, "u").await.unwrap_err();
         assert!(server.state().suspect);
         let error = lease(&pool, &server, "u").await.unwrap_err();
         assert!(error.to_string().contains("a does not answer"), "{error}");
