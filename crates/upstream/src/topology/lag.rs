@@ -12,8 +12,10 @@ const MARKS_MAX: usize = 64;
 /// What a look tells of the lag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// The server knows it.
+    /// The server knows it, of its source.
     Behind(Duration),
+    /// The newest row of the heartbeat table, which comes from the primary, is so old.
+    Heartbeat(Duration),
     /// Transactions that it has applied since it began to count, and those that wait for it.
     Backlog { applied: u64, waiting: u64 },
     /// Nothing: it cannot reach its source, or does not say.
@@ -23,27 +25,28 @@ pub(super) enum Reading {
 /// The lag of one server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LagGauge {
-    known: Option<(Duration, Instant)>,
+    known: Option<(Lag, Instant)>,
     /// When the server had received how many transactions, oldest first.
     marks: VecDeque<(Instant, u64)>,
 }
 
 impl LagGauge {
     pub(super) fn read(&mut self, reading: Reading, now: Instant) {
-        match reading {
-            Reading::Behind(lag) => self.known = Some((lag, now)),
-            Reading::Backlog { applied, waiting } => {
-                self.known = Some((self.behind(applied, waiting, now), now));
-            }
-            Reading::Nothing => {}
-        }
+        let (was, to_primary) = match reading {
+            Reading::Behind(lag) => (lag, false),
+            Reading::Heartbeat(lag) => (lag, true),
+            Reading::Backlog { applied, waiting } => (self.behind(applied, waiting, now), false),
+            Reading::Nothing => return,
+        };
+        let age = Duration::ZERO;
+        self.known = Some((Lag { was, age, to_primary }, now));
     }
 
     /// What was known last.
     pub(super) fn lag(&self, now: Instant) -> Option<Lag> {
-        self.known.map(|(was, at)| Lag {
-            was,
+        self.known.map(|(lag, at)| Lag {
             age: now.saturating_duration_since(at),
+            ..lag
         })
     }
 
@@ -102,14 +105,20 @@ mod tests {
         let mut gauge = LagGauge::default();
         gauge.read(Reading::Nothing, start);
         assert_eq!(gauge.lag(start), None);
-        gauge.read(Reading::Behind(Duration::from_secs(3)), start);
-        let later = start + Duration::from_secs(7);
-        gauge.read(Reading::Nothing, later);
-        let expected = Lag {
-            was: Duration::from_secs(3),
-            age: Duration::from_secs(7),
-        };
-        assert_eq!(gauge.lag(later), Some(expected));
+        let (behind, later) = (Duration::from_secs(3), start + Duration::from_secs(7));
+        for (reading, to_primary) in [
+            (Reading::Behind(behind), false),
+            (Reading::Heartbeat(behind), true),
+        ] {
+            gauge.read(reading, start);
+            gauge.read(Reading::Nothing, later);
+            let expected = Lag {
+                was: behind,
+                age: Duration::from_secs(7),
+                to_primary,
+            };
+            assert_eq!(gauge.lag(later), Some(expected));
+        }
     }
 
     proptest! {

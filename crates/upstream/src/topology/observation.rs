@@ -100,6 +100,8 @@ pub(super) struct Lag {
     pub(super) was: Duration,
     /// Zero as long as every look tells.
     pub(super) age: Duration,
+    /// The primary is what it was behind, whoever is in between.
+    pub(super) to_primary: bool,
 }
 
 /// What a server said of itself.

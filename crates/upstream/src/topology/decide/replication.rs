@@ -5,7 +5,7 @@
 //! followers have not. Everything else is a conflict.
 //!
 //! A replica takes reads when it follows the primary, directly or through others, and applies what it gets.
-//! Its lag is what it says itself, plus that of those in between. While it cannot reach its source it says
+//! Its lag is what it says itself, plus that of those in between where that is the lag behind its source. While it cannot reach its source it says
 //! nothing; then its lag grows with the time, from the last one known, as long as there is a primary that may
 //! be writing, and stands still while there is none: reads go on when the primary is lost.
 
@@ -239,10 +239,11 @@ impl<'a> View<'a> {
         match *member {
             Some(member) if Some(member) != primary && primary.is_some() => {
                 let above = self.above(member, primary, depth)?;
-                Ok((
-                    reason,
-                    own.zip(above).map(|(own, above)| own.saturating_add(above)),
-                ))
+                let lag = match self.servers[at].lag {
+                    Some(lag) if lag.to_primary => own,
+                    _ => own.zip(above).map(|(own, above)| own.saturating_add(above)),
+                };
+                Ok((reason, lag))
             }
             _ => Ok((reason, own)),
         }

@@ -28,7 +28,7 @@ pub(super) async fn look(
     let heartbeat = heartbeat(connection, monitor).await?;
     let mut finding = understand(&own, &members, &stats, &mode);
     if let Some(heartbeat) = heartbeat {
-        finding.lag = Reading::Behind(heartbeat);
+        finding.lag = Reading::Heartbeat(heartbeat);
     }
     Ok(finding)
 }

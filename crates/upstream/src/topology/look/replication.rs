@@ -235,7 +235,7 @@ fn lag(sources: &[Source], status: &Rows, heartbeat: Option<Duration>) -> Readin
         return Reading::Nothing;
     }
     if let Some(heartbeat) = heartbeat {
-        return Reading::Behind(heartbeat);
+        return Reading::Heartbeat(heartbeat);
     }
     let rows = status
         .iter()
@@ -325,7 +325,7 @@ mod tests {
         let (lag, _) = finding(&status, Some(Duration::from_millis(20)));
         assert_eq!(
             lag,
-            Reading::Behind(Duration::from_millis(20)),
+            Reading::Heartbeat(Duration::from_millis(20)),
             "the heartbeat knows better"
         );
     }

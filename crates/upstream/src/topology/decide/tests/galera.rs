@@ -33,6 +33,7 @@ pub(super) fn observe(at: usize, text: &str) -> Observation {
         let lag = Lag {
             was: Duration::ZERO,
             age: Duration::ZERO,
+            to_primary: false,
         };
         (Facts::Galera(facts), Some(lag))
     })

@@ -1,6 +1,6 @@
 //! Words: `w` takes writes, `r` does not; `>1` follows n1, `-1` cannot reach it (for 20 s), `x1` gets from it
 //! and applies nothing, `s1` has both threads stopped; `nolag` does not say how far it is behind (else one
-//! second).
+//! second); `heart` says how far behind the primary, by the heartbeat table.
 
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) fn facts(words: &[&str]) -> (Facts, Option<Lag>) {
     let lag = Lag {
         was: Duration::from_secs(1),
         age: Duration::from_secs(if waits { 20 } else { 0 }),
+        to_primary: words.contains(&"heart"),
     };
     let lag = (!facts.sources.is_empty() && !words.contains(&"nolag")).then_some(lag);
     (Facts::Replication(facts), lag)
@@ -226,6 +227,11 @@ fn lags_add_up_and_grow_while_somebody_may_write() {
     assert_eq!(
         lags(&["w", "r >0", "r >1", "r >2"], None),
         [None, Some(1), Some(2), Some(3)]
+    );
+    assert_eq!(
+        lags(&["w", "r >0 heart", "r >1 heart", "r >2"], None),
+        [None, Some(1), Some(1), Some(2)],
+        "the heart beats on the primary"
     );
     assert_eq!(
         lags(&["w", "r -0"], None),
