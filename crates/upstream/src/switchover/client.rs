@@ -52,6 +52,11 @@ impl Client {
         self.server.name()
     }
 
+    /// Its connection was lost, or given up: the next statement has another one.
+    pub(super) fn is_lost(&self) -> bool {
+        self.direct.is_none()
+    }
+
     /// How long the next step may take.
     pub(super) fn left(&self) -> Duration {
         let limit = self.config.step_timeout;

@@ -24,6 +24,7 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
         return Ok(());
     }
     let paused = switchover.pause().await.map_err(Failure::Undone)?;
+    node.until = Some(paused.until);
     // Writes that it has not applied yet would have those of clients fail.
     let applied = async {
         node.run("SET SESSION wsrep_sync_wait = 1").await?;
@@ -34,7 +35,8 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
     applied.await.map_err(Failure::Undone)?;
     switchover.report.step(format!("{name} has all writes"));
     switchover.cluster.prefer_primary(switchover.new.id());
-    let followed = switchover.until_followed().await;
+    let until = switchover.step_end().min(paused.until);
+    let followed = switchover.until_followed(until).await;
     if followed.is_err() {
         switchover.cluster.prefer_primary(switchover.old.id());
     }

@@ -29,7 +29,10 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
     }
     let paused = switchover.pause().await.map_err(Failure::Undone)?;
     let become_primary = format!("SELECT group_replication_set_as_primary('{uuid}')");
-    if let Err(error) = member.run(&become_primary).await {
+    member.until = Some(paused.until);
+    let told = member.run(&become_primary).await;
+    member.until = None;
+    if let Err(error) = told {
         // A group that has begun goes on with it.
         let state = member.rows(STATE).await;
         let is_primary = state.is_ok_and(|state| {
@@ -45,7 +48,7 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
     switchover
         .report
         .step(format!("the group has made {name} its primary"));
-    let followed = switchover.until_followed().await;
+    let followed = switchover.until_followed(switchover.step_end()).await;
     drop(paused);
     member.close().await;
     followed.map_err(Failure::Failed)

@@ -12,6 +12,8 @@ mod galera;
 mod group_replication;
 mod replication;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -163,9 +165,13 @@ impl Switchover {
         }
     }
 
+    /// When a step that begins now has to be done.
+    fn step_end(&self) -> Instant {
+        Instant::now() + self.config.step_timeout
+    }
+
     /// Waits until the gateway takes the new server for the primary.
-    async fn until_followed(&self) -> Result<(), String> {
-        let until = Instant::now() + self.config.step_timeout;
+    async fn until_followed(&self, until: Instant) -> Result<(), String> {
         loop {
             let topology = self.cluster.topology();
             if topology.primary().map(|primary| primary.server.id()) == Some(self.new.id()) {

@@ -53,9 +53,9 @@ pub(super) async fn run(switchover: &Switchover, check_only: bool) -> Result<(),
         drop(paused);
         return Err(failure);
     }
-    let promoted = parts.promote(switchover).await;
+    let promoted = parts.promote(switchover, paused.until).await;
     let followed = match &promoted {
-        Ok(()) => switchover.until_followed().await,
+        Ok(()) => switchover.until_followed(switchover.step_end()).await,
         Err(_) => Ok(()),
     };
     drop(paused);
@@ -156,7 +156,7 @@ impl Parts {
             failed.push(error);
         }
         if self.is_demoted
-            && let Err(error) = take_writes(&mut self.old).await
+            && let Err(error) = take_writes(&mut self.old, switchover.step_end()).await
         {
             failed.push(error);
         }
@@ -174,8 +174,8 @@ impl Parts {
     }
 
     /// The new primary takes writes.
-    async fn promote(&mut self, switchover: &Switchover) -> Result<(), String> {
-        take_writes(&mut self.new).await?;
+    async fn promote(&mut self, switchover: &Switchover, until: Instant) -> Result<(), String> {
+        take_writes(&mut self.new, until).await?;
         switchover
             .report
             .step(format!("{} takes writes", self.new.name()));
@@ -234,8 +234,20 @@ async fn is_primary(old: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a server take writes, and looks whether it does.
-async fn take_writes(client: &mut Client) -> Result<(), String> {
+/// Makes a server take writes. No other does meanwhile, so what comes to nothing with its connection is said
+/// again until then: twice is as good as once.
+pub(super) async fn take_writes(client: &mut Client, until: Instant) -> Result<(), String> {
+    loop {
+        let told = make_writable(client).await;
+        if told.is_ok() || !client.is_lost() || Instant::now() >= until {
+            return told;
+        }
+        tokio::time::sleep(5 * LOOK_EVERY).await;
+    }
+}
+
+/// The same once; looks whether the server does.
+async fn make_writable(client: &mut Client) -> Result<(), String> {
     for statement in writable(client.flavor) {
         client.run(statement).await?;
     }
