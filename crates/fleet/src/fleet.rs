@@ -57,7 +57,7 @@ const KILLS_OF_ACCOUNT: usize = 16;
 /// How often it is looked whether a wish is fulfilled.
 const WISH_LOOK: Duration = Duration::from_millis(20);
 
-/// For so long the store is asked at the start of a gateway that has nothing on its disk.
+/// For so long the store is asked at the start of a gateway.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
 /// For so long somebody waits for what is read for him.
@@ -161,10 +161,16 @@ struct State {
     killed: Vec<(String, Result<(), NotKilled>)>,
     /// What somebody has asked this gateway for, by the keys that it would have for all.
     done_here: BTreeSet<String>,
+    /// Pauses of all that were found at the start, and those that have begun here since.
+    found: Vec<Asked>,
+    begun: Vec<Asked>,
     orders: VecDeque<(String, Option<Fate>)>,
     now: Now,
     vip: Option<VipStatus>,
 }
+
+/// What all do: its key, and when it was asked.
+type Asked = (String, Deed, i64);
 
 /// Somebody waits for a session to be ended by another gateway.
 struct Killing {
@@ -383,21 +389,41 @@ impl Fleet {
         kept.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     }
 
-    /// What the store has, asked once and not for long.
+    /// The text that the store has, asked once and not for long; what is paused is kept for
+    /// [`begin`](Self::begin).
     ///
     /// # Errors
     /// It does not answer.
     pub async fn look(&self) -> io::Result<Option<(u64, Arc<str>)>> {
-        let looked = timeout(FIRST_LIMIT, self.committed()).await;
-        looked.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")))
+        let keys = self.keys();
+        let read = timeout(FIRST_LIMIT, self.read(&keys.live())).await;
+        let read = read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")));
+        let view = View::from(read?);
+        let acts = view.acts(&keys).into_iter();
+        let pauses = acts.filter(|(_, deed)| matches!(deed, Deed::Pause { .. }));
+        let pauses = pauses.map(|(entry, deed)| (entry.key.clone(), deed, entry.created));
+        self.state().found = pauses.collect();
+        text_in(&view, &keys)
+    }
+
+    /// Has statements wait where those of all do, before this gateway has clients. What it cannot do then
+    /// [`run`](Self::run) tries again.
+    pub fn begin(&self, host: &dyn Host) {
+        let mut pauses = std::mem::take(&mut self.state().found);
+        pauses.retain(|(_, deed, _)| {
+            let is_done = host.act(deed).is_ok();
+            if is_done {
+                info!(what = deed.to_string(), "done since all gateways do it");
+            }
+            is_done
+        });
+        self.state().begun = pauses;
     }
 
     async fn committed(&self) -> io::Result<Option<(u64, Arc<str>)>> {
         let keys = self.keys();
-        let range = Range::of(&keys.config());
-        let view: View = self.read(&range).await?.into();
-        let (revision, entry) = view.config(&keys);
-        entry.map(|entry| Ok((revision, text_of(entry)?))).transpose()
+        let view = View::from(self.read(&Range::of(&keys.config())).await?);
+        text_in(&view, &keys)
     }
 
     /// Keeps a text that is run, for the next start.
@@ -780,7 +806,12 @@ impl Fleet {
     pub(crate) fn member(&self, running: Option<(u64, Arc<str>)>) -> Member {
         self.state().now.running = running.as_ref().map_or(0, |(revision, _)| *revision);
         let share = self.settings.share_limits.then(|| Share::new(self.disk.parts()));
-        Member::new(self.keys(), self.me.clone(), running, share)
+        let mut member = Member::new(self.keys(), self.me.clone(), running, share);
+        let begun = std::mem::take(&mut self.state().begun);
+        for (key, deed, asked) in begun {
+            member.did(key, deed, asked, None, Duration::ZERO);
+        }
+        member
     }
 
     /// The folder that is the store, where it is one.
@@ -1052,6 +1083,11 @@ impl Source for Fleet {
             out.gauge(&catalog::VIP_HELD, &[&vip.address], vip.state == "holds");
         }
     }
+}
+
+fn text_in(view: &View, keys: &Keys) -> io::Result<Option<(u64, Arc<str>)>> {
+    let (revision, entry) = view.config(keys);
+    entry.map(|entry| Ok((revision, text_of(entry)?))).transpose()
 }
 
 fn text_of(entry: &Entry) -> io::Result<Arc<str>> {

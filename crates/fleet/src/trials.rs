@@ -14,7 +14,7 @@ use upstream::etcd::{Op, Outcome, Range, Transaction};
 
 use crate::fleet::NO_TEXT;
 use crate::folder::Folder;
-use crate::keys::Keys;
+use crate::keys::{Keys, written};
 use crate::store::Store as _;
 use crate::{Deed, Fate, Fleet, Host, Kill, Killer, NotKilled, OnKilled, Wanted};
 
@@ -252,6 +252,39 @@ async fn a_pause_that_somebody_asks_for_here_is_not_taken_back_with_that_of_all(
     };
     tokio::select! {
         () = asks => {}
+        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_starts_in_a_pause_of_all_has_paused_before_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fleet, keys) = (in_folder(folder.path()), Keys::of("main"));
+    let host = Arc::new(Looking::at(folder.path()));
+    // Neither fails here.
+    for count in [&host.acts, &host.undone] {
+        count.store(1, Ordering::Relaxed);
+    }
+    let counts = || [&host.acts, &host.undone].map(|count| count.load(Ordering::Relaxed));
+    let pause = Deed::Pause {
+        cluster: "c".to_owned(),
+    };
+    let change = async |op: Op| {
+        let transaction = Transaction {
+            guards: Vec::new(),
+            ops: vec![op],
+        };
+        let mut store = Folder::new(&folder.path().join("shared"));
+        assert!(matches!(store.change(&transaction).await, Outcome::Made(_)));
+    };
+    change(Op::Put(pause.key(&keys), written(&pause), 0)).await;
+    assert_eq!(fleet.look().await.unwrap(), None);
+    fleet.begin(host.as_ref());
+    assert_eq!(counts(), [2, 1]);
+    // Over before this gateway has looked again.
+    change(Op::Delete(pause.key(&keys))).await;
+    tokio::select! {
+        () = until(|| counts() == [2, 2]) => {}
         () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
     }
 }

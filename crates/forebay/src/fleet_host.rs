@@ -25,7 +25,8 @@ pub(crate) struct Common {
 
 impl Common {
     /// The configuration to start with: `own` alone where no store is in it. Else with the text that was
-    /// applied last, which is on the disk; and with the store's where there is none, or it is of no use.
+    /// applied last, which is on the disk; and with the store's where there is none, or it is of no use. What
+    /// is paused the store is asked in any case: statements do not go on while it has yet to answer.
     pub(crate) async fn begin(path: &Path, own: Config) -> anyhow::Result<(Config, Option<Self>)> {
         let Some(store) = &own.store else {
             return Ok((own, None));
@@ -35,14 +36,22 @@ impl Common {
         let fleet = Fleet::open(store, own.vip.as_ref(), version, own.zone.clone(), addresses)?;
         let mut notes = Vec::new();
         let kept = usable(path, fleet.kept());
+        let looked = fleet.look().await;
         let (found, why) = match kept {
             Ok(Some((config, text))) => (Some((config, text)), None),
             Ok(None) => (None, None),
             Err(why) => (None, Some(why)),
         };
         let found = match (found, why) {
-            (Some(found), _) => Some(found),
-            (None, why) => match (usable(path, fleet.look().await), why) {
+            (Some(found), _) => {
+                if let Err(error) = looked {
+                    notes.push(format!(
+                        "the store has not said whether statements are to wait (a pause of all); they do not: {error}"
+                    ));
+                }
+                Some(found)
+            }
+            (None, why) => match (usable(path, looked), why) {
                 (Ok(Some((config, text))), _) => {
                     // Here it is known that it can be run.
                     if let Err(error) = fleet.keep(text.0, &text.1) {

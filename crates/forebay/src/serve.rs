@@ -95,6 +95,9 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             Arc::clone(&telemetry),
             log.clone(),
         );
+        if let Some(fleet) = operator.fleet() {
+            fleet.begin(operator.as_ref());
+        }
         let following = Arc::clone(&gateway);
         spawn_local(async move { following.run().await });
         spawn_local(watch(Arc::clone(&operator)));
