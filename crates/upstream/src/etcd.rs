@@ -616,6 +616,9 @@ fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::E
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     fn heard(line: &str) -> io::Result<Vec<Change>> {
@@ -654,27 +657,43 @@ mod tests {
         }
     }
 
+    /// A member that has yet to answer.
+    async fn member() -> (TcpListener, Etcd) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, Etcd::new([("127.0.0.1", port)], None, None))
+    }
+
+    /// Answers one question.
+    async fn answer(listener: &TcpListener, status: &str, body: &Value) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        // A body of JSON ends with its brace.
+        while !request.ends_with(b"}") {
+            assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+        }
+        let body = body.to_string();
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let answer = format!("{head}{body}");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn more_keys_than_are_read_are_an_error_that_names_them() {
+        let (listener, mut etcd) = member().await;
+        let said = json!({ "header": { "revision": "7" }, "more": true });
+        let range = Range::below("/topology/tidb/");
+        let (read, ()) = tokio::join!(etcd.read(&range), answer(&listener, "200 OK", &said));
+        let words = "there are more than 4096 keys behind /topology/tidb/";
+        assert_eq!(read.unwrap_err().to_string(), words);
+    }
+
     #[tokio::test]
     async fn a_change_that_fills_etcd_may_have_been_made_and_one_without_the_right_was_not() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let mut etcd = Etcd::new([("127.0.0.1", port)], None, None);
+        let (listener, mut etcd) = member().await;
         let mut answered = async |words: &str| {
-            let body = json!({ "error": words }).to_string();
-            let serve = async {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut request = Vec::new();
-                // A body of JSON ends with its brace.
-                while !request.ends_with(b"}") {
-                    assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
-                }
-                let head = format!("HTTP/1.1 429 No\r\nContent-Length: {}\r\n\r\n", body.len());
-                let answer = format!("{head}{body}");
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            };
-            let change = Transaction::default();
-            tokio::join!(etcd.change(&change), serve).0
+            let (change, said) = (Transaction::default(), json!({ "error": words }));
+            tokio::join!(etcd.change(&change), answer(&listener, "429 No", &said)).0
         };
         let full = answered("etcdserver: mvcc: database space exceeded").await;
         assert!(
