@@ -15,7 +15,7 @@ use telemetry::{Samples, Source, catalog};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
-use upstream::etcd::{Entry, Etcd, Range};
+use upstream::etcd::{Entry, Etcd, Range, Snapshot};
 
 use crate::deed::{self, Wish};
 use crate::disk::Disk;
@@ -333,15 +333,7 @@ impl Fleet {
             Some(name) => name.clone(),
             None => machine()?,
         };
-        let tls = match settings.tls.mode {
-            config::TlsMode::Off => None,
-            _ => {
-                let connector = TlsConnector::new(&settings.tls);
-                let connector =
-                    connector.map_err(|error| io::Error::other(format!("[store] tls: {error}")))?;
-                Some(Arc::new(connector))
-            }
-        };
+        let tls = connector(settings)?;
         let version = version.to_owned();
         Ok(Arc::new(Self {
             me: Me {
@@ -396,9 +388,7 @@ impl Fleet {
     /// It does not answer.
     pub async fn look(&self) -> io::Result<Option<(u64, Arc<str>)>> {
         let keys = self.keys();
-        let read = timeout(FIRST_LIMIT, self.read(&keys.live())).await;
-        let read = read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")));
-        let view = View::from(read?);
+        let view = in_time(self.read(&keys.live())).await?;
         let acts = view.acts(&keys).into_iter();
         let pauses = acts.filter(|(_, deed)| matches!(deed, Deed::Pause { .. }));
         let pauses = pauses.map(|(entry, deed)| (entry.key.clone(), deed, entry.created));
@@ -820,20 +810,11 @@ impl Fleet {
     }
 
     pub(crate) fn etcd(&self) -> Etcd {
-        let members = self
-            .settings
-            .endpoints
-            .iter()
-            .filter_map(|address| match address {
-                ServerAddress::Host { host, port } => Some((host.as_str(), *port)),
-                ServerAddress::Unix(_) => None,
-            });
-        let login = self.settings.user.clone().zip(self.settings.password.clone());
-        Etcd::new(members, self.tls.clone(), login)
+        etcd(&self.settings, self.tls.clone())
     }
 
     /// Reads for somebody, without waiting for what else is going on.
-    async fn read(&self, range: &Range) -> io::Result<upstream::etcd::Snapshot> {
+    async fn read(&self, range: &Range) -> io::Result<Snapshot> {
         match &self.settings.folder {
             Some(folder) => Folder::new(folder).read(range).await,
             None => {
@@ -1083,6 +1064,62 @@ impl Source for Fleet {
             out.gauge(&catalog::VIP_HELD, &[&vip.address], vip.state == "holds");
         }
     }
+}
+
+/// What the store has, for who only looks. Nothing is changed there, nor in the folder of this gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The revision of the common text; 0: there is none yet.
+    pub revision: u64,
+    /// Gateways that live.
+    pub gateways: usize,
+}
+
+impl Reached {
+    /// Asks the store as a gateway does at its start.
+    ///
+    /// # Errors
+    /// It does not answer, or not so that it is of use. Says which member and why.
+    pub async fn look(settings: &config::Store) -> io::Result<Self> {
+        let keys = Keys::of(&settings.fleet);
+        let live = keys.live();
+        let view: View = match &settings.folder {
+            Some(folder) => Folder::new(folder).peek(&live)?.into(),
+            None => {
+                let mut etcd = etcd(settings, connector(settings)?);
+                in_time(etcd.read(&live)).await?
+            }
+        };
+        Ok(Self {
+            revision: view.config(&keys).0,
+            gateways: view.gateways(&keys).len(),
+        })
+    }
+}
+
+/// What is read at the start.
+async fn in_time(read: impl Future<Output = io::Result<Snapshot>>) -> io::Result<View> {
+    let read = timeout(FIRST_LIMIT, read).await;
+    let read = read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")));
+    read.map(View::from)
+}
+
+fn connector(settings: &config::Store) -> io::Result<Option<Arc<TlsConnector>>> {
+    if settings.tls.mode == config::TlsMode::Off {
+        return Ok(None);
+    }
+    let connector = TlsConnector::new(&settings.tls);
+    let connector = connector.map_err(|error| io::Error::other(format!("[store] tls: {error}")))?;
+    Ok(Some(Arc::new(connector)))
+}
+
+fn etcd(settings: &config::Store, tls: Option<Arc<TlsConnector>>) -> Etcd {
+    let members = settings.endpoints.iter().filter_map(|address| match address {
+        ServerAddress::Host { host, port } => Some((host.as_str(), *port)),
+        ServerAddress::Unix(_) => None,
+    });
+    let login = settings.user.clone().zip(settings.password.clone());
+    Etcd::new(members, tls, login)
 }
 
 fn text_in(view: &View, keys: &Keys) -> io::Result<Option<(u64, Arc<str>)>> {

@@ -85,6 +85,13 @@ impl Folder {
         }
     }
 
+    /// What is there now. Nothing is written, be it by whom it may.
+    pub(crate) fn peek(&self, range: &Range) -> io::Result<Snapshot> {
+        let mut model = self.load()?;
+        model.pass(now());
+        Ok(model.read(range))
+    }
+
     fn load(&self) -> io::Result<Model> {
         let file = self.path.join(FILE);
         match fs::metadata(&file) {

@@ -35,7 +35,9 @@ mod vip;
 use std::fs::File;
 use std::io::{self, Read};
 
-pub use fleet::{Fleet, Host, MemberStatus, OnKilled, OrderStatus, Status, TEXT_MAX, VipStatus, Wanted};
+pub use fleet::{
+    Fleet, Host, MemberStatus, OnKilled, OrderStatus, Reached, Status, TEXT_MAX, VipStatus, Wanted,
+};
 pub use keys::{About, Deed, escaped};
 pub use kill::{Kill, Killer, NotKilled};
 pub use order::{Fate, Refusal};

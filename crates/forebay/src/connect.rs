@@ -1,11 +1,12 @@
-//! `forebay check --connect`: what `serve` would find at the servers, as a table, and what of it would not
-//! work.
+//! `forebay check --connect`: what `serve` would find at the servers, as a table, and in the store, and what
+//! of it would not work.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context;
 use config::{Config, Protocol, ReadConsistency, Secret, Topology};
+use fleet::Reached;
 use tokio::runtime::{Builder, LocalOptions};
 use upstream::{Cluster, Inspection, LoginTrial, Member, Role};
 
@@ -24,7 +25,7 @@ const COLUMNS: [&str; 9] = [
     "version",
 ];
 
-/// Asks the servers of all clusters, prints what they say, and what is wrong with it.
+/// Asks the store, and the servers of all clusters; prints what they say, and what is wrong with it.
 ///
 /// # Errors
 /// Something would not work; what it is has been printed.
@@ -33,6 +34,15 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         .enable_all()
         .build_local(LocalOptions::default())?;
     let mut wrong = 0;
+    if let Some(store) = &config.store {
+        match runtime.block_on(Reached::look(store)) {
+            Ok(reached) => crate::print(&store_line(store, reached))?,
+            Err(error) => {
+                eprintln!("forebay: wrong: [store]: {error}");
+                wrong += 1;
+            }
+        }
+    }
     for cluster in config.clusters.values() {
         let seen = Seen::look(config, cluster);
         let seen = runtime.block_on(seen)?;
@@ -49,6 +59,15 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     let things = crate::counted(wrong, "thing");
     anyhow::ensure!(wrong == 0, "{things} would not work");
     Ok(())
+}
+
+fn store_line(store: &config::Store, reached: Reached) -> String {
+    let gateways = crate::counted(reached.gateways, "gateway");
+    let revision = match reached.revision {
+        0 => "no configuration yet".to_owned(),
+        revision => format!("revision {revision}"),
+    };
+    format!("\nstore of fleet {}: {revision}, {gateways}\n", store.fleet)
 }
 
 /// What a cluster's servers have said.

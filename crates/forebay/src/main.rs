@@ -70,8 +70,8 @@ enum Command {
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
         /// Ask the servers as well, as `serve` would: logins of all accounts that are given with a password,
-        /// grants, GTIDs, `read_only`, roles. 0 means that everything would work. A login that a server
-        /// refuses counts there as any other.
+        /// grants, GTIDs, `read_only`, roles. And the store, where there is one. 0 means that everything
+        /// would work. A login that a server refuses counts there as any other.
         #[arg(long)]
         connect: bool,
     },

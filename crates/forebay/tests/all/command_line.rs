@@ -372,6 +372,34 @@ fn what_does_nothing_is_told_by_check_and_at_the_start() {
 
 /// The frame of a certificate is there, and nothing in it that a start could use.
 #[test]
+fn a_store_that_is_not_reached_is_found_by_check() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store");
+    std::fs::create_dir_all(&folder).unwrap();
+    let check = |store: &str| {
+        let file = folder.join("forebay.toml");
+        let config = format!("[store]\n{store}\nname = \"g1\"\nstate_dir = \"state\"\n");
+        std::fs::write(&file, config).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["check", "--connect", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, _, said) = check("endpoints = [\"127.0.0.1:1\"]");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("wrong: [store]: 127.0.0.1:1: "), "{said}");
+    let (code, told, said) = check("folder = \"shared\"");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        told.contains("store of fleet main: no configuration yet, 0 gateways"),
+        "{told}"
+    );
+    assert!(!folder.join("shared").exists() && !folder.join("state").exists());
+}
+
+#[test]
 fn a_broken_authority_is_found_by_check_on_every_link() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(
