@@ -22,24 +22,32 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Longest answer, in bytes.
 const ANSWER_MAX: usize = 8 << 20;
 
+/// A place to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    url: HttpUrl,
+    /// It has the encryption of PD; what is configured by itself has none.
+    is_status_port: bool,
+}
+
 /// Asks the exporter of `server` again and again, until the server is removed or the future is dropped.
 pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
-    let mut source: Option<(HttpUrl, Host)> = None;
+    let mut source: Option<(Place, Host)> = None;
     let mut failing = false;
     while !server.is_removed() {
         let begun = Instant::now();
-        let wanted = url(&cluster, &server);
-        if source.as_ref().map(|(url, _)| url) != wanted.as_ref() {
+        let wanted = place(&cluster, &server);
+        if source.as_ref().map(|(place, _)| place) != wanted.as_ref() {
             server.usage.forget();
-            source = wanted.map(|url| {
-                let host = Host::new(&url.host, url.port);
-                (url, host)
+            source = wanted.map(|place| {
+                let host = Host::new(&place.url.host, place.url.port);
+                (place, host)
             });
         }
-        if let Some((url, host)) = &source {
-            let asked = timeout(ANSWER_LIMIT, ask(&cluster, url, host)).await;
+        if let Some((place, host)) = &source {
+            let asked = timeout(ANSWER_LIMIT, ask(&cluster, place, host)).await;
             let asked = asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            log(&cluster, &server, url, &mut failing, asked.as_ref().err());
+            log(&cluster, &server, &place.url, &mut failing, asked.as_ref().err());
             if let Ok(reading) = asked {
                 server.usage.note(reading, now());
             }
@@ -48,35 +56,39 @@ pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
     }
 }
 
-/// Where to ask, where that is of any use.
-fn url(cluster: &Cluster, server: &Server) -> Option<HttpUrl> {
+/// The place to ask; none where that is of no use.
+fn place(cluster: &Cluster, server: &Server) -> Option<Place> {
     let config = cluster.config();
     if config.rebalance.policy != RebalancePolicy::Resource {
         return None;
     }
     let place = server.place();
     if let Some(url) = &place.exporter {
-        return Some(url.clone());
+        return Some(Place {
+            url: url.clone(),
+            is_status_port: false,
+        });
     }
     let port = place.status_port.filter(|_| config.topology == Topology::Tidb)?;
     let ServerAddress::Host { host, .. } = server.address() else {
         return None;
     };
-    Some(HttpUrl {
+    let url = HttpUrl {
         host: host.clone(),
         port,
         path: "/metrics".to_owned(),
+    };
+    Some(Place {
+        url,
+        is_status_port: true,
     })
 }
 
-async fn ask(cluster: &Cluster, url: &HttpUrl, host: &Host) -> io::Result<Reading> {
-    // A status port of TiDB has the encryption of PD; what is configured by itself has none.
-    let tls = cluster
-        .pd_tls()
-        .filter(|_| cluster.config().topology == Topology::Tidb);
+async fn ask(cluster: &Cluster, place: &Place, host: &Host) -> io::Result<Reading> {
+    let tls = cluster.pd_tls().filter(|_| place.is_status_port);
     let request = Request {
         method: "GET",
-        path: &url.path,
+        path: &place.url.path,
         token: None,
         body: b"",
     };
@@ -112,4 +124,36 @@ fn log(cluster: &Cluster, server: &Server, url: &HttpUrl, failing: &mut bool, er
         _ => {}
     }
     *failing = error.is_some();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PD may have TLS where the exporter of a machine has none.
+    #[tokio::test]
+    async fn only_a_status_port_is_encrypted_as_pd_is() {
+        let address = ServerAddress::Host {
+            host: "db1".to_owned(),
+            port: 4000,
+        };
+        let exporter = HttpUrl {
+            host: "db1".to_owned(),
+            port: 9100,
+            path: "/metrics".to_owned(),
+        };
+        for (exporter, port, is_status_port) in [(None, 10_080, true), (Some(exporter), 9100, false)] {
+            let server = config::Server {
+                status_port: Some(10_080),
+                exporter,
+                ..config::Server::new(address.clone())
+            };
+            let mut config = config::Cluster::new("main", vec![server]);
+            config.topology = Topology::Tidb;
+            config.rebalance.policy = RebalancePolicy::Resource;
+            let cluster = Cluster::new(config).unwrap();
+            let place = place(&cluster, &cluster.servers()[0]).unwrap();
+            assert_eq!((place.url.port, place.is_status_port), (port, is_status_port));
+        }
+    }
 }
