@@ -388,7 +388,7 @@ impl Fleet {
     /// It does not answer.
     pub async fn look(&self) -> io::Result<Option<(u64, Arc<str>)>> {
         let keys = self.keys();
-        let view = in_time(self.read(&keys.live())).await?;
+        let view = View::from(in_time(FIRST_LIMIT, self.read(&keys.live())).await?);
         let acts = view.acts(&keys).into_iter();
         let pauses = acts.filter(|(_, deed)| matches!(deed, Deed::Pause { .. }));
         let pauses = pauses.map(|(entry, deed)| (entry.key.clone(), deed, entry.created));
@@ -685,10 +685,8 @@ impl Fleet {
     /// # Errors
     /// The store does not answer.
     pub async fn history(&self) -> Result<Vec<About>, String> {
-        let read = timeout(READ_LIMIT, self.read(&self.keys().abouts())).await;
-        let found = read
-            .map_err(|error| error.to_string())?
-            .map_err(|error| error.to_string())?;
+        let found = in_time(READ_LIMIT, self.read(&self.keys().abouts())).await;
+        let found = found.map_err(|error| error.to_string())?;
         let about = |entry: &Entry| serde_json::from_slice(&entry.value).ok();
         Ok(found.entries.iter().rev().filter_map(about).collect())
     }
@@ -708,9 +706,7 @@ impl Fleet {
                 }
             }
         };
-        let found: io::Result<Option<(u64, Arc<str>)>> = timeout(READ_LIMIT, reading)
-            .await
-            .map_err(|error| error.to_string())?;
+        let found: io::Result<Option<(u64, Arc<str>)>> = in_time(READ_LIMIT, reading).await;
         match (found.map_err(|error| error.to_string())?, revision) {
             (Some((revision, text)), _) => Ok((revision, text.to_string())),
             (None, Some(revision)) => Err(format!(
@@ -1083,13 +1079,14 @@ impl Reached {
     pub async fn look(settings: &config::Store) -> io::Result<Self> {
         let keys = Keys::of(&settings.fleet);
         let live = keys.live();
-        let view: View = match &settings.folder {
-            Some(folder) => Folder::new(folder).peek(&live)?.into(),
+        let read = match &settings.folder {
+            Some(folder) => Folder::new(folder).peek(&live)?,
             None => {
                 let mut etcd = etcd(settings, connector(settings)?);
-                in_time(etcd.read(&live)).await?
+                in_time(FIRST_LIMIT, etcd.read(&live)).await?
             }
         };
+        let view = View::from(read);
         Ok(Self {
             revision: view.config(&keys).0,
             gateways: view.gateways(&keys).len(),
@@ -1097,11 +1094,9 @@ impl Reached {
     }
 }
 
-/// What is read at the start.
-async fn in_time(read: impl Future<Output = io::Result<Snapshot>>) -> io::Result<View> {
-    let read = timeout(FIRST_LIMIT, read).await;
-    let read = read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")));
-    read.map(View::from)
+async fn in_time<T>(limit: Duration, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let read = timeout(limit, read).await;
+    read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")))
 }
 
 fn connector(settings: &config::Store) -> io::Result<Option<Arc<TlsConnector>>> {
@@ -1172,4 +1167,18 @@ fn short(text: &str) -> String {
         short.push(letter);
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_a_store_in_vain_is_told_so() {
+        let late = in_time(Duration::from_millis(1), pending::<io::Result<()>>()).await;
+        let words = "the store has not answered in time";
+        assert_eq!(late.unwrap_err().to_string(), words);
+    }
 }
