@@ -169,7 +169,7 @@ struct State {
     vip: Option<VipStatus>,
 }
 
-/// What all do: its key, and when it was asked.
+/// A deed of all: its key, and when it was asked.
 type Asked = (String, Deed, i64);
 
 /// Somebody waits for a session to be ended by another gateway.
@@ -1062,7 +1062,7 @@ impl Source for Fleet {
     }
 }
 
-/// What the store has, for who only looks. Nothing is changed there, nor in the folder of this gateway.
+/// The state of the store, for who only looks. Nothing is changed there, nor in the folder of this gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// The revision of the common text; 0: there is none yet.

@@ -261,7 +261,7 @@ async fn a_gateway_that_starts_in_a_pause_of_all_has_paused_before_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let (fleet, keys) = (in_folder(folder.path()), Keys::of("main"));
     let host = Arc::new(Looking::at(folder.path()));
-    // Neither fails here.
+    // The first call of each fails, and is over.
     for count in [&host.acts, &host.undone] {
         count.store(1, Ordering::Relaxed);
     }
@@ -281,7 +281,7 @@ async fn a_gateway_that_starts_in_a_pause_of_all_has_paused_before_it_runs() {
     assert_eq!(fleet.look().await.unwrap(), None);
     fleet.begin(host.as_ref());
     assert_eq!(counts(), [2, 1]);
-    // Over before this gateway has looked again.
+    // The pause is over before this gateway has looked again.
     change(Op::Delete(pause.key(&keys))).await;
     tokio::select! {
         () = until(|| counts() == [2, 2]) => {}

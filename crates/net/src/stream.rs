@@ -171,7 +171,7 @@ impl Stream {
         // The runtime tells of the end of a stream with bytes or with urgent ones, for which it watches none
         // of our sockets.
         const END: Interest = Interest::PRIORITY;
-        // Fails where the runtime ends.
+        // An error says that the runtime ends.
         let _: io::Result<Ready> = match self.socket() {
             Self::Tcp(stream) => stream.ready(END).await,
             Self::Unix(stream) => stream.ready(END).await,

@@ -26,7 +26,7 @@ const ANSWER_MAX: usize = 8 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     url: HttpUrl,
-    /// It has the encryption of PD; what is configured by itself has none.
+    /// A port with the encryption of PD; what is configured by itself has none.
     is_status_port: bool,
 }
 

@@ -272,8 +272,8 @@ async fn pair_up(
     }))
 }
 
-/// Leases a server beside those that were `tried` before, and counts what came of it. Whose `client` has gone
-/// does not stay in line.
+/// Leases a server beside those that were `tried` before, and counts what came of it. A session whose
+/// `client` has gone does not stay in line.
 async fn lease(
     worker: &Worker,
     listener: &ListenerState,

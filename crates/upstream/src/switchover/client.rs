@@ -52,7 +52,7 @@ impl Client {
         self.server.name()
     }
 
-    /// Its connection was lost, or given up: the next statement has another one.
+    /// The connection was lost, or given up: the next statement has another one.
     pub(super) fn is_lost(&self) -> bool {
         self.direct.is_none()
     }

@@ -246,7 +246,7 @@ pub(super) async fn take_writes(client: &mut Client, until: Instant) -> Result<(
     }
 }
 
-/// The same once; looks whether the server does.
+/// One attempt; looks whether the server does then.
 async fn make_writable(client: &mut Client) -> Result<(), String> {
     for statement in writable(client.flavor) {
         client.run(statement).await?;

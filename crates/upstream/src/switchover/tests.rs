@@ -81,7 +81,7 @@ async fn a_server_is_told_again_to_take_writes_when_a_connection_is_lost() {
     let server = server.await;
     let switchover = switchover(&server, PATIENCE);
     let mut client = switchover.client(&switchover.new).await.unwrap();
-    // Once, where the time is over.
+    // One attempt, where the time is over.
     take_writes(&mut client, Instant::now()).await.unwrap_err();
     take_writes(&mut client, Instant::now() + PATIENCE).await.unwrap();
     assert_eq!(CUTS.load(Ordering::SeqCst), 0);

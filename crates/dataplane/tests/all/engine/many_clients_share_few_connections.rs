@@ -171,7 +171,7 @@ async fn and_nobody_waits_for_one_that_has_gone() {
     assert!(stage.sent("'gone'").is_empty());
 }
 
-/// Nor does anybody wait for a server on behalf of one.
+/// Sessions of other modes wait in the line of their cluster.
 #[tokio::test]
 async fn and_one_that_goes_before_it_has_a_server_leaves_the_line() {
     for mode in ["session", "tcp"] {

@@ -111,7 +111,7 @@ async fn and_each_gets_its_own_answer() {
     assert_eq!(requests[requests.len() - 4..], sent);
 }
 
-/// As often as is needed for all of them to have been quick.
+/// Tries go on until all of them have been quick.
 #[tokio::test]
 async fn and_leave_the_line_when_all_their_clients_have_gone() {
     const TEXT: &str = "SELECT 'ROWS 1' FROM t";
