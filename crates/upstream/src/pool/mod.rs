@@ -200,9 +200,9 @@ impl<S: Travel> Pool<S> {
 
     /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one that others
     /// have used would cost to use, 0 being the best and `u32::MAX` none that will do, [`OUTDATED`] none that
-    /// is to be kept. `line`: where the server is full, by the operator's limit or its own, there is a wait in
-    /// line for `queue_timeout`, which ends with this future ([`LeaseError::Left`]); without one that is an
-    /// error at once. Dropping the future gives everything back.
+    /// is to be kept. Where the server is full, by the operator's limit or its own, there is a wait in line
+    /// for `queue_timeout`, which ends with the future `line` ([`LeaseError::Left`]); without one that is an
+    /// error at once. Dropping the lease gives everything back.
     ///
     /// # Errors
     /// See [`LeaseError`]; nothing has been sent for the session then. Where the server says itself that it
