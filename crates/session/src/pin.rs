@@ -2,181 +2,109 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A reason. The words of [`PinReason::label`] are those of logs, metrics and `FOREBAY EXPLAIN`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum PinReason {
+macro_rules! pin_reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
+        /// A reason. The words of [`PinReason::label`] are those of logs, metrics and `FOREBAY EXPLAIN`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum PinReason { $($(#[doc = $doc])+ $name,)+ }
+
+        impl PinReason {
+            /// All of them, for metrics.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The word in logs and metrics.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$name => $label,)+ }
+            }
+        }
+    };
+}
+
+pin_reasons! {
     /// A transaction is open, or `autocommit=0` and something was read.
-    Transaction,
+    Transaction = "transaction",
     /// XA: whether a branch is still bound to the connection cannot be seen.
-    Xa,
+    Xa = "xa",
     /// `SET TRANSACTION …` for the next transaction, which has not come yet.
-    NextTransaction,
+    NextTransaction = "next-transaction",
     /// `LOCK TABLES`.
-    TableLocks,
+    TableLocks = "table-locks",
     /// `FLUSH TABLES WITH READ LOCK`, `LOCK INSTANCE FOR BACKUP`, `BACKUP STAGE`, `BACKUP LOCK`.
-    GlobalLock,
+    GlobalLock = "global-lock",
     /// `GET_LOCK` and the like.
-    UserLock,
+    UserLock = "user-lock",
     /// `CREATE TEMPORARY TABLE`; no server tells when the last one is gone.
-    TemporaryTable,
+    TemporaryTable = "temporary-table",
     /// `HANDLER … OPEN`.
-    Handler,
+    Handler = "handler",
     /// An open cursor of a prepared statement.
-    Cursor,
+    Cursor = "cursor",
     /// COM_STMT_SEND_LONG_DATA whose statement was not executed yet.
-    LongData,
+    LongData = "long-data",
     /// `LOAD DATA` is under way.
-    LoadData,
+    LoadData = "load-data",
     /// The connection is a stream, or its client is a replica: binlog dump, clone.
-    Stream,
+    Stream = "stream",
     /// `sql_log_bin=0`.
-    BinlogOff,
+    BinlogOff = "binlog-off",
     /// `gtid_next` is not `AUTOMATIC`.
-    GtidNext,
+    GtidNext = "gtid-next",
     /// `wsrep_on=0`.
-    WsrepOff,
+    WsrepOff = "wsrep-off",
     /// User variables.
-    UserVariables,
+    UserVariables = "user-variables",
     /// `PREPARE`, `EXECUTE`, `DEALLOCATE PREPARE` as text.
-    TextPrepare,
+    TextPrepare = "text-prepare",
     /// `CALL`: a procedure may do anything to the session, unseen.
-    Procedure,
+    Procedure = "procedure",
     /// A function that is not the server's own: it may lock or set variables, unseen.
-    UnknownFunction,
+    UnknownFunction = "unknown-function",
     /// A statement that is not understood.
-    NotUnderstood,
+    NotUnderstood = "not-understood",
     /// A text that was not seen to its end.
-    Incomplete,
+    Incomplete = "incomplete",
     /// A variable whose value makes no sense elsewhere or cannot be read back: `timestamp`, `insert_id`,
     /// `rand_seed1` …
-    Uncarried,
+    Uncarried = "uncarried-variable",
     /// `SET ROLE`.
-    Role,
+    Role = "role",
     /// MariaDB's `SET STATEMENT`: what it restored is reported with the next statement only.
-    SetStatement,
+    SetStatement = "set-statement",
     /// Sequences: `LASTVAL` belongs to the connection.
-    Sequence,
+    Sequence = "sequence",
     /// The server says that some state changed, and nothing explains what.
-    StateChange,
+    StateChange = "state-change",
     /// A statement failed that may have changed something before: seen with the next OK.
-    Unsettled,
+    Unsettled = "unsettled",
     /// Warnings or an error that the next statement may ask for.
-    Diagnostics,
+    Diagnostics = "diagnostics",
     /// `SQL_CALC_FOUND_ROWS`: the next statement may ask for the count.
-    FoundRows,
+    FoundRows = "found-rows",
     /// What `LAST_INSERT_ID()` would say is not known here.
-    LastInsertId,
+    LastInsertId = "last-insert-id",
     /// The trackers are not armed as they have to be.
-    Trackers,
+    Trackers = "trackers",
     /// A prepared statement asks for ROW_COUNT(), FOUND_ROWS() or the last GTID: it may be executed at any
     /// time, and a server says its own.
-    PreparedFigures,
+    PreparedFigures = "prepared-figures",
     /// A rule with `pin = "always"`.
-    Rule,
+    Rule = "rule",
     /// The user's pooling is `session`: one connection for as long as the client stays.
-    SessionPooling,
+    SessionPooling = "session-pooling",
     /// The gateway does not know the account's password, with which to log in on another server.
-    NoCredentials,
+    NoCredentials = "no-credentials",
     /// Another server did not let the account in, or took it for another one.
-    LoginRefused,
+    LoginRefused = "login-refused",
     /// No other server had what the session has written.
-    Behind,
+    Behind = "behind",
     /// Another server cannot be made what the session's is: a variable that it refuses or does not know.
-    Incompatible,
+    Incompatible = "incompatible",
     /// No other server is up and has room, or it failed in the middle of a move.
-    NoServer,
+    NoServer = "no-server",
 }
 
 impl PinReason {
-    /// All of them, for metrics.
-    pub const ALL: &'static [Self] = &[
-        Self::Transaction,
-        Self::Xa,
-        Self::NextTransaction,
-        Self::TableLocks,
-        Self::GlobalLock,
-        Self::UserLock,
-        Self::TemporaryTable,
-        Self::Handler,
-        Self::Cursor,
-        Self::LongData,
-        Self::LoadData,
-        Self::Stream,
-        Self::BinlogOff,
-        Self::GtidNext,
-        Self::WsrepOff,
-        Self::UserVariables,
-        Self::TextPrepare,
-        Self::Procedure,
-        Self::UnknownFunction,
-        Self::NotUnderstood,
-        Self::Incomplete,
-        Self::Uncarried,
-        Self::Role,
-        Self::SetStatement,
-        Self::Sequence,
-        Self::StateChange,
-        Self::Unsettled,
-        Self::Diagnostics,
-        Self::FoundRows,
-        Self::LastInsertId,
-        Self::Trackers,
-        Self::PreparedFigures,
-        Self::Rule,
-        Self::SessionPooling,
-        Self::NoCredentials,
-        Self::LoginRefused,
-        Self::Behind,
-        Self::Incompatible,
-        Self::NoServer,
-    ];
-
-    /// The word in logs and metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Transaction => "transaction",
-            Self::Xa => "xa",
-            Self::NextTransaction => "next-transaction",
-            Self::TableLocks => "table-locks",
-            Self::GlobalLock => "global-lock",
-            Self::UserLock => "user-lock",
-            Self::TemporaryTable => "temporary-table",
-            Self::Handler => "handler",
-            Self::Cursor => "cursor",
-            Self::LongData => "long-data",
-            Self::LoadData => "load-data",
-            Self::Stream => "stream",
-            Self::BinlogOff => "binlog-off",
-            Self::GtidNext => "gtid-next",
-            Self::WsrepOff => "wsrep-off",
-            Self::UserVariables => "user-variables",
-            Self::TextPrepare => "text-prepare",
-            Self::Procedure => "procedure",
-            Self::UnknownFunction => "unknown-function",
-            Self::NotUnderstood => "not-understood",
-            Self::Incomplete => "incomplete",
-            Self::Uncarried => "uncarried-variable",
-            Self::Role => "role",
-            Self::SetStatement => "set-statement",
-            Self::Sequence => "sequence",
-            Self::StateChange => "state-change",
-            Self::Unsettled => "unsettled",
-            Self::Diagnostics => "diagnostics",
-            Self::FoundRows => "found-rows",
-            Self::LastInsertId => "last-insert-id",
-            Self::Trackers => "trackers",
-            Self::PreparedFigures => "prepared-figures",
-            Self::Rule => "rule",
-            Self::SessionPooling => "session-pooling",
-            Self::NoCredentials => "no-credentials",
-            Self::LoginRefused => "login-refused",
-            Self::Behind => "behind",
-            Self::Incompatible => "incompatible",
-            Self::NoServer => "no-server",
-        }
-    }
-
     /// It holds nobody on a connection: a move to another server came to nothing.
     #[must_use]
     pub const fn is_of_moves(self) -> bool {
