@@ -23,35 +23,20 @@ pub struct ControlMetrics {
     admin_refused: [Counter; Refusal::ALL.len()],
 }
 
-/// Why the admin server refuses a request. The same words appear in logs and metric labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// An act without the token, or with another.
-    Token,
-    /// An act on the address, where no token is configured.
-    NoTokenFile,
-    /// It asks by a name that is not the gateway's.
-    Host,
-    /// It comes from a web page.
-    Page,
-    /// It comes by the socket from another system user.
-    User,
-}
-
-impl Refusal {
-    /// All of them, in the order of their values.
-    pub const ALL: [Self; 5] = [Self::Token, Self::NoTokenFile, Self::Host, Self::Page, Self::User];
-
-    /// The word.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::NoTokenFile => "no_token_file",
-            Self::Host => "host",
-            Self::Page => "page",
-            Self::User => "user",
-        }
+crate::labels! {
+    /// Why the admin server refuses a request. The same words appear in logs and metric labels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Refusal {
+        /// An act without the token, or with another.
+        Token = "token",
+        /// An act on the address, where no token is configured.
+        NoTokenFile = "no_token_file",
+        /// It asks by a name that is not the gateway's.
+        Host = "host",
+        /// It comes from a web page.
+        Page = "page",
+        /// It comes by the socket from another system user.
+        User = "user",
     }
 }
 

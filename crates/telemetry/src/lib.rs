@@ -15,6 +15,7 @@ mod error_table;
 mod exposition;
 mod fault;
 mod histogram;
+mod labels;
 pub mod log;
 mod metric;
 mod process;

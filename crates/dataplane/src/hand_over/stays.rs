@@ -1,95 +1,53 @@
 //! Why a session stays with its process while the program is replaced.
 
-/// Why a session stays for now. The words are those of logs and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Stays {
-    /// A command, a login or something that the gateway does for it is under way.
-    #[default]
-    Busy,
-    /// A transaction is open.
-    Transaction,
-    /// The link to the client is encrypted.
-    Tls,
-    /// The protocol is compressed, with the client or with its server.
-    Compressed,
-    /// It holds a connection to a server that is encrypted.
-    ServerTls,
-    /// Bytes are on their way.
-    Unfinished,
-    /// Its answer has no end (a replica's), or its listener has another protocol than MySQL's.
-    Stream,
-    /// It is about to end, or to be moved to another server.
-    Signalled,
-    /// More is to be said of it than fits: prepared statements, mostly.
-    Large,
-    /// Its prepared statements ask for figures of its last statement.
-    Figures,
-    /// The new process has no such listener, or one with another mode or cluster.
-    Listener,
-    /// The new process has no such account any more, or no more sessions are allowed for it.
-    Account,
-    /// The new process does not know the server of its connection, cannot reach it, or has no room for it.
-    Server,
-    /// Its connection was opened with other TLS, compression and the like than the new process has for it.
-    Terms,
-    /// Its number is another session's there.
-    Number,
-    /// Sessions before it are on their way.
-    Line,
-    /// The new process has given no answer in time, or could not take it for a reason that it does not name.
-    Refused,
-    /// The new process is of another version, which does not take sessions of this one, or has ended.
-    Version,
+telemetry::labels! {
+    /// Why a session stays for now. The words are those of logs and metrics.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+    pub(crate) enum Stays {
+        /// A command, a login or something that the gateway does for it is under way.
+        #[default]
+        Busy = "busy",
+        /// A transaction is open.
+        Transaction = "transaction",
+        /// The link to the client is encrypted.
+        Tls = "tls",
+        /// The protocol is compressed, with the client or with its server.
+        Compressed = "compressed",
+        /// It holds a connection to a server that is encrypted.
+        ServerTls = "server-tls",
+        /// Bytes are on their way.
+        Unfinished = "unfinished",
+        /// Its answer has no end (a replica's), or its listener has another protocol than MySQL's.
+        Stream = "stream",
+        /// It is about to end, or to be moved to another server.
+        Signalled = "signalled",
+        /// More is to be said of it than fits: prepared statements, mostly.
+        Large = "large",
+        /// Its prepared statements ask for figures of its last statement.
+        Figures = "figures",
+        /// The new process has no such listener, or one with another mode or cluster.
+        Listener = "listener",
+        /// The new process has no such account any more, or no more sessions are allowed for it.
+        Account = "account",
+        /// The new process does not know its connection's server, cannot reach it, or has no room for it.
+        Server = "server",
+        /// Its connection was opened with other TLS, compression and the like than the new process has.
+        Terms = "terms",
+        /// Its number is another session's there.
+        Number = "number",
+        /// Sessions before it are on their way.
+        Line = "line",
+        /// The new process has given no answer in time, or could not take it and does not say why.
+        Refused = "refused",
+        /// The new process is of another version, which does not take sessions of this one, or has ended.
+        Version = "version",
+    }
 }
 
 impl Stays {
-    pub(crate) const ALL: [Self; 18] = [
-        Self::Busy,
-        Self::Transaction,
-        Self::Tls,
-        Self::Compressed,
-        Self::ServerTls,
-        Self::Unfinished,
-        Self::Stream,
-        Self::Signalled,
-        Self::Large,
-        Self::Figures,
-        Self::Listener,
-        Self::Account,
-        Self::Server,
-        Self::Terms,
-        Self::Number,
-        Self::Line,
-        Self::Refused,
-        Self::Version,
-    ];
-
     /// Whether that does not change as long as the session is there.
     pub(crate) fn is_for_good(self) -> bool {
         matches!(self, Self::Tls | Self::Compressed)
-    }
-
-    pub(crate) const fn label(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Transaction => "transaction",
-            Self::Tls => "tls",
-            Self::Compressed => "compressed",
-            Self::ServerTls => "server-tls",
-            Self::Unfinished => "unfinished",
-            Self::Stream => "stream",
-            Self::Signalled => "signalled",
-            Self::Large => "large",
-            Self::Figures => "figures",
-            Self::Listener => "listener",
-            Self::Account => "account",
-            Self::Server => "server",
-            Self::Terms => "terms",
-            Self::Number => "number",
-            Self::Line => "line",
-            Self::Refused => "refused",
-            Self::Version => "version",
-        }
     }
 
     /// The reason that has this word; one that is not known is [`Refused`](Self::Refused).
