@@ -5,78 +5,88 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use routing::rebalance::Factor;
 use session::PinReason;
-use telemetry::{Counter, Gauge, Samples, catalog};
+use telemetry::{Counter, Gauge, Samples, catalog, labels};
 
 use crate::engine::pipeline::went_alone::WentAlone;
 use crate::engine::replay::why::Why;
 
-/// Where a statement ran.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ran {
-    /// On the primary, over a connection that others share.
-    Primary,
-    /// On a replica, likewise.
-    Replica,
-    /// On the connection that its session holds.
-    Held,
+labels! {
+    /// Where a statement ran.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) enum Ran {
+        /// On the primary, over a connection that others share.
+        Primary = "primary",
+        /// On a replica, likewise.
+        Replica = "replica",
+        /// On the connection that its session holds.
+        Held = "held",
+    }
 }
 
-/// Why a read that could have gone to a replica went to the primary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtPrimary {
-    /// No replica had what it must see, and waiting for one took too long.
-    NotFresh,
-    /// What it must see is not known, since the primary does not say.
-    PositionUnknown,
-    /// There was no replica, or none that may be used.
-    NoReplica,
-    /// Of the replicas some refuse the account, and no other could take it.
-    AccountRefused,
+labels! {
+    /// Why a read that could have gone to a replica went to the primary.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum AtPrimary {
+        /// No replica had what it must see, and waiting for one took too long.
+        NotFresh = "not_fresh",
+        /// What it must see is not known, since the primary does not say.
+        PositionUnknown = "position_unknown",
+        /// There was no replica, or none that may be used.
+        NoReplica = "no_replica",
+        /// Of the replicas some refuse the account, and no other could take it.
+        AccountRefused = "account_refused",
+    }
 }
 
-/// What became of a transaction that reads on a replica before it writes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum OnReplica {
-    /// It has begun there.
-    Begun,
-    /// It has gone on to the primary.
-    Moved,
+labels! {
+    /// What became of a transaction that reads on a replica before it writes.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) enum OnReplica {
+        /// It has begun there.
+        Begun = "begun",
+        /// It has gone on to the primary.
+        Moved = "moved",
+    }
 }
 
-/// Why a statement was prepared, or the state set, without the execution behind it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Apart {
-    /// The statement means something else under what the session has set since.
-    Meaning,
-    /// It asks for what the statement before has left.
-    Last,
-    /// It has a comment for servers of some versions.
-    Versions,
-    /// The id that the server gives is not to be guessed.
-    Id,
-    /// The command is long, compressed, or not as commands are.
-    Command,
-    /// The server has refused to prepare it, or has given another id than was guessed.
-    Refused,
+labels! {
+    /// Why a statement was prepared, or the state set, without the execution behind it.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) enum Apart {
+        /// The statement means something else under what the session has set since.
+        Meaning = "meaning",
+        /// It asks for what the statement before has left.
+        Last = "last",
+        /// It has a comment for servers of some versions.
+        Versions = "versions",
+        /// The id that the server gives is not to be guessed.
+        Id = "id",
+        /// The command is long, compressed, or not as commands are.
+        Command = "command",
+        /// The server has refused to prepare it, or has given another id than was guessed.
+        Refused = "refused",
+    }
 }
 
-/// What became of a transaction whose server was lost in the middle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Replayed {
-    /// It went on on the new primary.
-    Done,
-    /// An answer was another one there.
-    Differs,
-    /// There was no primary in time, or the statements came to nothing on it.
-    Failed,
-    /// The new primary lacks what the session had written before.
-    Behind,
-    /// There was no room for its statements.
-    TooLarge,
-    /// What it has done cannot be done again.
-    NotReplayable,
-    /// Its COMMIT or ROLLBACK was under way.
-    Ended,
+labels! {
+    /// What became of a transaction whose server was lost in the middle.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Replayed {
+        /// It went on on the new primary.
+        Done = "done",
+        /// An answer was another one there.
+        Differs = "differs",
+        /// There was no primary in time, or the statements came to nothing on it.
+        Failed = "failed",
+        /// The new primary lacks what the session had written before.
+        Behind = "behind",
+        /// There was no room for its statements.
+        TooLarge = "too-large",
+        /// What it has done cannot be done again.
+        NotReplayable = "not-replayable",
+        /// Its COMMIT or ROLLBACK was under way.
+        Ended = "ended",
+    }
 }
 
 impl Replayed {
@@ -88,15 +98,17 @@ impl Replayed {
     }
 }
 
-/// Why a session does not leave its connection with its user variables.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum VariablesStay {
-    /// It is not known for certain which there are.
-    Names,
-    /// They are long, or their server takes short commands only.
-    Long,
-    /// What they are does not come out as it was.
-    Values,
+labels! {
+    /// Why a session does not leave its connection with its user variables.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) enum VariablesStay {
+        /// It is not known for certain which there are.
+        Names = "names",
+        /// They are long, or their server takes short commands only.
+        Long = "long",
+        /// What they are does not come out as it was.
+        Values = "values",
+    }
 }
 
 /// The series of one worker, cluster and listener, written by the worker's thread only.
@@ -108,7 +120,7 @@ pub(crate) struct SplitMetrics {
     pub(crate) retried: Counter,
     /// Times that a session has left its connection with its user variables.
     pub(crate) user_variables_left: Counter,
-    variables_stay: [Counter; VARIABLES_STAY.len()],
+    variables_stay: [Counter; VariablesStay::ALL.len()],
     /// Sessions of whose writes some were lost with the primary that had them.
     pub(crate) lost_writes: Counter,
     /// Statements that wait for an answer together with others, now.
@@ -116,14 +128,14 @@ pub(crate) struct SplitMetrics {
     /// Those that were answered so.
     pub(crate) pipelined: Counter,
     pipelines_left: [Counter; PIPELINES_LEFT.len()],
-    prepared_apart: [Counter; PREPARED_APART.len()],
+    prepared_apart: [Counter; Apart::ALL.len()],
     moved: [Counter; MOVED.len()],
     moves_failed: Pins,
     ended: Pins,
-    ran: [Counter; 3],
-    at_primary: [Counter; 4],
-    on_replicas: [Counter; 2],
-    replayed: [Counter; REPLAYED.len()],
+    ran: [Counter; Ran::ALL.len()],
+    at_primary: [Counter; AtPrimary::ALL.len()],
+    on_replicas: [Counter; OnReplica::ALL.len()],
+    replayed: [Counter; Replayed::ALL.len()],
     not_replayable: [Counter; Why::ALL.len()],
     /// Bytes of statements that are kept to be executed again, now.
     pub(crate) replay_bytes: Gauge,
@@ -160,19 +172,6 @@ impl Pins {
     }
 }
 
-const RAN: [(Ran, &str); 3] = [
-    (Ran::Primary, "primary"),
-    (Ran::Replica, "replica"),
-    (Ran::Held, "held"),
-];
-
-pub(crate) const AT_PRIMARY: [(AtPrimary, &str); 4] = [
-    (AtPrimary::NotFresh, "not_fresh"),
-    (AtPrimary::PositionUnknown, "position_unknown"),
-    (AtPrimary::NoReplica, "no_replica"),
-    (AtPrimary::AccountRefused, "account_refused"),
-];
-
 const MOVED: [Moved; 8] = [
     Moved::Left,
     Moved::Lost,
@@ -184,34 +183,7 @@ const MOVED: [Moved; 8] = [
     Moved::For(Factor::Connections),
 ];
 
-const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnReplica::Moved, "moved")];
-
 const PIPELINES_LEFT: [&str; 6] = ["no_connection", "lost", "slow", "unclean", "long", "unprepared"];
-
-const PREPARED_APART: [(Apart, &str); 6] = [
-    (Apart::Meaning, "meaning"),
-    (Apart::Last, "last"),
-    (Apart::Versions, "versions"),
-    (Apart::Id, "id"),
-    (Apart::Command, "command"),
-    (Apart::Refused, "refused"),
-];
-
-const VARIABLES_STAY: [(VariablesStay, &str); 3] = [
-    (VariablesStay::Names, "names"),
-    (VariablesStay::Long, "long"),
-    (VariablesStay::Values, "values"),
-];
-
-const REPLAYED: [(Replayed, &str); 7] = [
-    (Replayed::Done, "done"),
-    (Replayed::Differs, "differs"),
-    (Replayed::Failed, "failed"),
-    (Replayed::Behind, "behind"),
-    (Replayed::TooLarge, "too-large"),
-    (Replayed::NotReplayable, "not-replayable"),
-    (Replayed::Ended, "ended"),
-];
 
 impl Moved {
     fn label(self) -> &'static str {
@@ -298,75 +270,58 @@ impl SplitMetrics {
         let of = &[cluster, listener];
         out.gauge(&catalog::SESSIONS_PINNED, of, self.pinned.get());
         out.counter(&catalog::READS_RETRIED, of, self.retried.get());
+        out.counter(&catalog::USER_VARIABLES_LEFT, of, self.user_variables_left.get());
+        out.counter(&catalog::LOST_WRITES, of, self.lost_writes.get());
+        out.gauge(&catalog::READS_IN_PIPELINES, of, self.in_pipelines.get());
+        out.counter(&catalog::READS_PIPELINED, of, self.pipelined.get());
+        out.gauge(&catalog::TRANSACTION_REPLAY_BYTES, of, self.replay_bytes.get());
+        for (why, count) in Apart::ALL.iter().zip(&self.prepared_apart) {
+            out.counter(&catalog::PREPARED_APART, &[why.label()], count.get());
+        }
+        let mut add = |metric, label: &str, count: &Counter| {
+            out.counter(metric, &[cluster, listener, label], count.get());
+        };
         for (cause, count) in MOVED.iter().zip(&self.moved) {
-            let of = &[cluster, listener, cause.label()];
-            out.counter(&catalog::SESSIONS_MOVED, of, count.get());
+            add(&catalog::SESSIONS_MOVED, cause.label(), count);
         }
         for (reason, count) in PinReason::ALL.iter().zip(&self.ended.0) {
             // There are many reasons, and few are met.
             if reason.is_of_moves() || count.get() > 0 {
-                let of = &[cluster, listener, reason.label()];
-                out.counter(&catalog::SESSIONS_ENDED_WITH_SERVER, of, count.get());
+                add(&catalog::SESSIONS_ENDED_WITH_SERVER, reason.label(), count);
             }
         }
         for (reason, count) in PinReason::ALL.iter().zip(&self.moves_failed.0) {
             // Sessions that are pinned are not tried.
             if reason.is_of_moves() {
-                out.counter(
-                    &catalog::MOVES_FAILED,
-                    &[cluster, listener, reason.label()],
-                    count.get(),
-                );
+                add(&catalog::MOVES_FAILED, reason.label(), count);
             }
         }
-        out.counter(&catalog::USER_VARIABLES_LEFT, of, self.user_variables_left.get());
-        for ((_, label), count) in VARIABLES_STAY.iter().zip(&self.variables_stay) {
-            out.counter(
-                &catalog::USER_VARIABLES_STAY,
-                &[cluster, listener, label],
-                count.get(),
-            );
+        for (why, count) in VariablesStay::ALL.iter().zip(&self.variables_stay) {
+            add(&catalog::USER_VARIABLES_STAY, why.label(), count);
         }
-        out.counter(&catalog::LOST_WRITES, of, self.lost_writes.get());
-        out.gauge(&catalog::READS_IN_PIPELINES, of, self.in_pipelines.get());
-        out.counter(&catalog::READS_PIPELINED, of, self.pipelined.get());
         for (label, count) in PIPELINES_LEFT.iter().zip(&self.pipelines_left) {
-            out.counter(&catalog::PIPELINES_LEFT, &[cluster, listener, label], count.get());
+            add(&catalog::PIPELINES_LEFT, label, count);
         }
-        for ((_, label), count) in PREPARED_APART.iter().zip(&self.prepared_apart) {
-            out.counter(&catalog::PREPARED_APART, &[label], count.get());
+        for (ran, count) in Ran::ALL.iter().zip(&self.ran) {
+            add(&catalog::STATEMENTS, ran.label(), count);
         }
-        for ((_, label), count) in RAN.iter().zip(&self.ran) {
-            out.counter(&catalog::STATEMENTS, &[cluster, listener, label], count.get());
+        for (why, count) in AtPrimary::ALL.iter().zip(&self.at_primary) {
+            add(&catalog::READS_AT_PRIMARY, why.label(), count);
         }
-        for ((_, label), count) in AT_PRIMARY.iter().zip(&self.at_primary) {
-            out.counter(
-                &catalog::READS_AT_PRIMARY,
-                &[cluster, listener, label],
-                count.get(),
-            );
+        for (what, count) in OnReplica::ALL.iter().zip(&self.on_replicas) {
+            add(&catalog::TRANSACTIONS_ON_REPLICAS, what.label(), count);
         }
-        for ((_, label), count) in ON_REPLICAS.iter().zip(&self.on_replicas) {
-            out.counter(
-                &catalog::TRANSACTIONS_ON_REPLICAS,
-                &[cluster, listener, label],
-                count.get(),
-            );
-        }
-        for ((_, label), count) in REPLAYED.iter().zip(&self.replayed) {
-            let of = &[cluster, listener, label];
-            out.counter(&catalog::TRANSACTION_REPLAYS, of, count.get());
+        for (what, count) in Replayed::ALL.iter().zip(&self.replayed) {
+            add(&catalog::TRANSACTION_REPLAYS, what.label(), count);
         }
         for (why, count) in Why::ALL.iter().zip(&self.not_replayable) {
             // There are many reasons, and few are met.
             if count.get() > 0 {
-                let of = &[cluster, listener, why.label()];
-                out.counter(&catalog::TRANSACTIONS_NOT_REPLAYABLE, of, count.get());
+                add(&catalog::TRANSACTIONS_NOT_REPLAYABLE, why.label(), count);
             }
         }
-        out.gauge(&catalog::TRANSACTION_REPLAY_BYTES, of, self.replay_bytes.get());
         for (reason, count) in PinReason::ALL.iter().zip(&self.pins.0) {
-            out.counter(&catalog::PINS, &[cluster, listener, reason.label()], count.get());
+            add(&catalog::PINS, reason.label(), count);
         }
     }
 }

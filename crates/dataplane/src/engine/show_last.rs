@@ -2,7 +2,6 @@
 
 use crate::engine::answered::{Answered, Why};
 use crate::engine::client_session::ClientSession;
-use crate::engine::metrics::AT_PRIMARY;
 
 /// The columns of the answer.
 pub(crate) const COLUMNS: [&str; 4] = ["server", "address", "role", "why"];
@@ -39,9 +38,6 @@ fn label(why: Why) -> &'static str {
     match why {
         Why::Usual => "",
         Why::Held => "held",
-        Why::AtPrimary(why) => {
-            let known = AT_PRIMARY.iter().find(|(known, _)| *known == why);
-            known.map_or("", |(_, label)| label)
-        }
+        Why::AtPrimary(why) => why.label(),
     }
 }
