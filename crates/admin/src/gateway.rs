@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The running gateway, as operators see it. Called on the control thread; must not block for long.
+/// The running gateway, as operators see it. Called on the control thread; must not block for long. Errors are
+/// reasons in words.
 pub trait Gateway: Send + Sync + 'static {
     /// Whether this is the token of acts. `None` where there is no token: acts are taken on the socket alone.
     fn is_token(&self, given: &[u8]) -> Option<bool>;
@@ -24,9 +25,6 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// With a reason `/readyz` says no, so that no balancer in front sends clients any more, until the limit,
     /// if there is one; without a reason that ends. Nothing else changes.
-    ///
-    /// # Errors
-    /// Why that is not done, in words.
     fn set_unready(&self, reason: Option<String>, limit: Option<Duration>) -> Result<(), String>;
 
     /// Everything there is, now.
@@ -40,9 +38,6 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Changes what is logged, as [`telemetry::log::LogHandle::change_level`], or with the word `configured`
     /// makes it what the configuration says. Returns what is logged then.
-    ///
-    /// # Errors
-    /// Why the level is none, in words.
     fn change_log_level(&self, change: &str) -> Result<String, String>;
 
     /// Reads the configuration again and applies what can be applied; returns what was changed and what was
@@ -54,40 +49,22 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Has all leave a server, of this cluster or of the only one that has it. Sessions that are still there
     /// after `end_after` end; without it they stay.
-    ///
-    /// # Errors
-    /// Why that is not done, in words.
     fn drain(&self, cluster: Option<&str>, server: &str, end_after: Option<Duration>) -> Result<(), String>;
 
     /// Has a server take sessions again.
-    ///
-    /// # Errors
-    /// Why it does not, in words.
     fn undrain(&self, cluster: Option<&str>, server: &str) -> Result<(), String>;
 
     /// The name of this cluster, of the only one, or of the only one that has this server.
-    ///
-    /// # Errors
-    /// Why it is not known, in words.
     fn cluster_name(&self, cluster: Option<&str>, server: Option<&str>) -> Result<String, String>;
 
     /// Has the statements of a cluster wait, of this one or of the only one, but for those of transactions.
     /// Whether they did not before.
-    ///
-    /// # Errors
-    /// Why that is not done, in words.
     fn pause(&self, cluster: Option<&str>) -> Result<bool, String>;
 
     /// Has them go on.
-    ///
-    /// # Errors
-    /// Why that is not done, in words.
     fn resume(&self, cluster: Option<&str>) -> Result<(), String>;
 
     /// Begins to make a server the primary in the place of the present one.
-    ///
-    /// # Errors
-    /// Why it has not begun, in words.
     fn switch_over(&self, cluster: Option<&str>, order: SwitchoverOrder) -> Result<(), String>;
 
     /// Has a new process take over the listeners, with the program as it is on the disk now. What has come of
@@ -101,9 +78,6 @@ pub trait Gateway: Send + Sync + 'static {
     fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>>;
 
     /// Ends a session, or the statement that it has under way.
-    ///
-    /// # Errors
-    /// Why that is not done, in words.
     fn kill(
         &self,
         id: u32,
@@ -114,18 +88,12 @@ pub trait Gateway: Send + Sync + 'static {
     fn balance(&self) -> Vec<BalanceStatus>;
 
     /// Begins to capture traffic.
-    ///
-    /// # Errors
-    /// Why it has not begun, in words.
     fn start_capture(
         &self,
         order: CaptureOrder,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 
     /// Ends that.
-    ///
-    /// # Errors
-    /// Why not, in words.
     fn stop_capture(&self) -> Result<(), String>;
 
     /// The capture of traffic, or the last one. `None` where there was none since the start.

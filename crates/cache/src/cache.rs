@@ -35,9 +35,6 @@ pub struct Cache {
 impl Cache {
     /// Starts a cache of `cluster`. Its rows come later: [`states`](FeedStatus::states) tells how far they
     /// are.
-    ///
-    /// # Errors
-    /// See [`FeedError`].
     pub fn start(
         config: &config::Cache,
         cluster: Arc<Cluster>,

@@ -25,9 +25,6 @@ impl Pattern {
     pub(crate) const KIND: &str = "a regular expression (\"^SELECT .* FROM orders\")";
 
     /// Compiles an expression.
-    ///
-    /// # Errors
-    /// What is wrong with it, in one line.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.len() > LENGTH_MAX {
             return Err(format!("more than {LENGTH_MAX} bytes"));

@@ -83,9 +83,6 @@ pub trait Lookups {
 pub trait Gate {
     /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong
     /// lookup demands that is the first command in them, or that has begun before.
-    ///
-    /// # Errors
-    /// Those of `read`.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

@@ -97,9 +97,6 @@ impl<M: Copy> Gating<M> {
     /// Reads what the client sends with `read`. To be called for the command that is waited for, until it is
     /// there: what came behind another may have come later. `is_plain`: bytes at the socket are bytes of
     /// commands, which those of TLS or compression need not be.
-    ///
-    /// # Errors
-    /// Those of `read`.
     #[inline]
     pub fn poll_read(
         &mut self,

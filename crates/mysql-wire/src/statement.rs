@@ -37,9 +37,6 @@ const TYPE_LEN: usize = 2;
 const ID: Range<usize> = 1..5;
 
 /// The statement that a command is about; `None` for commands that are about none.
-///
-/// # Errors
-/// The packet is too short for an id.
 pub fn statement_id(payload: &[u8]) -> Result<Option<u32>, WireError> {
     let mut reader = Reader::new(payload);
     match Command(reader.u8("command")?) {
@@ -168,9 +165,6 @@ pub struct ExecuteHead {
 impl ExecuteHead {
     /// Reads a head. `payload`: the whole packet, or as much of it as has come. `parameters`: how many the
     /// statement has, as the answer to its prepare said. `capabilities`: those of the peer that sent this.
-    ///
-    /// # Errors
-    /// No such command, or the payload ends before the head does.
     pub fn decode(
         payload: &[u8],
         parameters: u16,

@@ -109,9 +109,6 @@ impl Arp {
     }
 
     /// Says something to everybody.
-    ///
-    /// # Errors
-    /// It cannot be sent now.
     pub fn send(&self, message: &Message) -> io::Result<()> {
         self.socket.send(&message.frame()).map(drop)
     }

@@ -66,9 +66,6 @@ pub struct Predecessor(OwnedFd);
 
 impl Successor {
     /// The two ends. The second is for the new process, as its standard input.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (own, other) = socketpair(
             AddressFamily::UNIX,
@@ -81,9 +78,6 @@ impl Successor {
     }
 
     /// Gives the new process these sockets, each by its name.
-    ///
-    /// # Errors
-    /// It does not take them.
     pub fn give(&self, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
         send(&self.0, FORMAT, None)?;
         for (name, socket) in sockets {
@@ -93,9 +87,6 @@ impl Successor {
     }
 
     /// Waits until the new process serves. Blocks.
-    ///
-    /// # Errors
-    /// It does not within this time, or has ended.
     pub fn wait_until_ready(&self, limit: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Recv, Some(limit))?;
         match receive(&self.0)? {
@@ -105,9 +96,6 @@ impl Successor {
     }
 
     /// For what is said once the new process serves.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn into_channel(self) -> io::Result<Channel> {
         Channel::new(self.0)
     }
@@ -180,9 +168,6 @@ impl Channel {
     }
 
     /// Two ends in one process.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = Successor::pair()?;
         Ok((Self::new(one.0)?, Self::new(other)?))

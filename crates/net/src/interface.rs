@@ -34,9 +34,6 @@ pub struct Interface {
 }
 
 /// The interface of this name; `None` where there is none.
-///
-/// # Errors
-/// The kernel does not say.
 pub fn interface(name: &str) -> io::Result<Option<Interface>> {
     let mut request = Message::new(libc::RTM_GETLINK, 0);
     request.bytes.extend([0; OF_INTERFACE]);
@@ -75,9 +72,6 @@ pub fn lend_address(interface: u32, address: Ipv4Addr, prefix: u8, seconds: u32)
 }
 
 /// Takes an address off an interface; false where it was not there.
-///
-/// # Errors
-/// As for [`lend_address`].
 pub fn remove_address(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
     let mut request = Message::about_address(libc::RTM_DELADDR, 0, interface, 32);
     request.attribute(libc::IFA_LOCAL, &address.octets());
@@ -89,9 +83,6 @@ pub fn remove_address(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
 }
 
 /// Whether the interface has this address by itself: for ever, and not lent for a time.
-///
-/// # Errors
-/// The kernel does not say.
 pub fn has_for_good(interface: u32, address: Ipv4Addr) -> io::Result<bool> {
     let mut request = Message::new(libc::RTM_GETADDR, libc::NLM_F_DUMP);
     request.bytes.extend([libc::AF_INET as u8, 0, 0, 0, 0, 0, 0, 0]);

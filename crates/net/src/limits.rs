@@ -7,9 +7,6 @@ use crate::sys;
 /// Raises the soft limit of open file descriptors to the hard limit and returns it.
 ///
 /// Distributions keep the soft limit at 1024 for programs that use `select`; this one does not.
-///
-/// # Errors
-/// What the kernel said to `getrlimit` or `setrlimit`.
 pub fn raise_nofile() -> io::Result<u64> {
     let mut limit = sys::nofile_limit()?;
     if limit.rlim_cur < limit.rlim_max {

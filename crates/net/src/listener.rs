@@ -52,9 +52,6 @@ pub(crate) enum Socket {
 impl Listener {
     /// Opens the listener of a `[[listener]]` section, or takes over the one that the process before this
     /// had.
-    ///
-    /// # Errors
-    /// As for [`bind_tcp`](Self::bind_tcp) and [`bind_unix`](Self::bind_unix).
     pub fn bind(listener: &config::Listener) -> Result<Self, NetError> {
         let bound = match (handover::take(&listener.bind.to_string()), &listener.bind) {
             (Some(socket), bind) => Self::adopt(socket, bind),
@@ -150,9 +147,6 @@ impl Listener {
     }
 
     /// The socket itself, for a process that is to take over.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.socket.get_ref().try_clone().map(OwnedFd::from)
     }
@@ -206,9 +200,6 @@ impl Listener {
     }
 
     /// The address of a TCP listener with the port that was really taken.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn local_addr(&self) -> io::Result<Peer> {
         Ok(self
             .socket
@@ -231,9 +222,6 @@ impl Accepted {
     }
 
     /// The address the client connected to. A system call: ask once and keep the answer.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn local(&self) -> io::Result<Peer> {
         match &self.socket {
             Socket::Tcp(socket) => socket.local_addr().map(Peer::from),

@@ -54,9 +54,6 @@ const _: () = is_send::<Stream>();
 
 impl Stream {
     /// Registers an accepted connection with the runtime of the current thread, which from now on owns it.
-    ///
-    /// # Errors
-    /// If the kernel refuses to watch the socket.
     pub fn from_accepted(accepted: Accepted) -> io::Result<Self> {
         match accepted.socket {
             Socket::Tcp(socket) => TcpStream::from_std(socket).map(Self::from),
@@ -96,17 +93,11 @@ impl Stream {
     }
 
     /// Connects to a Unix socket.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub async fn connect_unix(path: &Path) -> io::Result<Self> {
         UnixStream::connect(path).await.map(Self::from)
     }
 
     /// The other end. A system call: ask once and keep the answer.
-    ///
-    /// # Errors
-    /// If the connection is already broken.
     pub fn peer(&self) -> io::Result<Peer> {
         match self {
             Self::Tcp(stream) => stream.peer_addr().map(Peer::from),
@@ -118,9 +109,6 @@ impl Stream {
     }
 
     /// This end. A system call: ask once and keep the answer.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn local(&self) -> io::Result<Peer> {
         match self {
             Self::Tcp(stream) => stream.local_addr().map(Peer::from),
@@ -134,9 +122,6 @@ impl Stream {
     /// Tells the peer at once that nothing more comes, without the goodbye of TLS: a server that looks
     /// whether its client is still there (MySQL does while it sleeps or waits for a lock) takes unread bytes
     /// for a sign of life. What the peer still sends can be read.
-    ///
-    /// # Errors
-    /// What the kernel said: the connection is gone.
     pub fn end_writing(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => SockRef::from(&**stream).shutdown(Shutdown::Write),
@@ -219,9 +204,6 @@ impl Stream {
 
     /// The socket itself once more, for another process: both may use it, and who does is theirs to agree on.
     /// `None` where its bytes need more than the socket, as with TLS and compression.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn share(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Tcp(stream) => stream.as_fd().try_clone_to_owned().map(Some),
@@ -295,9 +277,6 @@ impl Stream {
 /// stream.
 ///
 /// The buffer must have room (see [`Buffer::is_full`]), or the answer 0 would not mean the end.
-///
-/// # Errors
-/// Those of the stream.
 pub fn poll_read_into(
     cx: &mut Context<'_>,
     stream: &mut Stream,
@@ -317,9 +296,6 @@ pub fn poll_read_into(
 /// The same into the buffer in `place`: the one that is there, compacted where it has no room, or one that is
 /// taken for this read. None is left there that is empty, so a stream without bytes holds none. One that is
 /// there must not be full of bytes.
-///
-/// # Errors
-/// Those of the stream.
 #[inline]
 pub fn poll_read_pooled(
     cx: &mut Context<'_>,

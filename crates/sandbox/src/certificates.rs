@@ -21,9 +21,6 @@ pub struct Certificates {
 
 impl Certificates {
     /// Makes a CA and writes all files into `folder`. The key of the CA is not kept.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn make(folder: &Path) -> Result<Self, SandboxError> {
         let files = Self {
             ca: folder.join("ca.pem"),

@@ -50,9 +50,6 @@ struct NodeEntry {
 }
 
 /// Runs a command; prints to standard output what a person wants to know.
-///
-/// # Errors
-/// Servers cannot be started or ended, or the state file cannot be read or written.
 pub fn run(command: Command) -> Result<(), SandboxError> {
     let state = StateFile::open()?;
     match command {

@@ -63,9 +63,6 @@ impl Etcd {
     }
 
     /// The same with no more room than so many bytes.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
     pub fn start_with_space(space: u64) -> Result<Self, SandboxError> {
         Self::start_as(Options {
             space,
@@ -85,9 +82,6 @@ impl Etcd {
     }
 
     /// The same, and its port with TLS is only for clients with a certificate of the CA.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
     pub fn start_for_certificates() -> Result<Self, SandboxError> {
         Self::start_as(Options {
             asks_for_certificates: true,
@@ -96,9 +90,6 @@ impl Etcd {
     }
 
     /// Starts three that are one store, and waits until each answers.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
     pub fn start_three() -> Result<[Self; 3], SandboxError> {
         again_where_ports_are_taken(|| {
             let prepare = |name| Self::prepare(name, Options::default());
@@ -177,9 +168,6 @@ impl Etcd {
     }
 
     /// Starts it again, on the same ports, with what it was told.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
     pub fn go_on(&mut self) -> Result<(), SandboxError> {
         self.spawn()?;
         self.wait()
@@ -218,9 +206,6 @@ impl Etcd {
     }
 
     /// Leaves no room on its own disk, or makes room again.
-    ///
-    /// # Errors
-    /// It has none, or that does not work.
     pub fn fill_disk(&self, is_full: bool) -> Result<(), SandboxError> {
         match (&self.disk, is_full) {
             (Some(disk), true) => disk.fill(),

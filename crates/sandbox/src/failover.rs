@@ -49,9 +49,6 @@ impl Sandbox {
 
 impl Sandbox {
     /// Makes an account for `[cluster.NAME.switchover]`, with the privileges that the guide names.
-    ///
-    /// # Errors
-    /// The primary does not answer.
     pub fn let_switch_over(&self, user: &str) -> Result<(), SandboxError> {
         let grants = match self.kind() {
             Kind::Mysql | Kind::GroupReplication => {
@@ -108,9 +105,6 @@ impl Node {
     }
 
     /// Makes a replica the primary.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub fn promote(&self) -> Result<(), SandboxError> {
         let statements = match self.kind() {
             Kind::Mysql => {
@@ -122,9 +116,6 @@ impl Node {
     }
 
     /// Makes it follow another server; `was_primary` has written itself before.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub fn follow(&self, primary: &Self, was_primary: bool) -> Result<(), SandboxError> {
         let port = primary.port();
         let statements = match self.kind() {
@@ -148,9 +139,6 @@ impl Node {
     }
 
     /// How far its binary log is, as others can be asked for.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub fn position(&self) -> Result<String, SandboxError> {
         let question = match self.kind() {
             Kind::Mysql => "SELECT @@gtid_executed",
@@ -160,9 +148,6 @@ impl Node {
     }
 
     /// Whether it has all of a position.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub fn has(&self, position: &str) -> Result<bool, SandboxError> {
         let question = match self.kind() {
             Kind::Mysql => format!("SELECT GTID_SUBSET('{position}', @@gtid_executed)"),

@@ -43,9 +43,6 @@ pub struct Lent {
 impl Sandbox {
     /// A sandbox as [`start`](Self::start) makes it, where possible one that was used before. Only servers of
     /// [`Kind::Mariadb`] and [`Kind::Mysql`] are used again.
-    ///
-    /// # Errors
-    /// As of [`start`](Self::start).
     pub fn lend(spec: Spec) -> Result<Lent, SandboxError> {
         while let Some(waiting) = take(&spec) {
             if clean(&waiting).unwrap_or(false) {

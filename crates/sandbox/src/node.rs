@@ -177,9 +177,6 @@ impl Node {
 
     /// Ends the server at once, as a crash would (SIGKILL), and waits until it is gone. Does nothing when it
     /// is not running.
-    ///
-    /// # Errors
-    /// The signal was refused.
     pub fn kill9(&self) -> Result<(), SandboxError> {
         self.harmed.store(true, Ordering::Relaxed);
         let mut process = self.process();
@@ -214,9 +211,6 @@ impl Node {
 
     /// Starts a server that was stopped or killed, on the same port with the same data; stops it before,
     /// where it runs. Returns when it answers and, in Galera and Group Replication, is a full member again.
-    ///
-    /// # Errors
-    /// It did not stop or did not start.
     pub fn restart(&self) -> Result<(), SandboxError> {
         self.stop()?;
         match self.kind {
@@ -228,9 +222,6 @@ impl Node {
 
     /// Stops the process where it is (SIGSTOP) and waits until it stands: connections stay open and nothing
     /// answers.
-    ///
-    /// # Errors
-    /// The server is not running.
     pub fn freeze(&self) -> Result<(), SandboxError> {
         self.signal(Signal::STOP, "SIGSTOP")?;
         // A thread that runs on another core goes on for a moment, long enough to answer a query.
@@ -238,9 +229,6 @@ impl Node {
     }
 
     /// Lets a frozen server go on (SIGCONT).
-    ///
-    /// # Errors
-    /// The server is not running.
     pub fn thaw(&self) -> Result<(), SandboxError> {
         self.signal(Signal::CONT, "SIGCONT")
     }

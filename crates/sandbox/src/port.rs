@@ -32,9 +32,6 @@ struct OwnPorts {
 
 /// A TCP port of 127.0.0.1 that nobody listens on right now. A program that does not ask this function may
 /// take the port: whoever uses it must be ready to find it taken.
-///
-/// # Errors
-/// None was found, nor could the kernel name one.
 pub fn free_port() -> Result<u16, SandboxError> {
     if let Some(port) = OWN.lock().unwrap_or_else(PoisonError::into_inner).next() {
         return Ok(port);

@@ -156,9 +156,6 @@ fn mariadb_program() -> Result<PathBuf, SandboxError> {
 
 /// The MySQL server: `FOREBAY_MYSQLD`, else the one that `script/lib/mysql9` fetched, else `mysqld` of the
 /// machine unless that is MariaDB under its old name.
-///
-/// # Errors
-/// There is none.
 pub fn mysql_program() -> Result<PathBuf, SandboxError> {
     let of_machine = || {
         let path = on_path("mysqld")?;
@@ -177,9 +174,6 @@ pub fn mysql_program() -> Result<PathBuf, SandboxError> {
 
 /// The newer MariaDB (11.8 or later) that `script/lib/mariadb11` fetched, for what the distribution's lacks:
 /// the authentication plugin parsec.
-///
-/// # Errors
-/// It was not fetched.
 pub fn mariadb_11() -> Result<PathBuf, SandboxError> {
     fetched("mariadb-11/bin/mariadbd").ok_or(SandboxError::Missing {
         what: "MariaDB 11",
@@ -188,9 +182,6 @@ pub fn mariadb_11() -> Result<PathBuf, SandboxError> {
 }
 
 /// MySQL 8.0, which `script/lib/mysql8` fetched.
-///
-/// # Errors
-/// MySQL 8.0 was not fetched.
 pub fn mysql_8() -> Result<PathBuf, SandboxError> {
     fetched("mysql-8.0/bin/mysqld").ok_or(SandboxError::Missing {
         what: "MySQL 8.0",

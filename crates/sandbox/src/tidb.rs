@@ -148,9 +148,6 @@ impl Tidb {
 
     /// Asks it to end (SIGTERM) and does not wait: it takes no new connections from then on, and ends when
     /// nothing runs any more.
-    ///
-    /// # Errors
-    /// The signal was refused.
     pub fn terminate(&self) -> Result<(), SandboxError> {
         let process = Pid::from_raw(self.process.id().cast_signed());
         let process = process.ok_or(SandboxError::NotRunning { node: 0 })?;

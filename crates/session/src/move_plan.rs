@@ -336,9 +336,6 @@ impl MovePlan {
 
     /// The commands that make the next server, which has these values, what the session's has been; none
     /// where it is that already.
-    ///
-    /// # Errors
-    /// It cannot be made so.
     pub fn difference(&self, had: &Values, has: &Values) -> Result<Vec<Vec<u8>>, Difference> {
         self.is_of_the_same_kind(had, has)?;
         let role = |values: &Values| values.get(ROLES).cloned().flatten();

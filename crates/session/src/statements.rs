@@ -77,9 +77,6 @@ impl Statements {
     }
 
     /// Keeps a statement and gives it an id.
-    ///
-    /// # Errors
-    /// There are as many as there may be.
     pub fn insert(&mut self, prepared: Prepared) -> Result<u32, TooManyStatements> {
         if self.entries.len() >= self.limit {
             return Err(TooManyStatements { limit: self.limit });

@@ -51,9 +51,6 @@ struct Inner {
 
 impl ApiServer {
     /// Starts one for a service, with no slices.
-    ///
-    /// # Errors
-    /// No port, or no certificates.
     pub fn start(namespace: &str, service: &str) -> io::Result<(Self, Certificates)> {
         let certificates = Certificates::generate().map_err(io::Error::other)?;
         let tls = TlsAcceptor::from(certificates.server_config().map_err(io::Error::other)?);
@@ -91,9 +88,6 @@ impl ApiServer {
 
     /// Writes the files of a service account: `token`, `ca.crt` and `namespace`. From now on only this token
     /// counts, and watches end.
-    ///
-    /// # Errors
-    /// They cannot be written.
     pub fn write_account(
         &self,
         folder: &Path,

@@ -49,9 +49,6 @@ struct State {
 
 impl ObjectStore {
     /// Starts one with an empty bucket.
-    ///
-    /// # Errors
-    /// No port.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;

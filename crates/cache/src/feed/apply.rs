@@ -153,9 +153,6 @@ impl Applier {
     }
 
     /// Applies one event.
-    ///
-    /// # Errors
-    /// The stream cannot be followed any more.
     pub(super) fn event(&mut self, event: Event<'_>, decoder: &Decoder) -> Result<(), Ended> {
         self.check_order(&event)?;
         if let Kind::Gtid(_) = event.kind {

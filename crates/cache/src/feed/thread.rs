@@ -51,9 +51,6 @@ pub struct Feed {
 
 impl Feed {
     /// Starts it.
-    ///
-    /// # Errors
-    /// See [`FeedError`].
     pub fn start(config: &config::Cache, cluster: Arc<Cluster>, writer: Writer) -> Result<Self, FeedError> {
         let drawn = RandomState::new().hash_one(std::process::id());
         let replica = Replica::new(config, &cluster.config(), drawn).ok_or(FeedError::NoAccount)?;

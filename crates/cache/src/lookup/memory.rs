@@ -37,9 +37,6 @@ pub trait Memory {
 
     /// Reads a row of the primary into `row`, for a mapping that does not have all of them; false where there
     /// is none.
-    ///
-    /// # Errors
-    /// The primary did not say.
     fn fetch(
         &self,
         mapping: &Arc<Mapping>,

@@ -88,8 +88,6 @@ struct KeyColumn {
 }
 
 impl Mapping {
-    /// # Errors
-    /// Why the table cannot be mapped like this.
     pub fn new(
         id: MappingId,
         config: &CacheMapping,
@@ -167,9 +165,6 @@ impl Mapping {
 
     /// Writes the key of a row. `value` says the value of one of [`columns`](Self::columns), by its place
     /// there.
-    ///
-    /// # Errors
-    /// Those of `value`.
     pub fn key_of<'v, E>(
         &self,
         mut value: impl FnMut(usize) -> Result<Value<'v>, E>,
@@ -185,9 +180,6 @@ impl Mapping {
     }
 
     /// Writes a row as it is in memory. `value` as in [`key_of`](Self::key_of).
-    ///
-    /// # Errors
-    /// Those of `value`.
     pub fn row_of<'v, E>(
         &self,
         mut value: impl FnMut(usize) -> Result<Value<'v>, E>,
@@ -260,9 +252,6 @@ impl Mapping {
     }
 
     /// Appends the text that stands behind the `@` of a Redis key.
-    ///
-    /// # Errors
-    /// It is not a key of this mapping.
     pub fn key_text(&self, key: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
         let mut part = Vec::new();
         for (at, (column, value)) in self.key_columns().zip(key::values(key)).enumerate() {

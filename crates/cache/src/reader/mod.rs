@@ -177,9 +177,6 @@ impl Reader {
     }
 
     /// The same for rows that take no more than `bytes_max` of memory, together.
-    ///
-    /// # Errors
-    /// As those of [`fetch`](Self::fetch).
     pub async fn fetch_within(
         &self,
         wants: &[Want<'_>],

@@ -59,9 +59,6 @@ pub(crate) struct Question {
 
 impl Question {
     /// That of a request, and of those behind it in `bytes`.
-    ///
-    /// # Errors
-    /// See [`Execution::wanted`].
     pub(crate) fn new(execution: &mut Execution<'_>, args: Args<'_>, bytes: &[u8]) -> Result<Self, Stop> {
         let wanted = execution.wanted(args)?;
         let counts = vec![wanted.len()];

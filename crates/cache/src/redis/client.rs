@@ -53,9 +53,6 @@ const HELP: &[&str] = &[
 const NAME_MAX: usize = 256;
 
 /// Executes it.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn client(
     session: &mut Session,
     control: &ProtocolSession,

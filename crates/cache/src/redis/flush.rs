@@ -9,9 +9,6 @@ use super::refusal::Refusal;
 use super::session::Session;
 
 /// Executes it. The work is done by the feed, after the reply.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) async fn flush(
     service: &Service,
     session: &Session,

@@ -16,9 +16,6 @@ pub(crate) const REDIS_VERSION: &str = "7.4.0";
 const DEFAULT_USER: &[u8] = b"default";
 
 /// `AUTH [user] password`.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) async fn auth(
     session: &mut Session,
     control: &ProtocolSession,

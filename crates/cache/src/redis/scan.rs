@@ -48,9 +48,6 @@ pub(crate) struct Options<'a> {
 
 impl<'a> Options<'a> {
     /// From the cursor, which is argument number `at`, on.
-    ///
-    /// # Errors
-    /// What the client is told.
     pub(crate) fn parse(args: Args<'a>, at: usize, of_hash: bool) -> Result<Self, Refusal> {
         let cursor = str::from_utf8(args.get(at).unwrap_or_default());
         let cursor = cursor.ok().and_then(|cursor| cursor.parse().ok());
@@ -112,9 +109,6 @@ fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE kind]`: one mapping after the other. Where the cursor's
 /// mapping is not there any more, it begins anew: a key may be returned twice, and none is left out that is
 /// there all the time.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn scan(args: Args<'_>, rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
     let options = Options::parse(args, 1, false)?;
     let mut mappings = readable(rows)?;
@@ -154,9 +148,6 @@ pub(crate) fn scan(args: Args<'_>, rows: &mut Rows<'_>, out: &mut Writer<'_>) ->
 }
 
 /// `DBSIZE`: the rows in memory.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn dbsize(rows: &Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
     let mappings = readable(rows)?;
     let sizes = mappings.iter().filter_map(|mapping| rows.store.len(mapping.id));
@@ -165,9 +156,6 @@ pub(crate) fn dbsize(rows: &Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> 
 }
 
 /// `RANDOMKEY`: some key that has a row in memory, each mapping as likely as it is large.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn random_key(rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
     let mappings = readable(rows)?;
     let sizes = mappings

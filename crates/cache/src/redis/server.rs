@@ -33,9 +33,6 @@ const CONFIG_HELP: &[&str] = &[
 ];
 
 /// `COMMAND [COUNT | LIST | INFO … | DOCS … | GETKEYS …]`.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
     let Some(name) = args.get(1) else {
         out.array(COMMANDS.len());
@@ -171,9 +168,6 @@ pub(crate) struct Settings {
 }
 
 /// `CONFIG GET pattern …`; all else of it is refused.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn config(
     settings: &Settings,
     listener: &config::Listener,
@@ -238,9 +232,6 @@ pub(crate) fn config(
 }
 
 /// `CLUSTER …`: some clients look whether there is one.
-///
-/// # Errors
-/// That there is none.
 pub(crate) fn cluster(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
     if args.get(1).is_some_and(|name| name.eq_ignore_ascii_case(b"info")) {
         out.verbatim("cluster_enabled:0\r\ncluster_state:ok\r\n");

@@ -320,9 +320,6 @@ impl Options {
 }
 
 /// `CLIENT CACHING YES|NO`.
-///
-/// # Errors
-/// What the client is told.
 pub(crate) fn caching(session: &mut Session, args: Args<'_>) -> Result<(), Refusal> {
     let tracked = session.tracking.as_mut();
     let Some(tracked) = tracked.filter(|tracked| matches!(tracked.mode, Mode::OptIn | Mode::OptOut)) else {

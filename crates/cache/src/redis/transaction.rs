@@ -21,9 +21,6 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// One command more.
-    ///
-    /// # Errors
-    /// There is no room for it.
     pub(crate) fn push(&mut self, command: Command, args: Args<'_>) -> Result<(), Refusal> {
         let size: usize = args.iter().map(|arg| arg.len() + 16).sum();
         if self.bytes.len() + size > QUEUE_MAX {
@@ -60,9 +57,6 @@ impl Queue {
     }
 
     /// Calls `each` with the commands in order, until it fails.
-    ///
-    /// # Errors
-    /// That of `each`.
     pub(crate) fn each<E>(&self, mut each: impl FnMut(Command, Args<'_>) -> Result<(), E>) -> Result<(), E> {
         let (mut parser, mut rest) = (Parser::default(), &self.bytes[..]);
         while let Ok(Step::Request(n)) = parser.parse(rest, &Limits::LOGGED_IN) {

@@ -177,9 +177,6 @@ impl Store {
     /// Calls `each` with `count` rows or a few more, and returns where to go on: 0 at the end. Begins at 0;
     /// cursors are below 2^48. A row that is there from the beginning of a scan to its end is seen, perhaps
     /// twice, whatever happens to others.
-    ///
-    /// # Errors
-    /// The mapping cannot be read now.
     pub fn scan(
         &self,
         mapping: MappingId,

@@ -236,9 +236,6 @@ impl Writer {
     }
 
     /// There is no row of this key. As [`put`](Writer::put).
-    ///
-    /// # Errors
-    /// As [`put`](Writer::put).
     pub fn remove(&mut self, mapping: MappingId, key: &[u8]) -> Result<(), Stopped> {
         self.change(mapping, key, None)
     }

@@ -49,9 +49,6 @@ pub(super) fn cache(config: &Config, report: &mut Report<'_>) {
 
 impl CacheMapping {
     /// Whether it could be one of a configuration.
-    ///
-    /// # Errors
-    /// The first mistake, in words.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=NAME_MAX).contains(&self.name.len()) {
             let len = self.name.len();

@@ -57,9 +57,6 @@ async fn try_to_go(session: &ClientSession) -> Result<(), Stays> {
 }
 
 /// The session in the process that takes over, where nothing is read from its client yet.
-///
-/// # Errors
-/// It cannot go on here.
 pub(crate) fn arrive(
     on: (&Rc<Worker>, &Rc<Control>),
     at: (&Arc<ListenerState>, &Arc<ListenerMetrics>),

@@ -47,9 +47,6 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_secs(2);
 const TRIES_MAX: usize = 8;
 
 /// Keeps what the session has at its beginning, where another server may take its place one day.
-///
-/// # Errors
-/// Its connection has failed.
 pub(crate) async fn remember(session: &mut ClientSession) -> Result<(), SessionError> {
     session.binding.remember(None);
     if !session.binding.moves_at_all() || credentials(session).is_empty() {
@@ -143,9 +140,6 @@ enum End {
 }
 
 /// The session, whose connection is lost, goes on on another server.
-///
-/// # Errors
-/// It ends.
 pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), SessionError> {
     let waited = session.control.wait_so_far();
     let began = Instant::now();

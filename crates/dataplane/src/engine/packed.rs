@@ -214,9 +214,6 @@ fn pack_lease(leased: &LeasedConnection, state: &mut Session) -> Result<PackedLe
 }
 
 /// The session in this process, with nothing read from its client yet. Others find it by its number.
-///
-/// # Errors
-/// It cannot go on here.
 pub(super) fn unpack(
     (worker, control): (&Rc<Worker>, &Rc<Control>),
     (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),

@@ -104,9 +104,6 @@ pub(crate) async fn authenticate(
 /// has used is its own affair. `who`: the client as accounts and messages name it, and who it is so far,
 /// where a session that stays with its account does not count twice against its limit (as on MariaDB; MySQL
 /// counts both).
-///
-/// # Errors
-/// As for [`authenticate`].
 pub(crate) async fn reauthenticate(
     side: &mut LoginPeer<'_>,
     request: &ChangeUser,

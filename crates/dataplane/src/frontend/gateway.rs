@@ -421,9 +421,6 @@ impl Gateway {
     }
 
     /// The sockets that clients come by, each with where it is bound: for a process that takes over.
-    ///
-    /// # Errors
-    /// What the kernel said.
     pub fn listening_sockets(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
         let (reply, answer) = std::sync::mpsc::channel();
         self.tell_acceptor(AcceptorMessage::Share { reply });
@@ -506,9 +503,6 @@ impl Gateway {
     }
 
     /// Ends a session of this gateway, or the statement that it has under way.
-    ///
-    /// # Errors
-    /// Why not.
     pub async fn kill(&self, request: &KillRequest) -> Result<(), NotKilled> {
         let unknown = || NotKilled::Unknown(String::new());
         let KillRequest { id, query_only, by } = request;

@@ -63,9 +63,6 @@ impl ProtocolSession {
     /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives
     /// it a name among the sessions, and a place where `KILL` finds it. `now`: who it is until then, and no
     /// longer where it succeeds.
-    ///
-    /// # Errors
-    /// See [`NotAdmitted`].
     pub async fn authenticate(
         &self,
         user: &str,

@@ -60,9 +60,6 @@ pub(crate) async fn go(
 }
 
 /// The connection in the process that takes over, where nothing is read of it yet.
-///
-/// # Errors
-/// It cannot go on here.
 pub(super) fn arrive(
     (worker, control): (&Worker, &Control),
     (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),

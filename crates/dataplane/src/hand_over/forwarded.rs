@@ -92,9 +92,6 @@ fn pack(session: &Session) -> Result<Forwarded, Stays> {
 }
 
 /// The session in the process that takes over, where nothing is read from its client yet.
-///
-/// # Errors
-/// It cannot go on here.
 pub(super) fn arrive(
     (worker, control): (&Rc<Worker>, &Rc<Control>),
     (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),

@@ -28,9 +28,6 @@ struct Offers {
 impl Gateway {
     /// Takes over the sessions that the process before this one gives away, on threads of its own, until that
     /// ends.
-    ///
-    /// # Errors
-    /// What the kernel said: it has no thread for that.
     pub fn take_sessions(self: &Arc<Self>, channel: Channel) -> std::io::Result<()> {
         let gateway = Arc::downgrade(self);
         let thread = std::thread::Builder::new().name("take-over".into());

@@ -27,9 +27,6 @@ const METRICS: [Metric; 4] = [
 ];
 
 /// Writes the page of `bench overhead` or `bench split`.
-///
-/// # Errors
-/// The folder cannot be written to.
 pub fn write_matrix(folder: &Path, options: Vec<String>, report: &overhead::Report) -> anyhow::Result<()> {
     let mut queries = section(report.scenario, "queries", "One query");
     for cell in &report.cells {
@@ -74,9 +71,6 @@ fn divide_by_haproxy(section: &mut Section) {
 }
 
 /// Writes the page of the bench `bench`, a section for each part.
-///
-/// # Errors
-/// The folder cannot be written to.
 pub fn write_figures(
     folder: &Path,
     bench: &str,

@@ -9,9 +9,6 @@ use crate::WireError;
 use crate::codec::{Reader, put_lenenc, put_lenenc_bytes};
 
 /// Appends what the binary protocol carries of a column's value. Nothing for NULL, which is a bit of the row.
-///
-/// # Errors
-/// The value is not one of this column.
 pub fn binary(
     value: &Value<'_>,
     column: &ColumnType,
@@ -113,9 +110,6 @@ const FIELD: &str = "binary row";
 
 impl<'a> BinaryRow<'a> {
     /// `payload` is the packet's, with its first byte.
-    ///
-    /// # Errors
-    /// It is no row of so many columns.
     pub fn new(payload: &'a [u8], columns: usize) -> Result<BinaryRow<'a>, WireError> {
         let mut reader = Reader::new(payload);
         reader.tag(0, "a row")?;

@@ -83,9 +83,6 @@ impl Decoder {
     }
 
     /// Reads one event of a [`super::Payload`]: they have no checksums.
-    ///
-    /// # Errors
-    /// As for [`packet`](Self::packet).
     pub fn inner<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, BinlogError> {
         let mut reader = Reader::new(bytes);
         let header = Header::read(&mut reader)?;

@@ -5,9 +5,6 @@ use super::temporal::{Date, DateTime, Time, Zone};
 use super::{BinlogError, ColumnKind, ColumnType, Value, address, decimal, float};
 
 /// Appends what a SELECT of the column prints. Nothing for NULL, which the protocols mark in other ways.
-///
-/// # Errors
-/// The value is not one of this column.
 pub fn text(
     value: &Value<'_>,
     column: &ColumnType,
@@ -95,9 +92,6 @@ fn fill_with_zeros(start: usize, width: u8, out: &mut Vec<u8>) {
 }
 
 /// Reads what [`text`] prints, and what the text protocol carries. TIMESTAMP is of `zone`.
-///
-/// # Errors
-/// The column cannot have such a value.
 pub fn from_text<'a>(text: &'a [u8], column: &ColumnType, zone: Zone) -> Result<Value<'a>, BinlogError> {
     let invalid = || BinlogError::Value { kind: column.name() };
     let value = match column.kind {

@@ -60,9 +60,6 @@ impl MariaDbPosition {
     /// A server with this `gtid_binlog_state`, the last of each server in each domain, lacks some of the
     /// position for certain, however large its own numbers are: it has logged fewer of the server that made
     /// it. A maker of whom it has logged nothing says nothing.
-    ///
-    /// # Errors
-    /// That is no list of GTIDs.
     pub fn is_beyond(&self, logged: &[u8]) -> Result<bool, WireError> {
         if logged.trim_ascii().is_empty() {
             return Ok(false);

@@ -25,9 +25,6 @@ pub struct TlsConnector {
 }
 
 /// For clients that trust every certificate, and have none to show.
-///
-/// # Errors
-/// There is no version of TLS for it.
 pub fn trusting_client() -> Result<Arc<ClientConfig>, NetError> {
     let settings = Settings {
         trust: Trust::Anybody,

@@ -56,9 +56,6 @@ impl Gate {
 
     /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong
     /// read demands that is the first in them, or that has begun before.
-    ///
-    /// # Errors
-    /// Those of `read`.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

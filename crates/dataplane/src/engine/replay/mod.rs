@@ -75,9 +75,6 @@ impl From<Refused> for Stop {
 }
 
 /// The session's connection is lost between two commands.
-///
-/// # Errors
-/// It ends.
 pub(crate) async fn go_on(session: &mut ClientSession) -> Result<(), SessionError> {
     let error = SessionError::ServerGone {
         server: session.server_name().to_owned(),
@@ -87,9 +84,6 @@ pub(crate) async fn go_on(session: &mut ClientSession) -> Result<(), SessionErro
 }
 
 /// The same where something else is to be told than that it was lost in silence.
-///
-/// # Errors
-/// That, or why it ends otherwise.
 pub(crate) async fn go_on_or(session: &mut ClientSession, error: SessionError) -> Result<(), SessionError> {
     let waited = session.control.wait_so_far();
     let gone_on = execute_anew(session).await;
