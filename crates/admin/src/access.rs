@@ -30,7 +30,6 @@ pub(crate) struct Sight {
     pub(crate) machine: Arc<str>,
 }
 
-/// Who asks.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
     /// Anybody who reaches the address.

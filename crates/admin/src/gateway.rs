@@ -74,7 +74,6 @@ pub trait Gateway: Send + Sync + 'static {
     /// The last switchover of each cluster, the one that is under way included.
     fn switchovers(&self) -> Vec<SwitchoverStatus>;
 
-    /// Servers that drain.
     fn drains(&self) -> Pin<Box<dyn Future<Output = Vec<DrainStatus>> + Send + '_>>;
 
     /// Ends a session, or the statement that it has under way.
@@ -93,7 +92,6 @@ pub trait Gateway: Send + Sync + 'static {
         order: CaptureOrder,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 
-    /// Ends that.
     fn stop_capture(&self) -> Result<(), String>;
 
     /// The capture of traffic, or the last one. `None` where there was none since the start.
@@ -114,7 +112,6 @@ pub trait Gateway: Send + Sync + 'static {
     fn flush_cache(&self) -> bool;
 }
 
-/// What is to be captured of the traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureOrder {
     /// A folder on the gateway's machine that is made for it, by an absolute path, or the URL of a prefix in
@@ -149,13 +146,10 @@ pub struct CaptureOrder {
 pub struct CaptureStatus {
     /// `running` or `ended`.
     pub state: String,
-    /// Its folder.
     pub folder: String,
     /// Seconds since it began.
     pub seconds: f64,
-    /// Commands that were written.
     pub commands: u64,
-    /// Sessions that were written.
     pub sessions: u64,
     /// Sessions of which only the beginning was written, since its queue was full.
     pub thinned_sessions: u64,
@@ -180,11 +174,9 @@ pub struct UploadStatus {
     pub state: String,
     /// Files that the store has.
     pub files: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Files that wait in the folder, with the one that is written.
     pub waiting_files: u64,
-    /// Their bytes.
     pub waiting_bytes: u64,
     /// Attempts that have failed.
     pub failures: u64,
@@ -212,7 +204,6 @@ pub struct MirrorStatus {
     pub of_others: u64,
 }
 
-/// Times of statements.
 #[derive(Clone, Debug, Serialize)]
 pub struct MirrorTimes {
     /// The median, in milliseconds.
@@ -234,14 +225,12 @@ pub struct MirroredStatement {
     pub compared: BTreeMap<String, u64>,
     /// What has differed the last time.
     pub example: String,
-    /// When that was.
     pub seconds_ago: f64,
 }
 
 /// A snapshot of the gateway. Field names are a contract with scripts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// Version of Forebay.
     pub version: String,
     /// Seconds since the process started.
     pub uptime_seconds: u64,
@@ -251,7 +240,6 @@ pub struct Status {
     pub unready: Option<String>,
     /// When that ends by itself; null where it does not.
     pub unready_ends_in_seconds: Option<u64>,
-    /// The process.
     pub process_id: u32,
     /// Why the last `upgrade` came to nothing; null where none did.
     pub failed_upgrade: Option<String>,
@@ -265,29 +253,23 @@ pub struct Status {
     pub sessions: u64,
     /// Listeners, in the order of the configuration.
     pub listeners: Vec<ListenerStatus>,
-    /// Clusters, by name.
     pub clusters: Vec<ClusterStatus>,
-    /// Workers, by index.
     pub workers: Vec<WorkerStatus>,
 }
 
 /// A reload that was refused. What was in force before is in force.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedReload {
-    /// Seconds since then.
     pub seconds_ago: u64,
     /// Who or what asked for it: `SIGHUP`, `asked by admin`, `the file has changed`.
     pub why: String,
     /// The first mistake in the configuration, with its place.
     pub first_mistake: String,
-    /// Further mistakes.
     pub more_mistakes: u64,
 }
 
-/// One listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerStatus {
-    /// Its name.
     pub name: String,
     /// Address or path it listens on, as bound.
     pub bind: String,
@@ -301,10 +283,8 @@ pub struct ListenerStatus {
     pub sessions: u64,
 }
 
-/// One cluster.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterStatus {
-    /// Its name.
     pub name: String,
     /// Sessions waiting for a place on a server.
     pub waiting: u64,
@@ -314,16 +294,13 @@ pub struct ClusterStatus {
     pub servers: Vec<ServerStatus>,
 }
 
-/// One server.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerStatus {
-    /// Its name.
     pub name: String,
     /// `host:port` or path.
     pub address: String,
     /// `starting`, `up`, `down` or `removed`.
     pub state: String,
-    /// Seconds in that state.
     pub state_seconds: u64,
     /// Why it is in that state, in words; empty where there is nothing to say.
     pub reason: String,
@@ -346,9 +323,7 @@ pub struct ServerStatus {
 /// A server that drains. Field names are a contract with scripts.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrainStatus {
-    /// Its cluster.
     pub cluster: String,
-    /// Its name.
     pub server: String,
     /// `option`, `operator`, or why the server says so itself.
     pub drained_by: String,
@@ -360,7 +335,6 @@ pub struct DrainStatus {
     pub ends_in_seconds: Option<f64>,
 }
 
-/// What a switchover is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchoverOrder {
     /// The server that is to be the primary.
@@ -372,11 +346,8 @@ pub struct SwitchoverOrder {
 /// A switchover. Field names are a contract with scripts.
 #[derive(Clone, Debug, Serialize)]
 pub struct SwitchoverStatus {
-    /// Its cluster.
     pub cluster: String,
-    /// The primary that there was.
     pub from: String,
-    /// The one that there is to be.
     pub to: String,
     /// `running`, `done`, `refused` (nothing was changed), `undone` (what was changed has been put back) or
     /// `failed` (the rest is to be done by hand).
@@ -394,7 +365,6 @@ pub struct SwitchoverStatus {
 /// One thing that a switchover does. Field names are a contract with scripts.
 #[derive(Clone, Debug, Serialize)]
 pub struct SwitchoverStep {
-    /// What, in words.
     pub what: String,
     /// Since its beginning.
     pub at_seconds: f64,
@@ -403,7 +373,6 @@ pub struct SwitchoverStep {
 /// How the sessions of a cluster are spread over its servers. Field names are a contract with scripts.
 #[derive(Clone, Debug, Serialize)]
 pub struct BalanceStatus {
-    /// The cluster.
     pub cluster: String,
     /// What sessions move for: `off`, `connections`, `location` or `resource`.
     pub policy: String,
@@ -417,7 +386,6 @@ pub struct BalanceStatus {
 /// How one server stands among the others.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerBalanceStatus {
-    /// Its name.
     pub server: String,
     /// Connections to it: sessions of modes `tcp` and `session`, and those that the pools of mode `split`
     /// have.
@@ -428,7 +396,6 @@ pub struct ServerBalanceStatus {
     pub score: Option<f64>,
     /// How much of its CPU is in use, in percent; `None` where nobody says so.
     pub cpu_percent: Option<f64>,
-    /// How much of its memory, in percent.
     pub memory_percent: Option<f64>,
     /// Why it is to have none, or less than its weight says.
     pub note: Option<String>,
@@ -445,7 +412,6 @@ pub struct LastMovedStatus {
     pub sessions: u64,
     /// Where the last one went.
     pub to: String,
-    /// When that was.
     pub seconds_ago: f64,
 }
 
@@ -458,7 +424,6 @@ pub struct CacheStatus {
     pub lag_seconds: f64,
     /// For rows and their index.
     pub memory_bytes: u64,
-    /// The most that it may be.
     pub memory_max_bytes: u64,
     /// Mappings, in the order of the configuration, then those of mapping tables; then rows of these that are
     /// no mappings.
@@ -487,13 +452,10 @@ pub struct MappingStatus {
 pub struct SessionStatus {
     /// The connection id that the client knows.
     pub id: u32,
-    /// The worker it lives on.
     pub worker: usize,
-    /// The listener it came in by.
     pub listener: String,
     /// Empty in mode `tcp`, and before the login.
     pub user: String,
-    /// Address of the client.
     pub client: String,
     /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in
     /// mode `split` `seat` (for a connection to a server), `primary` (for a server that takes writes) or
@@ -524,11 +486,9 @@ pub struct PinStatus {
     pub since_seconds: f64,
 }
 
-/// One worker thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerStatus {
     /// Its index, from 0; the label `worker` of metrics.
     pub index: usize,
-    /// Sessions on it.
     pub sessions: u64,
 }

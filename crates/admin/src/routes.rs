@@ -21,7 +21,6 @@ use crate::{
     SwitchoverStatus,
 };
 
-/// All routes.
 pub(crate) fn router(sight: Sight) -> Router {
     Router::new()
         .route("/", get(|| async { INDEX }).options(readyz))

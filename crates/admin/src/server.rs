@@ -47,7 +47,6 @@ pub enum AdminError {
     /// The socket could not be made.
     #[error("cannot listen on {} for [admin] socket: {source}", path.display())]
     Socket {
-        /// The path of the configuration.
         path: PathBuf,
         /// What the kernel says.
         source: io::Error,
@@ -55,7 +54,6 @@ pub enum AdminError {
     /// The address could not be bound.
     #[error("cannot listen on {address} for [admin] bind: {source}{}", advice(source))]
     Bind {
-        /// The address of the configuration.
         address: SocketAddr,
         /// What the kernel says.
         source: io::Error,

@@ -61,7 +61,6 @@ impl Cache {
         self.feed.status()
     }
 
-    /// The rows.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -61,7 +61,6 @@ impl fmt::Display for BindAddress {
     }
 }
 
-/// Where a server is found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ServerAddress {
     /// A host name, looked up again from time to time, or an IP address without brackets; and a port.

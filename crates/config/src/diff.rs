@@ -17,7 +17,6 @@ impl ConfigDiff {
         self.changes.is_empty()
     }
 
-    /// The changes of one class.
     pub fn of(&self, reload: Reload) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.reload == reload)
     }

@@ -9,7 +9,6 @@ use crate::address::ServerAddress;
 pub struct HttpUrl {
     /// A host name, or an IP address without brackets.
     pub host: String,
-    /// Its port.
     pub port: u16,
     /// With the first slash, and the query if there is one.
     pub path: String,

@@ -72,7 +72,6 @@ impl<T: Value> Bounds<T> {
     }
 }
 
-/// One option of a section.
 pub(crate) struct Field<T> {
     pub(crate) key: &'static str,
     pub(crate) presence: Presence<T>,
@@ -410,7 +409,6 @@ macro_rules! section {
     )+};
 }
 
-/// Compares one field of two sections.
 pub(crate) fn compare<T: Value>(
     field: Field<T>,
     [old, new]: [&T; 2],

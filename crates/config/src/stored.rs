@@ -7,7 +7,6 @@ use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
-/// Hexadecimal digits of a SHA-1.
 const SHA1_DIGITS: usize = 40;
 
 /// Bytes of salt in front of a sum.

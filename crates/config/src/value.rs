@@ -93,7 +93,6 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// Text in TOML quotes.
 pub(crate) fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -550,7 +550,6 @@ impl Control {
         self.due(true)
     }
 
-    /// Somebody has killed it.
     pub(crate) fn is_killed(&self) -> bool {
         self.raised.get() & Signal::Kill.bit() != 0
     }
@@ -642,7 +641,6 @@ impl Drop for Aim {
     }
 }
 
-/// All sessions of a worker.
 #[derive(Default)]
 pub(crate) struct Sessions {
     by_id: RefCell<HashMap<u32, Rc<Control>>>,
@@ -657,7 +655,6 @@ impl Sessions {
         self.by_id.borrow_mut().remove(&id);
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> Vec<Rc<Control>> {
         self.by_id.borrow().values().cloned().collect()
     }

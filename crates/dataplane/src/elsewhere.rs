@@ -11,7 +11,6 @@ use crate::frontend::registry::{Place, Registry};
 /// A session to be ended, by the id that its client knows, or the statement that it has under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillRequest {
-    /// The session.
     pub id: u32,
     /// Only its statement.
     pub query_only: bool,
@@ -22,7 +21,6 @@ pub struct KillRequest {
 /// Whose session says `KILL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KilledBy {
-    /// The account.
     pub user: Vec<u8>,
     /// The cluster whose account it is.
     pub cluster: String,

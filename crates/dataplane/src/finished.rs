@@ -61,15 +61,12 @@ impl Interest {
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Finished<'a> {
-    /// It is the first of its session.
     pub is_first: bool,
     /// The session's id, which is the connection id that its client knows.
     pub session: u32,
     /// The account that the session is logged in with.
     pub user: &'a str,
-    /// The listener's name.
     pub listener: &'a str,
-    /// The command.
     pub command: Command,
     /// What kind of statement it was. `None` where no text was read: in mode `session`, and of commands that
     /// are no statements.
@@ -77,7 +74,6 @@ pub struct Finished<'a> {
     /// The digest of the statement's text, or of what a rule has made of it; 0 where no text was read, and of
     /// a text that was answered from memory.
     pub digest: u64,
-    /// What became of it.
     pub end: End,
     /// The name of the server that had it last.
     pub server: Option<&'a str>,
@@ -96,7 +92,6 @@ pub struct Finished<'a> {
     pub relay_time: Duration,
     /// From the moment at which it was there to its end.
     pub total: Duration,
-    /// When it ended.
     pub ended: Instant,
     /// Rows of the last result, where a server's answer was one.
     pub rows: u64,
@@ -127,7 +122,6 @@ pub struct Finished<'a> {
     pub copied: RefCell<Option<Copied>>,
 }
 
-/// The observers of one worker.
 #[derive(Default)]
 pub(crate) struct Observers(OnceCell<Box<[Watching]>>);
 

@@ -124,12 +124,10 @@ pub enum Rights {
         as_of: Option<u64>,
         /// They are known to be exactly those: nothing was on its way in the binary log.
         is_certain: bool,
-        /// The number of the session.
         session: u32,
     },
 }
 
-/// A session's variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable<'a> {
     pub name: &'a [u8],
@@ -152,7 +150,6 @@ pub struct Asked<'a> {
     pub parameters: Option<Parameters<'a>>,
 }
 
-/// The parameters of an execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters<'a> {
     /// Two bytes each.
@@ -180,7 +177,6 @@ pub struct Plan(pub Rc<dyn Any>);
 /// What is known of a lookup before its answer.
 pub struct Lesson(pub Box<dyn Any>);
 
-/// An answer that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
     pub rows: u64,

@@ -21,7 +21,6 @@ struct Place {
     words: Vec<(String, String)>,
 }
 
-/// The script of a shell for this command.
 pub(crate) fn script(shell: Shell, command: &mut Command) -> String {
     command.build();
     let mut places = Vec::new();

@@ -423,7 +423,6 @@ fn conclude(switchover: &Value, state: &str) -> Result<()> {
     }
 }
 
-/// Sessions, as a table.
 fn sessions(text: &str) -> Result<String> {
     let sessions: Vec<Value> = serde_json::from_str(text).context("the gateway's answer makes no sense")?;
     // Only of all gateways it is said which.

@@ -13,7 +13,6 @@ use dataplane::mirrored::Comparer;
 use traffic::capture::Capture;
 use traffic::mirrors::Mirrors;
 
-/// All of them.
 pub(crate) struct Features {
     cache: Option<Arc<dyn Extension>>,
     capture: Arc<Capture>,

@@ -10,7 +10,6 @@ use config::{Config, ConfigErrors};
 use fleet::Fleet;
 use tracing::{info, warn};
 
-/// A revision and its text.
 type Text = (u64, Arc<str>);
 
 /// What a gateway has in common with others.

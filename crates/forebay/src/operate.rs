@@ -86,7 +86,6 @@ struct Unready {
     until: Option<Instant>,
 }
 
-/// A reload that was refused.
 struct Refused {
     at: Instant,
     why: String,

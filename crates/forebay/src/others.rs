@@ -6,7 +6,6 @@ use dataplane::Gateway;
 use dataplane::elsewhere::{Elsewhere, KillRequest, KilledBy, Killing, NotKilled};
 use fleet::{Fleet, Kill, Killer, OnKilled};
 
-/// The other gateways.
 pub(crate) struct Others(pub(crate) Arc<Fleet>);
 
 impl Elsewhere for Others {

@@ -44,14 +44,12 @@ pub(crate) fn users<'d>(dump: &'d Dump, notes: &mut Notes) -> Result<Vec<User<'d
     Ok(users)
 }
 
-/// Counts the users of each hostgroup.
 pub(crate) fn count(users: &[User<'_>], uses: &mut Uses) {
     for user in users {
         *uses.defaults.entry(user.hostgroup).or_default() += 1;
     }
 }
 
-/// Writes every account.
 pub(crate) fn write(
     users: &[User<'_>],
     dump: &Dump,

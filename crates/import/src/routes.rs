@@ -103,7 +103,6 @@ fn next_port(listeners: &[Listener]) -> Option<SocketAddr> {
     Some(SocketAddr::new(last.ip(), last.port().checked_add(1)?))
 }
 
-/// Writes every listener.
 pub(crate) fn write(listeners: &[Listener], dump: &Dump, toml: &mut Toml, notes: &mut Notes) {
     for listener in listeners {
         toml.section("[[listener]]");

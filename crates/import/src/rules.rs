@@ -35,7 +35,6 @@ struct Draft {
     options: Vec<(&'static str, String)>,
     /// Why it is disabled.
     disabled: Vec<String>,
-    /// What is left out.
     left_out: Vec<String>,
     /// Names of the listeners it is for; empty: all.
     listeners: Vec<String>,

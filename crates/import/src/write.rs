@@ -77,7 +77,6 @@ impl Toml {
     }
 }
 
-/// A text as TOML.
 pub(crate) fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -182,7 +182,6 @@ impl ListeningChild {
         self.process.id()
     }
 
-    /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         let mut running = running();
         let has_ended = matches!(self.process.try_wait(), Ok(Some(_)) | Err(_));
@@ -228,7 +227,6 @@ impl Successor {
         Self(id)
     }
 
-    /// Whether it has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0));
         let has_ended = status.map_or(true, |status| status.contains("State:\tZ"));

@@ -138,7 +138,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects and logs in.
     pub(crate) fn connect(address: SocketAddr, account: Account) -> Result<Self, ClientError> {
         Self::connect_by(address, account, Tls::Off)
     }
@@ -220,7 +219,6 @@ impl Client {
         answer(&outcome, &response, read)
     }
 
-    /// Has the server prepare a statement.
     pub(crate) fn prepare(&mut self, statement: &str) -> Result<Prepared, ClientError> {
         let (_, response) = self.ask(Command::STMT_PREPARE, statement.as_bytes())?;
         let first = packets(&response).next().unwrap_or_default();

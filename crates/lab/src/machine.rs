@@ -11,7 +11,6 @@ pub struct Machine {
     pub cpu: String,
     /// Number of CPUs online.
     pub cpus: usize,
-    /// Memory in bytes.
     pub memory: u64,
     /// `uname -sr`.
     pub kernel: String,

@@ -31,7 +31,6 @@ pub(crate) struct Sysbench<'a> {
     pub options: &'a [String],
 }
 
-/// What a run has done.
 pub(crate) struct Done {
     pub queries: f64,
     /// Queries a second.

@@ -32,7 +32,6 @@ pub enum GtidSet {
 }
 
 impl GtidSet {
-    /// No transactions.
     pub fn empty(flavor: Flavor) -> GtidSet {
         match flavor {
             Flavor::MySql => GtidSet::MySql(MySqlSet::default()),

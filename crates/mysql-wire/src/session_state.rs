@@ -48,7 +48,6 @@ pub fn changes(encoded: &[u8]) -> Changes<'_> {
     }
 }
 
-/// The iterator of [`changes`].
 pub struct Changes<'a> {
     rest: Reader<'a>,
     /// What has not been read of a change of system variables: MariaDB may send several in one.

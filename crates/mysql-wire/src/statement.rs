@@ -151,7 +151,6 @@ pub struct ExecuteHead {
     pub attributes: usize,
     /// Bytes of the payload up to the first value.
     pub len: usize,
-    /// The statement's parameters.
     parameters: usize,
     /// Where the packet says whether it has types; `None` where it could have none. One byte, or two in a
     /// bulk.

@@ -17,7 +17,6 @@ const LENGTH: usize = ETHERNET + 28;
 /// Ethernet, IPv4, and how long their addresses are.
 const KINDS: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// An answer, and not a question.

@@ -31,7 +31,6 @@ pub enum NetError {
     ReadFile {
         /// What the file is for, e.g. `certificate file`.
         what: &'static str,
-        /// The file.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
@@ -42,7 +41,6 @@ pub enum NetError {
     BadFile {
         /// What the file is for, e.g. `certificate file`.
         what: &'static str,
-        /// The file.
         path: PathBuf,
         /// What was expected and what was found.
         reason: String,

@@ -25,7 +25,6 @@ const PERMANENT: u8 = 0x80;
 /// An interface at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number.
     pub index: u32,
     /// Its address on an Ethernet; `None` where it is none.
     pub mac: Option<[u8; 6]>,

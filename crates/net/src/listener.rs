@@ -209,7 +209,6 @@ impl Listener {
             .map_or(Peer::Unix, Peer::Tcp))
     }
 
-    /// The file of a Unix listener.
     pub fn unix_path(&self) -> Option<&Path> {
         self.file.as_ref().map(SocketFile::path)
     }

@@ -92,7 +92,6 @@ impl Stream {
         Ok(stream.into())
     }
 
-    /// Connects to a Unix socket.
     pub async fn connect_unix(path: &Path) -> io::Result<Self> {
         UnixStream::connect(path).await.map(Self::from)
     }

@@ -61,7 +61,6 @@ impl<'a> Writer<'a> {
         self.line(b'-', text);
     }
 
-    /// An integer.
     #[inline]
     pub fn integer(&mut self, number: i64) {
         self.header(b':', number);

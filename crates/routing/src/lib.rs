@@ -46,7 +46,6 @@ pub struct Candidate {
     pub backup: bool,
     /// May be chosen: healthy, and not tried already for this session.
     pub available: bool,
-    /// Sessions it has now.
     pub sessions: u32,
     /// Most sessions it may have; 0 is no limit.
     pub max_connections: u32,
@@ -85,7 +84,6 @@ pub struct Draw {
     pub seed: u64,
 }
 
-/// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The place of the chosen server in the candidates.

@@ -214,7 +214,6 @@ impl Etcd {
         }
     }
 
-    /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         let process = self.process.as_mut();
         process.is_some_and(|process| matches!(process.try_wait(), Ok(Some(_))))

@@ -53,7 +53,6 @@ use watchdog::Watchdog;
 /// The account with all privileges that every server of a sandbox has, from any host. On MariaDB it does not
 /// have READ ONLY ADMIN, so that a replica refuses its writes.
 pub const USER: &str = "forebay";
-/// Password of [`USER`].
 pub const PASSWORD: &str = "forebay";
 /// The empty database that every server of a sandbox starts with.
 pub const DATABASE: &str = "test";
@@ -66,7 +65,6 @@ const NODES_MAX: usize = 9;
 /// How often ports are chosen anew when another program took one in between.
 const PORT_ATTEMPTS: usize = 5;
 
-/// What to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub kind: Kind,

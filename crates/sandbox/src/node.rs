@@ -125,7 +125,6 @@ impl Node {
         &self.socket
     }
 
-    /// The data folder.
     #[must_use]
     pub fn data_folder(&self) -> PathBuf {
         self.folder.join("data")

@@ -74,7 +74,6 @@ impl Leave {
         TRIED.bytes().all(|byte| digits.next() == Some(Some(byte)))
     }
 
-    /// There are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()

@@ -107,7 +107,6 @@ impl PortableState {
         after
     }
 
-    /// The current schema.
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()

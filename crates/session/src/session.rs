@@ -471,13 +471,11 @@ impl Session {
         self.untracked_writes
     }
 
-    /// The prepared statement of this id.
     #[must_use]
     pub fn prepared(&self, id: u32) -> Option<&Prepared> {
         self.statements.get(id)
     }
 
-    /// Its prepared statements.
     pub fn statements(&mut self) -> &mut Statements {
         &mut self.statements
     }

@@ -24,7 +24,6 @@ pub struct Digest {
 /// Most pieces of a digest; what repeats is one.
 const PIECES_MAX: usize = 2000;
 
-/// The digest of a text.
 #[must_use]
 pub fn digest(sql: &[u8], syntax: Syntax) -> Digest {
     let mut pieces = Pieces {

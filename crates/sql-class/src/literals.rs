@@ -10,7 +10,6 @@ use crate::token::{Kind, Tokenizer};
 pub enum Literal {
     /// A text in quotes, with what stands in front of them: `'…'`, `N'…'`, `x'…'`.
     Text,
-    /// A number.
     Number,
     /// No value: a word, a name, a variable, an operator.
     None,

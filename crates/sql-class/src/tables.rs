@@ -27,7 +27,6 @@ impl fmt::Display for TableName {
     }
 }
 
-/// Most tables that are named.
 const TABLES_MAX: usize = 64;
 /// Most parentheses in which tables are looked for.
 const DEPTH_MAX: usize = 64;

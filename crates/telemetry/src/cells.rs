@@ -60,7 +60,6 @@ impl Gauge {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Replaces the value.
     pub fn set(&self, value: i64) {
         self.0.store(value, Relaxed);
     }

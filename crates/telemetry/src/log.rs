@@ -118,7 +118,6 @@ impl LogHandle {
             .is_ok()
     }
 
-    /// Lines dropped so far.
     #[must_use]
     pub fn dropped_lines(&self) -> u64 {
         self.queue.dropped.load(Relaxed)

@@ -28,7 +28,6 @@ impl Kind {
 pub struct MetricDoc {
     /// Name, as in the exposition.
     pub name: &'static str,
-    /// How it behaves.
     pub kind: Kind,
     /// `seconds`, `bytes`, or what is counted, in the plural.
     pub unit: &'static str,

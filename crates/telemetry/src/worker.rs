@@ -30,7 +30,6 @@ const WAITING: [&str; 8] = [
 pub struct Worker {
     /// Commands received from clients, by command byte.
     pub commands: [Counter; 256],
-    /// Sessions on this worker now.
     pub sessions: Gauge,
     /// Turns of the event loop.
     pub turns: Counter,

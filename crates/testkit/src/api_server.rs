@@ -156,7 +156,6 @@ impl ApiServer {
         self.state.inner().lists
     }
 
-    /// How many watches have begun.
     #[must_use]
     pub fn watches(&self) -> u64 {
         self.state.inner().watches

@@ -91,7 +91,6 @@ impl ObjectStore {
         self.wait_until(health != Health::Gone);
     }
 
-    /// Names of all objects, with their prefixes.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.lock().objects.keys().cloned().collect()

@@ -17,7 +17,6 @@ const TYPE_STRING: u8 = 0xfe;
 /// What decides the bytes of a canned result set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
-    /// Number of rows.
     pub rows: u32,
     /// Rows as COM_STMT_EXECUTE returns them, not as COM_QUERY does.
     pub binary: bool,

@@ -37,7 +37,6 @@ impl Replica {
         })
     }
 
-    /// Connects to a server.
     pub(super) async fn connect(
         &self,
         cluster: &Cluster,

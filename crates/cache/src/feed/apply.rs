@@ -47,9 +47,7 @@ pub(super) struct Applier {
     group: Option<Group>,
     bindings: HashMap<u64, Binding>,
     prepared: Prepared,
-    /// The mapping tables are not as they were.
     pub(super) mapping_tables_changed: bool,
-    /// Accounts, or what they may do, are not what they were.
     pub(super) accounts_changed: bool,
     /// For clients that keep values themselves.
     pub(super) touched: Touched,
@@ -152,7 +150,6 @@ impl Applier {
         self.group.as_ref().is_some_and(|group| group.writing)
     }
 
-    /// Applies one event.
     pub(super) fn event(&mut self, event: Event<'_>, decoder: &Decoder) -> Result<(), Ended> {
         self.check_order(&event)?;
         if let Kind::Gtid(_) = event.kind {

@@ -134,7 +134,6 @@ pub(super) enum CopyError {
     GivenUp,
 }
 
-/// One copy of one table.
 pub(super) struct Copier {
     pub(super) source_server: SourceServer,
     pub(super) config: config::CacheMapping,

@@ -37,7 +37,6 @@ impl CopyWindow {
         }
     }
 
-    /// The transaction is committed.
     pub(super) fn commit(&mut self) {
         let open = std::mem::take(&mut self.open);
         if let Some(last) = self.touched.back_mut() {

@@ -6,10 +6,8 @@
 //! comments, no quotes but those of names and plain strings, no character beyond ASCII, no expressions as
 //! columns.
 
-/// What a statement does to indexes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexChange {
-    /// Names of indexes that are no more.
     dropped: Vec<String>,
 }
 

@@ -57,7 +57,6 @@ impl Link {
         Ok(self.write(&bytes).await?)
     }
 
-    /// Sends packets.
     pub(crate) async fn write(&mut self, packets: &[u8]) -> Result<(), Broken> {
         self.stream.write_all(packets).await?;
         Ok(self.stream.flush().await?)
@@ -167,7 +166,6 @@ impl Link {
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     }
 
-    /// Prepares a statement.
     pub(crate) async fn prepare(&mut self, sql: &str) -> Result<PrepareOk, QueryError> {
         let mut payload = vec![Command::STMT_PREPARE.0];
         payload.extend_from_slice(sql.as_bytes());

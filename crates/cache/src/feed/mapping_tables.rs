@@ -126,7 +126,6 @@ impl Refused {
 #[derive(Debug)]
 pub(super) enum Answer {
     Rows(Vec<TextRow>),
-    /// There is no such table.
     Missing,
     /// It cannot be read, in the server's words.
     Refused(String),
@@ -147,7 +146,6 @@ struct Contents {
 pub(super) struct MappingTables {
     wanted: Wanted,
     contents: [Contents; 2],
-    /// When they are to be read.
     due: Option<Instant>,
     /// What has been said about rows.
     told: Vec<Refused>,
@@ -177,7 +175,6 @@ impl MappingTables {
         self.due = Some(Instant::now() + delay);
     }
 
-    /// When they are to be read.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.filter(|_| self.wanted.tables)
     }

@@ -235,7 +235,6 @@ pub(super) async fn identity(link: &mut Link, flavor: Flavor) -> Result<(String,
     Ok((uuid, variables.server_id()))
 }
 
-/// Looks at a primary.
 pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, PreflightError> {
     let variables = Variables::read(link, &NAMES).await?;
     if variables.get("version").contains("-TiDB-") {

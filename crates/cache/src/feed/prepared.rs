@@ -9,7 +9,6 @@ use crate::store::MappingId;
 /// copied again when it is committed.
 const KEPT_MAX: usize = 256 << 20;
 
-/// One row's change.
 pub(super) struct Change {
     pub(super) mapping: MappingId,
     pub(super) key: Box<[u8]>,
@@ -17,7 +16,6 @@ pub(super) struct Change {
     pub(super) row: Option<Box<[u8]>>,
 }
 
-/// What one transaction changes.
 pub(super) struct Changes {
     list: Vec<Change>,
     bytes: usize,

@@ -58,7 +58,6 @@ impl Progress {
         }
     }
 
-    /// This server is followed from here on.
     pub(super) fn follow(&mut self, source: SourceId, server_id: u32) {
         self.last = Some((source, server_id));
     }

@@ -79,7 +79,6 @@ impl Fills {
     }
 }
 
-/// How a mapping is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappingState {
     pub name: Box<str>,

@@ -33,7 +33,6 @@ const COPIED_AT_ONCE: usize = 256;
 /// Rows from the server that are kept before the stream has its turn again.
 const FILLS_AT_ONCE: usize = 64;
 
-/// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     #[error("the gateway stops")]

@@ -271,7 +271,6 @@ impl Tables {
         })
     }
 
-    /// When the next is to be copied.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let times = self.all.iter().filter_map(|table| match &table.state {
             State::Waiting { from, .. } => Some(from.unwrap_or_else(Instant::now)),
@@ -400,7 +399,6 @@ impl Tables {
         self.stop(at, &stopped.to_string());
     }
 
-    /// All of them.
     pub(super) fn invalidate_all(&mut self, reason: &str) {
         for at in 0..self.all.len() {
             if !matches!(self.all[at].state, State::Stopped { .. }) {

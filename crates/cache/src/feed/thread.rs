@@ -50,7 +50,6 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts it.
     pub fn start(config: &config::Cache, cluster: Arc<Cluster>, writer: Writer) -> Result<Self, FeedError> {
         let drawn = RandomState::new().hash_one(std::process::id());
         let replica = Replica::new(config, &cluster.config(), drawn).ok_or(FeedError::NoAccount)?;
@@ -108,7 +107,6 @@ impl Feed {
         });
     }
 
-    /// What it shows.
     #[must_use]
     pub fn status(&self) -> &Arc<FeedStatus> {
         &self.feed_status

@@ -17,7 +17,6 @@ pub(super) struct Answer<'a> {
     /// The number of the packet after those.
     pub(super) next: u8,
     pub(super) columns: Vec<Definition<'a>>,
-    /// The payload of the row.
     pub(super) row: Option<&'a [u8]>,
     /// The payload of the last packet.
     pub(super) end: &'a [u8],
@@ -50,7 +49,6 @@ const PASSING: StatusFlags = StatusFlags(
         | StatusFlags::IN_TRANS_READONLY.0,
 );
 
-/// Packets of an answer.
 struct Packets<'a> {
     bytes: &'a [u8],
     at: usize,

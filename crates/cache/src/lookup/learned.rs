@@ -64,7 +64,6 @@ pub(super) struct Shown {
     pub(super) row: Option<Box<[u8]>>,
 }
 
-/// Doubts that are kept.
 const DOUBTS_MAX: usize = 256;
 
 /// Rows of a doubt: memory is seldom behind by more changes of one row.

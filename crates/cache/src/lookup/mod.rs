@@ -50,7 +50,6 @@ use self::shape::{Kept, Shape};
 use crate::mapping::Mapping;
 use crate::store::Found;
 
-/// The lookups of one worker.
 pub struct PointLookups<M> {
     memory: M,
     environments: RefCell<Environments>,
@@ -495,7 +494,6 @@ fn order(mapping: &Mapping, lookup: &PointLookup<'_>) -> Option<Box<[usize]>> {
         .collect()
 }
 
-/// Appends an answer.
 fn put(ready: &Ready, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> Result<Answered, Left> {
     if row.is_some_and(|row| row.len() > ROW_MAX) {
         return Err(Left::Columns);

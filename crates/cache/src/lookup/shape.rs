@@ -41,7 +41,6 @@ impl<'a> Shape<'a> {
         hasher.finish()
     }
 
-    /// To be kept.
     pub(super) fn kept(&self) -> Kept {
         let mut text = Vec::with_capacity(self.asked.text.len());
         for piece in self.pieces() {

@@ -15,7 +15,6 @@ pub struct MappingError {
     pub reason: Reason,
 }
 
-/// What is in the way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     #[error("there is no such table, or its account may not read it")]

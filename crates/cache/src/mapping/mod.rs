@@ -69,7 +69,6 @@ pub struct Mapping {
     beyond: AtomicBool,
 }
 
-/// A column that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: Box<str>,

@@ -22,7 +22,6 @@ pub(crate) fn logs_cascades(native_foreign_keys: &str) -> bool {
     native_foreign_keys == "OFF"
 }
 
-/// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableShape {
     /// As the server writes them, in the binary log, too.
@@ -42,14 +41,12 @@ pub struct TableShape {
 /// See [`TableShape::cascade`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cascade {
-    /// Its name.
     pub constraint: Box<str>,
     /// The server that was asked has such changes in its binary log. After a restart it may not, nor may
     /// another server.
     pub is_logged: bool,
 }
 
-/// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnShape {
     pub name: Box<str>,
@@ -68,7 +65,6 @@ pub struct ColumnShape {
     pub signs_zeros: bool,
 }
 
-/// A unique index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueIndex {
     pub name: Box<str>,

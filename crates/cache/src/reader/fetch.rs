@@ -109,7 +109,6 @@ struct Part {
     wants: Vec<usize>,
 }
 
-/// An answer of the primary's.
 struct Answer {
     visible: Visible,
     /// The primary's position after it, or its own.

@@ -155,7 +155,6 @@ impl Primary {
         }
     }
 
-    /// Connects to the primary of this moment.
     pub(super) async fn connect(&self) -> Result<PrimaryConnection, AskError> {
         let topology = self.cluster.topology();
         let server = Arc::clone(&topology.primary().ok_or(AskError::NoPrimary)?.server);

@@ -139,7 +139,6 @@ impl WaitList {
         self.queue.front().map(|entry| (entry.arrival, entry.since))
     }
 
-    /// The last who came.
     pub(super) fn last(&self) -> Option<Arrival> {
         self.queue.back().map(|entry| entry.arrival)
     }

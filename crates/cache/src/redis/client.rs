@@ -52,7 +52,6 @@ const HELP: &[&str] = &[
 /// The longest name that a client may give itself or its library.
 const NAME_MAX: usize = 256;
 
-/// Executes it.
 pub(crate) fn client(
     session: &mut Session,
     control: &ProtocolSession,

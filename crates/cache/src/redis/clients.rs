@@ -22,7 +22,6 @@ pub(crate) struct Clients {
 /// What is said of a client.
 #[derive(Debug)]
 pub(crate) struct ClientInfo {
-    /// The list it is on.
     clients: Arc<Clients>,
     id: u32,
     address: Box<str>,
@@ -72,7 +71,6 @@ impl Clients {
         Listed(client_info)
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.client_infos().len()
     }
@@ -84,7 +82,6 @@ impl Clients {
         all
     }
 
-    /// One of them.
     pub(crate) fn find(&self, id: u32) -> Option<Arc<ClientInfo>> {
         self.client_infos().get(&id).cloned()
     }
@@ -96,7 +93,6 @@ impl Clients {
 }
 
 impl Listed {
-    /// The list it is on.
     pub(crate) fn clients(&self) -> &Arc<Clients> {
         &self.0.clients
     }
@@ -117,12 +113,10 @@ impl Drop for Listed {
 }
 
 impl ClientInfo {
-    /// The connection id.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
-    /// Where the client is.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

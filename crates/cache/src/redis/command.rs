@@ -34,7 +34,6 @@ impl Nature {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keys(pub(crate) i8, pub(crate) i8, pub(crate) i8);
 
-/// What is known of a command.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
@@ -67,7 +66,6 @@ impl Spec {
 
 macro_rules! commands {
     ($($variant:ident $name:literal $arity:literal $nature:ident [$($key:literal)*] $group:literal $summary:literal;)+) => {
-        /// A command that is served.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Command {
             $($variant,)+
@@ -170,7 +168,6 @@ impl Command {
         ALL.get(at).copied()
     }
 
-    /// What is known of it.
     #[inline]
     pub(crate) fn spec(self) -> &'static Spec {
         &COMMANDS[self as usize]

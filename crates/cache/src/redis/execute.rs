@@ -20,7 +20,6 @@ use super::tracking::Tracked;
 use super::transaction::Queue;
 use crate::mapping::{Mapping, MappingSet};
 
-/// What is to be done next.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// The next request.
@@ -35,7 +34,6 @@ pub(crate) enum Next {
     Ask,
     /// Find out whether the user may read this, then this request again.
     Right(Arc<Mapping>),
-    /// Log in.
     Auth,
     Hello,
     /// Have mappings read again, if the user may.

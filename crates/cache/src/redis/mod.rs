@@ -80,7 +80,6 @@ pub struct Shared {
     zone: Zone,
 }
 
-/// What a worker counts.
 #[derive(Debug, Default)]
 struct Counts {
     connections: Counter,

@@ -166,7 +166,6 @@ impl From<NotFetched> for Refusal {
     }
 }
 
-/// A command that is not served.
 #[derive(Debug)]
 pub(crate) struct UnknownCommand {
     name: String,

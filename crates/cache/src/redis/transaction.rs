@@ -20,7 +20,6 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// One command more.
     pub(crate) fn push(&mut self, command: Command, args: Args<'_>) -> Result<(), Refusal> {
         let size: usize = args.iter().map(|arg| arg.len() + 16).sum();
         if self.bytes.len() + size > QUEUE_MAX {
@@ -51,7 +50,6 @@ impl Queue {
         self.reads
     }
 
-    /// How many commands there are.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

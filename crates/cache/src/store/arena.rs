@@ -58,7 +58,6 @@ impl Shelves {
 
 pub(super) struct Arena {
     pub(super) directory: Arc<Directory>,
-    /// Bytes of the directory.
     directory_bytes: u64,
     notes: Vec<Note>,
     /// Segments of nobody.
@@ -121,7 +120,6 @@ impl Arena {
         (self.notes.len() - 1 - self.vacant.len()) as u64
     }
 
-    /// Bytes of the notes.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = self.pool.capacity() + self.vacant.capacity();
         (self.notes.capacity() * size_of::<Note>()
@@ -129,7 +127,6 @@ impl Arena {
             + self.limbo.capacity() * size_of::<Address>()) as u64
     }
 
-    /// Bytes of segments of indexes.
     pub(super) fn index_bytes(&self) -> u64 {
         self.indexes * SEGMENT_BYTES + self.directory_bytes
     }
@@ -165,7 +162,6 @@ impl Arena {
         Ok(segment)
     }
 
-    /// A segment more.
     fn add(&mut self) -> Result<u32, Full> {
         let number = self
             .vacant

@@ -2,7 +2,6 @@
 
 use super::layout::PLACE_MAX;
 
-/// How many sizes there are.
 pub(super) const CLASSES: usize = 15 + 8 * 6;
 
 /// A size of places.
@@ -23,7 +22,6 @@ impl Class {
         Class((15 + doubling * 8 + (words - (16 << doubling)).div_ceil(step) - 1) as u8)
     }
 
-    /// Words of a place.
     pub(super) fn words(self) -> usize {
         let class = self.0 as usize;
         match class.checked_sub(15) {

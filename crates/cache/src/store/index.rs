@@ -141,7 +141,6 @@ impl Growth {
         self.entries
     }
 
-    /// Bytes of these notes.
     pub(super) fn bytes(&self) -> u64 {
         let halves: usize = self.halves.iter().map(Vec::capacity).sum();
         (self.spare.capacity() * size_of::<u32>() + halves * size_of::<Entry>()) as u64

@@ -61,7 +61,6 @@ impl Entry {
         self.0 & IS_ABSENT != 0
     }
 
-    /// There is a row.
     pub(super) fn is_row(self) -> bool {
         !self.is_none() && !self.is_absent()
     }
@@ -148,7 +147,6 @@ impl Header {
     }
 }
 
-/// The key at `words` is `key`.
 pub(super) fn key_is(words: Words<'_>, key: &[u8]) -> bool {
     let header = Header(words.load(0));
     if !header.is_header() || header.key() != key.len() {
@@ -166,7 +164,6 @@ pub(super) fn key_is(words: Words<'_>, key: &[u8]) -> bool {
     rest.is_empty() || words.load(at).to_le_bytes().starts_with(rest)
 }
 
-/// Appends the key at `words`.
 pub(super) fn append_key(words: Words<'_>, key: &mut Vec<u8>) {
     let header = Header(words.load(0));
     let end = key.len() + header.key();

@@ -18,7 +18,6 @@ enum Lines {
     Further,
 }
 
-/// The entry is the key's.
 fn is_of(directory: &Directory, entry: Entry, key: &[u8]) -> bool {
     row_of(directory, entry)
         .is_some_and(|address| directory.words(address).is_some_and(|words| key_is(words, key)))
@@ -38,7 +37,6 @@ fn row_of(directory: &Directory, entry: Entry) -> Option<Address> {
 }
 
 impl Writer {
-    /// The entry of a key.
     pub(super) fn find(&mut self, mapping: MappingId, hash: u64, key: &[u8]) -> Option<Entry> {
         let directory = Arc::clone(&self.arena.directory);
         let opened = self.opened(mapping)?;
@@ -323,7 +321,6 @@ impl Writer {
         self.arena.give_back(change.fork);
     }
 
-    /// Counts rows.
     pub(super) fn count(&mut self, mapping: u32, old: Entry, new: Entry) {
         let Some(opened) = self.opened(MappingId(mapping)) else {
             return;

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Words of a cache line.
 pub(super) const LINE_WORDS: usize = 8;
 /// Lines of a segment that hold rows or buckets.
 pub(super) const SEGMENT_LINES: usize = 1024;
@@ -16,7 +15,6 @@ pub(super) const SEGMENT_BYTES: u64 = (size_of::<[Line; LINES]>() + align_of::<L
 /// Segments of one part of the directory.
 const PART: usize = 512;
 
-/// A cache line.
 #[repr(align(64))]
 #[derive(Default)]
 pub(super) struct Line(pub(super) [AtomicU64; LINE_WORDS]);
@@ -152,7 +150,6 @@ impl Directory {
         debug_assert!(set.is_ok(), "place {at} was taken");
     }
 
-    /// A new segment.
     pub(super) fn add(&self, at: usize) {
         self.set(at, Segment::new());
     }

@@ -6,7 +6,6 @@
 pub struct MappingId(pub u32);
 
 impl MappingId {
-    /// How many slots there are.
     pub const SLOTS: u32 = 1 << 12;
 
     /// A small number, from 1 to `SLOTS` - 2, that no other mapping has at the same time: for cursors, which
@@ -70,7 +69,6 @@ pub enum Stopped {
     RowTooLong { len: usize },
 }
 
-/// What became of a fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
     Stored,
@@ -101,7 +99,6 @@ impl FillTicket {
 /// Where memory is. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Accounting {
-    /// The bound.
     pub memory_max: u64,
     /// All that the store has from the allocator: the sum of the following.
     pub held: u64,

@@ -86,7 +86,6 @@ impl Mailbox {
         Poll::Pending
     }
 
-    /// Takes what is there.
     pub(crate) fn take(&self) -> Option<Mail> {
         let mut inside = lock(&self.inside);
         inside.bytes = 0;

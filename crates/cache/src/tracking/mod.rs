@@ -253,7 +253,6 @@ impl Tracker {
         self.mailbox.put_all();
     }
 
-    /// Takes it.
     pub(crate) fn take_mail(&self) -> Option<Mail> {
         self.mailbox.take()
     }

@@ -18,7 +18,6 @@ const KEY_BYTES: usize = 256;
 /// Texts that name one row (`Ada`, `ADA`, `ada `) and are remembered at the same time.
 const TEXTS_MAX: usize = 16;
 
-/// What was taken out.
 pub(super) type Taken = Vec<Text>;
 
 #[derive(Debug)]

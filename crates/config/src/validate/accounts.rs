@@ -11,7 +11,6 @@ use crate::stored;
 /// Longest part of `schema.table`, in characters.
 const IDENTIFIER_MAX: usize = 64;
 
-/// Accounts of one file.
 pub(crate) fn users(users: &[User], report: &mut Report<'_>) {
     let names = users.iter().map(|user| user.name.as_str());
     names_differ(names, |index| format!("user[{index}]"), report);

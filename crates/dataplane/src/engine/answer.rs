@@ -86,7 +86,6 @@ pub(crate) async fn ok(session: &mut ClientSession) -> Result<(), SessionError> 
     say_ok(session, ok, sequence).await
 }
 
-/// Says an OK.
 pub(crate) async fn say_ok(
     session: &mut ClientSession,
     ok: OkPacket,

@@ -61,7 +61,6 @@ pub(crate) fn begin(session: &mut ClientSession, head: CommandHead, facts: Optio
     }
 }
 
-/// Whether the answer is a list of processes.
 fn lists_processes(session: &ClientSession, head: CommandHead, facts: Option<&Facts>) -> bool {
     let may = facts.map_or(head.command == Command::PROCESS_INFO, |facts| {
         facts.effects.contains(Effects::READS_SERVER)

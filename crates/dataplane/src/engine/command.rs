@@ -25,7 +25,6 @@ use crate::relay::flow::Flow;
 /// bytes.
 const HEAD_OF_EXECUTION: usize = 256 * 1024;
 
-/// The session waits for its next command from here on.
 pub(crate) fn begin_to_wait(session: &mut ClientSession) {
     client_limits::renew(session);
     session.control.mark(Waiting::Client);

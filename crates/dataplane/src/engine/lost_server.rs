@@ -43,7 +43,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// The same where one cannot be made what the session's was: that takes a login each time.
 const LOOK_AGAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Servers that are tried at one look.
 const TRIES_MAX: usize = 8;
 
 /// Keeps what the session has at its beginning, where another server may take its place one day.
@@ -82,7 +81,6 @@ struct Lost {
     words: Vec<u8>,
     /// The client has sent a command.
     has_command: bool,
-    /// Only the primary will do.
     needs_primary: bool,
     /// What the server, if it was the primary, was known to have, and the session may have seen. A replica
     /// may have more than anybody else by mistake.

@@ -261,7 +261,6 @@ impl SplitMetrics {
         self.moves_failed.count(reason);
     }
 
-    /// A session has ended with its server, for this reason.
     pub(crate) fn ended_with_server(&self, reason: PinReason) {
         self.ended.count(reason);
     }

@@ -3,7 +3,6 @@
 use crate::engine::answered::{Answered, Why};
 use crate::engine::client_session::ClientSession;
 
-/// The columns of the answer.
 pub(crate) const COLUMNS: [&str; 4] = ["server", "address", "role", "why"];
 
 /// A statement is about to be sent over the connection that is leased.

@@ -33,13 +33,9 @@ pub(crate) struct Statement {
     pub(crate) number: Option<NonZeroU64>,
     /// The session was bound to its connection before this command.
     pub(crate) was_pinned: bool,
-    /// It is an execution that asks for a cursor.
     pub(crate) asks_for_cursor: bool,
-    /// It may load a file of the client's.
     pub(crate) may_load_file: bool,
-    /// Its answer is a list of processes.
     pub(crate) lists_processes: bool,
-    /// It executes a prepared `CALL`.
     pub(crate) executes_call: bool,
     /// The next command to be relayed is not what the client sent but waits in the flow, whole.
     pub(crate) is_ours: bool,

@@ -57,7 +57,6 @@ pub(crate) type FirstValues = Vec<Option<Vec<u8>>>;
 const COMMON_MAX: usize = 64;
 
 impl WorkerCluster {
-    /// A server has answered.
     pub(crate) fn note_answer(&self, server: ServerId, took: Duration) {
         let now = self.now_us();
         self.answers

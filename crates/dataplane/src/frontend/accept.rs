@@ -28,7 +28,6 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks whether the process before this one has left the connections to it.
 const HANDOVER_PAUSE: Duration = Duration::from_millis(5);
 
-/// What the acceptor is told.
 pub(crate) enum AcceptorMessage {
     /// Binds, and holds the socket until it is opened or closed. Sockets belong to this thread's runtime.
     Bind {

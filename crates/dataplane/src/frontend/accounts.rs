@@ -29,7 +29,6 @@ pub(crate) enum Proof {
         nonce: Vec<u8>,
         bytes: Vec<u8>,
     },
-    /// The password itself.
     Password(Secret),
     /// Nothing that could be right.
     Nothing,

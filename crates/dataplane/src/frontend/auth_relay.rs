@@ -42,7 +42,6 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     Plain,
-    /// A Unix socket.
     Unix,
     Tls,
 }

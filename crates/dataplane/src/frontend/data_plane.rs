@@ -46,7 +46,6 @@ pub(crate) struct Shared {
 /// Where a session lives: one for all of a worker.
 pub(crate) struct Home {
     pub(crate) shared: Arc<Shared>,
-    /// The worker's number.
     pub(crate) worker: usize,
 }
 
@@ -76,7 +75,6 @@ impl Shared {
             .map_or(0, |(index, _)| index)
     }
 
-    /// How many there are.
     pub(crate) fn workers(&self) -> usize {
         self.workers.len()
     }

@@ -70,7 +70,6 @@ pub trait WorkerExtension {
 pub struct WorkerHandle {
     /// From 0 on.
     pub index: usize,
-    /// Its counters.
     pub metrics: Arc<telemetry::Worker>,
 }
 
@@ -91,7 +90,6 @@ pub enum ProtocolEnd {
     Quit,
     /// The client closed the connection.
     Gone,
-    /// The connection failed.
     Failed(io::Error),
     /// The client broke the protocol; in words for the log.
     Protocol(String),
@@ -166,7 +164,6 @@ impl ProtocolSession {
         &self.listener.config
     }
 
-    /// The cluster of the listener.
     #[must_use]
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.listener.cluster

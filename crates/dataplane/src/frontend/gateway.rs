@@ -477,7 +477,6 @@ impl Gateway {
         self.shared.sessions()
     }
 
-    /// Sessions per worker.
     pub fn sessions_per_worker(&self) -> Vec<usize> {
         self.shared
             .sessions_on
@@ -543,7 +542,6 @@ impl Gateway {
         &self.shared
     }
 
-    /// The names of all servers.
     pub(crate) fn servers_by_key(&self) -> HashMap<ServerKey, String> {
         let parts = lock(&self.parts);
         let mut names = HashMap::new();

@@ -11,7 +11,6 @@ use crate::control::Control;
 /// so that each is done soon.
 const AT_ONCE: usize = 2;
 
-/// The moves of a worker.
 #[derive(Default)]
 pub(crate) struct Moves {
     under_way: Cell<usize>,

@@ -139,7 +139,6 @@ impl<'s> LoginPeer<'s> {
         Ok(())
     }
 
-    /// Writes one packet.
     pub(crate) async fn write(&mut self, payload: &[u8]) -> io::Result<()> {
         let mut packet = Vec::with_capacity(payload.len() + PacketHeader::LEN);
         write_packet(&mut packet, self.sequence, payload);

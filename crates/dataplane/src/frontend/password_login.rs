@@ -27,7 +27,6 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The user's name.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user

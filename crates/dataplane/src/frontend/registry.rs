@@ -33,7 +33,6 @@ pub(crate) fn is_ours(id: u32) -> bool {
 /// Where a logged-in session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The worker it lives on.
     pub(crate) worker: usize,
     /// Among all clusters.
     pub(crate) cluster: u32,

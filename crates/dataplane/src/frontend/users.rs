@@ -38,7 +38,6 @@ pub(crate) struct Users {
     kinds: RandomState,
 }
 
-/// One account.
 pub(crate) struct User {
     pub(crate) config: config::User,
     /// As the pool wants it.
@@ -172,7 +171,6 @@ impl Users {
         Arc::new(User::of_servers("", [&secret, &secret]))
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

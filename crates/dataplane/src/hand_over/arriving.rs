@@ -33,7 +33,6 @@ impl Taken {
         std::mem::replace(&mut *known, staying)
     }
 
-    /// How many have come.
     pub(super) fn count(&self) -> u64 {
         self.sessions.load(Ordering::Relaxed)
     }

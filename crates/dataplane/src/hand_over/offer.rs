@@ -12,7 +12,6 @@ use crate::control::Control;
 use crate::frontend::listener_state::ListenerState;
 use crate::hand_over::Stays;
 
-/// What the rest of an offer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     /// A session that is understood: `engine::packed`.
@@ -77,7 +76,6 @@ impl Head {
         self.client.map_or(Peer::Unix, Peer::Tcp)
     }
 
-    /// When it began.
     pub(crate) fn began(&self) -> Instant {
         let now = Instant::now();
         now.checked_sub(Duration::from_millis(self.age_ms)).unwrap_or(now)

@@ -248,7 +248,6 @@ fn drains(text: &str) -> Result<Vec<Value>> {
     serde_json::from_str(text).context("the gateway's answer makes no sense")
 }
 
-/// A drain in words.
 fn line(drain: &Value) -> String {
     let word = |name: &str| drain[name].as_str().unwrap_or_default().to_owned();
     let (cluster, server, left) = (

@@ -38,7 +38,6 @@ impl fmt::Display for Wanted {
 /// One figure of all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Which part of the run.
     pub part: String,
     /// What was measured, of whom.
     pub name: String,
@@ -46,7 +45,6 @@ pub struct Figure {
     pub unit: &'static str,
     /// Median, lowest and highest of the rounds.
     pub spread: Spread,
-    /// In their order.
     pub rounds: Vec<f64>,
     /// What is aimed at.
     pub wanted: Option<Wanted>,

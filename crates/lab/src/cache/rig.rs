@@ -85,7 +85,6 @@ pub(crate) fn value(id: u64, length: usize) -> String {
     )
 }
 
-/// A Redis or Valkey.
 pub(super) struct Redis {
     process: ListeningChild,
     pub target: Target,

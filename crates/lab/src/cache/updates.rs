@@ -47,7 +47,6 @@ struct Beside<T> {
     idle: f64,
 }
 
-/// The rounds of one rate of updates.
 #[derive(Default)]
 struct Rounds {
     single: Closed,
@@ -312,7 +311,6 @@ impl Pace {
     }
 }
 
-/// Updates that the server has run.
 fn updates_run(server: &Sandbox) -> anyhow::Result<f64> {
     let text = server.primary().sql("SHOW GLOBAL STATUS LIKE 'Com_update'")?;
     let count = text.split_ascii_whitespace().last().context("no Com_update")?;

@@ -28,7 +28,6 @@ use crate::{
     usage::CpuTime,
 };
 
-/// Rows of each table.
 pub(crate) const ROWS: u64 = 20_000;
 /// Clients of the load that is replayed, each with its schema.
 const CLIENTS: usize = 4;

@@ -55,7 +55,6 @@ impl Traffic {
     }
 }
 
-/// What came of a load.
 pub(super) struct Ended {
     pub seen: Seen,
     /// What each client knows of its counter, by its number.

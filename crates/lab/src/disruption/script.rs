@@ -24,7 +24,6 @@ const RANGE: u64 = 10;
 /// Of ten turns so many are single statements; the others are transactions.
 const SINGLE_OF_TEN: u64 = 6;
 
-/// What a client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Single statements, and transactions that read and write.
@@ -114,7 +113,6 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// As text.
     pub(super) fn text(&self) -> String {
         let mut parts = self.template.sql().split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
@@ -168,7 +166,6 @@ impl Counter {
     }
 }
 
-/// One client.
 pub(super) struct Script {
     client: u64,
     random: Random,

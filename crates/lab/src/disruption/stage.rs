@@ -50,7 +50,6 @@ pub(super) enum Promise {
     Told,
 }
 
-/// The clients of one listener.
 struct Clients {
     mode: Mode,
     promise: Promise,
@@ -419,7 +418,6 @@ pub(super) fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
     Ok(servers.sync()?)
 }
 
-/// Servers of a kind, three of them.
 pub(super) fn three(kind: Kind) -> Spec {
     Spec::new(kind).nodes(3)
 }

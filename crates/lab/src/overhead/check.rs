@@ -32,7 +32,6 @@ pub struct Check {
     pub contender: Kind,
     /// … by whose; none: the figure itself (in µs, queries a second, or bytes) is compared with the bound.
     pub reference: Option<Kind>,
-    /// Which figure.
     pub metric: Metric,
     rows: Vec<u32>,
     clients: Vec<usize>,

@@ -137,7 +137,6 @@ fn scenario() -> Scenario {
     }
 }
 
-/// Runs a scenario.
 pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Report> {
     let plan = Plan::new(args, scenario)?;
     let machine = Machine::describe();

@@ -53,17 +53,14 @@ impl Servers {
 pub struct Plan {
     /// Rows of a result.
     pub rows: Vec<u32>,
-    /// Concurrent clients.
     pub clients: Vec<usize>,
     /// Workers of this program.
     pub workers: Vec<usize>,
-    /// Protocols.
     pub protocols: Vec<Protocol>,
     /// Rounds of every cell.
     pub rounds: usize,
     /// Load of one round.
     pub seconds: f64,
-    /// Who is compared.
     pub contenders: Vec<Kind>,
     /// Sessions in the memory measurement.
     pub idle_sessions: usize,

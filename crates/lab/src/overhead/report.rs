@@ -73,7 +73,6 @@ impl Spread {
 /// One contender in one cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// Who.
     pub contender: Kind,
     /// One sample a round, in the order of the rounds.
     pub rounds: Vec<Sample>,
@@ -103,9 +102,7 @@ pub struct Cell {
     pub protocol: Protocol,
     /// Rows of a result.
     pub rows: u32,
-    /// Concurrent clients.
     pub clients: usize,
-    /// Workers of this program.
     pub workers: usize,
     /// Every contender, in the order given.
     pub figures: Vec<Figures>,
@@ -127,9 +124,7 @@ impl Cell {
 /// Memory of an idle session in one contender.
 #[derive(Clone, Debug, Serialize)]
 pub struct IdleFigures {
-    /// Who.
     pub contender: Kind,
-    /// How many sessions were opened.
     pub sessions: usize,
     /// Server connections it had then.
     pub server_connections: usize,
@@ -144,11 +139,9 @@ pub struct IdleFigures {
 pub struct Report {
     /// "overhead" or "split".
     pub scenario: &'static str,
-    /// Where it ran.
     pub machine: Machine,
     /// What was measured, and for how long.
     pub plan: Plan,
-    /// The matrix.
     pub cells: Vec<Cell>,
     /// Memory of idle sessions; empty when it was left out.
     pub idle: Vec<IdleFigures>,
@@ -171,7 +164,6 @@ impl Report {
         }
     }
 
-    /// Writes all figures as JSON.
     pub fn write_json(&self, path: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))
@@ -182,7 +174,6 @@ impl Report {
         checks.iter().flat_map(|check| self.failures_of(check)).collect()
     }
 
-    /// The table for the terminal.
     pub fn table(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.

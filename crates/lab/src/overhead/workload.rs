@@ -64,7 +64,6 @@ impl Workload {
         }
     }
 
-    /// COM_QUIT.
     pub(super) fn quit() -> Vec<u8> {
         command(Command::QUIT, &[])
     }

@@ -54,7 +54,6 @@ impl Name {
     }
 }
 
-/// One table of a report.
 #[derive(Debug)]
 pub(super) struct Table {
     /// As the design counts them.
@@ -65,7 +64,6 @@ pub(super) struct Table {
     pub title: &'static str,
     /// What is run here; of what is not, why.
     pub text: &'static str,
-    /// What may be concluded from it.
     pub conclusion: &'static str,
     /// Scenario and parameter of its published ratios; of a scenario that only this table has, no parameter.
     published: &'static [(&'static str, Option<&'static str>)],
@@ -157,7 +155,6 @@ pub(super) enum Own {
     Joins,
 }
 
-/// A load by sysbench.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// `oltp_point_select`.
@@ -174,7 +171,6 @@ pub(super) struct Load {
 /// What differs from run to run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Vary {
-    /// Clients.
     Threads(&'static [usize]),
     /// Rows of an answer, for so many clients.
     Range(usize, &'static [u64]),

@@ -152,7 +152,6 @@ fn take_turns(
     Ok(())
 }
 
-/// One run of a table.
 struct Run {
     parameter: String,
     threads: usize,

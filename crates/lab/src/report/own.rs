@@ -18,7 +18,6 @@ use crate::{
     tpcc,
 };
 
-/// The schema.
 pub(super) const SCHEMA: &str = "forebay_bench";
 /// Tables of the lab's own in it, beside those of sysbench and of TPC-C.
 const TABLES: &str = "lab_mark, lab_trial, lab_bank, lab_written, rows_of_lab";

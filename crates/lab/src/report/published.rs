@@ -7,14 +7,12 @@ const RATIOS: &str = include_str!("ratios.csv");
 /// Columns of the file.
 const COLUMNS: usize = 6;
 
-/// One published ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Published {
     #[serde(skip)]
     pub(super) scenario: &'static str,
     /// Of which run of the table.
     pub parameter: &'static str,
-    /// Whose figure.
     pub system: &'static str,
     /// By whose it is divided.
     pub reference: &'static str,

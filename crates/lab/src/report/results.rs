@@ -15,17 +15,14 @@ const REACH: [f64; 8] = [4.6, 1.4, 0.8, 0.65, 0.5, 0.45, 0.4, 0.35];
 /// All that a report has found.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Results {
-    /// Its name.
     pub report: String,
     /// Of the page.
     pub title: String,
     /// When it was begun.
     pub date: String,
-    /// Where.
     pub machine: Machine,
     /// The versions of all programs.
     pub programs: Vec<String>,
-    /// How it was called.
     pub options: Vec<String>,
     /// Whether all tables that were asked for have had their turn; otherwise it was broken off, or goes on.
     pub is_done: bool,
@@ -37,7 +34,6 @@ pub(super) struct Results {
     pub sections: Vec<Section>,
 }
 
-/// One table.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Section {
     /// `T1`
@@ -63,11 +59,9 @@ pub(super) struct Section {
     pub broken: Vec<String>,
     /// How long it took.
     pub seconds: f64,
-    /// What was measured.
     pub figures: Vec<Figure>,
     /// What stands beside the published.
     pub ratios: Vec<Ratio>,
-    /// The published.
     #[serde(skip_deserializing)]
     pub published: Vec<Published>,
     /// What whoever reads it has to know.
@@ -276,7 +270,6 @@ impl Section {
         self.ratios.extend(ratios);
     }
 
-    /// For the terminal.
     pub(super) fn summary(&self) -> String {
         let mut out = format!(
             "\n{} {} ({}, {:.0} s)\n",

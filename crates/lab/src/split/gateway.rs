@@ -20,7 +20,6 @@ use anyhow::{Context, ensure};
 /// The gateway finds its primary meanwhile.
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How it is to run.
 pub(crate) struct Setup<'a> {
     pub program: &'a Path,
     /// One of this program's.

@@ -44,7 +44,6 @@ impl Size {
     }
 }
 
-/// What a run has done.
 pub(crate) struct Done {
     pub elapsed: Duration,
     /// Microseconds of each kind's transactions.

@@ -42,7 +42,6 @@ pub enum ColumnKind {
     Inet6,
 }
 
-/// A column's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnType {
     pub kind: ColumnKind,

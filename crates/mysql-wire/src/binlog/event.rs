@@ -13,7 +13,6 @@ use crate::WireError;
 use crate::codec::Reader;
 use crate::gtid::GtidSet;
 
-/// Bytes of an event's header.
 pub(super) const HEADER_LEN: usize = 19;
 
 /// One event of the stream.
@@ -40,7 +39,6 @@ pub struct Header {
     pub flags: u16,
 }
 
-/// What happened.
 #[derive(Debug)]
 pub enum Kind<'a> {
     /// The events that follow are in this file, from this offset.
@@ -141,7 +139,6 @@ impl Gtid {
     }
 }
 
-/// A statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query<'a> {
     /// The default database.

@@ -6,7 +6,6 @@ use super::BinlogError;
 use crate::WireError;
 use crate::codec::Reader;
 
-/// Most columns that a table can have.
 const COLUMNS_MAX: u64 = 4096;
 const FIELD: &str = "table map";
 

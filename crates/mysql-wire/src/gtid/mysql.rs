@@ -15,7 +15,6 @@ const NUMBER_MAX: u64 = i64::MAX as u64 - 1;
 /// Characters of a tag.
 const TAG_MAX: usize = 32;
 
-/// A set of transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MySqlSet {
     /// In the order of their origins, each once, none empty.

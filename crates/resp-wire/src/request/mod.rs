@@ -133,12 +133,10 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -150,7 +148,6 @@ impl<'a> Args<'a> {
         self.bytes.get(span.start as usize..span.end as usize)
     }
 
-    /// Those from number `index` on.
     pub fn from(&self, index: usize) -> Self {
         Self {
             bytes: self.bytes,
@@ -158,7 +155,6 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// All of them in order.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let slice = move |span: &Span| self.bytes.get(span.start as usize..span.end as usize);
         self.spans.iter().map(move |span| slice(span).unwrap_or_default())

@@ -141,7 +141,6 @@ pub struct Move {
     pub to: u32,
     /// At most so many.
     pub sessions: u32,
-    /// Why.
     pub factor: Factor,
 }
 

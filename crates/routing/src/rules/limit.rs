@@ -11,7 +11,6 @@ use config::Rule;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The limits of one rule.
 #[derive(Debug)]
 pub struct Limit {
     max_concurrency: Option<u32>,
@@ -72,7 +71,6 @@ impl Limit {
         self.max_concurrency == other.max_concurrency && self.rate == other.rate
     }
 
-    /// Statements under way.
     #[must_use]
     pub fn under_way(&self) -> u32 {
         self.under_way.load(Ordering::Relaxed)

@@ -28,7 +28,6 @@ pub struct Who<'a> {
     pub user: &'a str,
     /// `None` for a client of a Unix socket.
     pub client: Option<IpAddr>,
-    /// The listener's name.
     pub listener: &'a str,
 }
 
@@ -141,7 +140,6 @@ impl RuleSet {
         }
     }
 
-    /// Whether there are no rules at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()

@@ -13,11 +13,8 @@ const REWRITTEN_MAX: usize = 0xff_ffff - 1;
 /// Where a rule sends a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// To the primary.
     Primary,
-    /// To a replica.
     Replicas,
-    /// To a server of this group.
     Group(Arc<str>),
 }
 

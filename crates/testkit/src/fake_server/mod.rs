@@ -78,7 +78,6 @@ impl FakeServer {
         })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -191,7 +190,6 @@ pub struct RunningFakeServer {
 }
 
 impl RunningFakeServer {
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -23,9 +23,7 @@ pub const INFILE_CONTENT: [&[u8]; 3] = [b"1\tone\n2\ttwo\n", b"3\tthree\n", b"4\
 /// Who logs in, and how.
 #[derive(Clone)]
 pub struct Identity {
-    /// The account.
     pub user: Vec<u8>,
-    /// Its password.
     pub password: Vec<u8>,
     /// Asked for; the greeting decides what is negotiated. CONNECT_WITH_DB, CONNECT_ATTRS and SSL follow the
     /// fields below.
@@ -95,7 +93,6 @@ pub enum ClientError {
     },
 }
 
-/// A logged-in client.
 pub struct Client {
     pub(super) link: Link,
     pub(super) script: Script,
@@ -105,7 +102,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and logs in.
     pub async fn connect(address: SocketAddr, identity: &Identity) -> Result<Self, ClientError> {
         let stream = within(TcpStream::connect(address)).await?;
         stream.set_nodelay(true)?;
@@ -136,7 +132,6 @@ impl Client {
         Ok(client)
     }
 
-    /// The greeting it got.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
@@ -222,7 +217,6 @@ impl Client {
         self.link.write(bytes).await
     }
 
-    /// Reads one packet.
     pub async fn receive(&mut self) -> io::Result<Packet> {
         self.link.read_packet(false).await
     }

@@ -44,7 +44,6 @@ pub enum Plugin {
 }
 
 impl Plugin {
-    /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Native,
         Self::CachingSha2Fast,

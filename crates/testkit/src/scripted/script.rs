@@ -60,7 +60,6 @@ enum Rows {
 }
 
 impl Script {
-    /// A new session.
     pub fn new(negotiated: Capabilities) -> Self {
         Self {
             negotiated,

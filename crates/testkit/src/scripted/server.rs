@@ -36,7 +36,6 @@ pub struct ServerScript {
     pub change_plugin: Option<Plugin>,
     /// Everybody's password.
     pub password: Vec<u8>,
-    /// Offers TLS.
     pub tls: Option<Arc<ServerConfig>>,
     /// Lets everybody in at once, whatever the login packet says.
     pub accepts_anyone: bool,
@@ -186,7 +185,6 @@ impl Server {
         })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -27,7 +27,6 @@ type Text = Vec<u8>;
 /// Names and values of variables as a session begins with them.
 pub type Variables = &'static [[&'static str; 2]];
 
-/// The state of a session.
 #[derive(Clone)]
 pub(super) struct State {
     negotiated: Capabilities,

@@ -51,6 +51,5 @@ pub(super) struct Binding {
     /// Of [`Tables`](crate::feed::tables::Tables), when `targets` was made.
     pub(super) epoch: u64,
     pub(super) targets: Vec<(usize, Layout)>,
-    /// It is a mapping table.
     pub(super) is_mapping_table: bool,
 }

@@ -38,7 +38,6 @@ use crate::reader::wait_list::{Place, WaitList};
 /// Longest wait at a gate: other commands than reads wait, too.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// A connection's gate.
 pub struct Gate {
     index: Rc<Index>,
     number: usize,
@@ -148,7 +147,6 @@ impl GateInbox {
     }
 }
 
-/// The gates of a worker.
 pub(super) struct Gates {
     inbox: Arc<GateInbox>,
     all: Vec<Option<Keeper>>,

@@ -87,7 +87,6 @@ pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     }
 }
 
-/// Reads what the client sends.
 #[inline]
 pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<io::Result<usize>> {
     let (streams, now) = (&mut session.streams, session.context.worker.clock.now());

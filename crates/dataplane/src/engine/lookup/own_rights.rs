@@ -7,7 +7,6 @@
 use crate::clock::TICK;
 use crate::lookups::Rights;
 
-/// What is known of the rights of a session.
 #[derive(Debug)]
 pub(super) struct RightsOfSession {
     as_of: Option<u64>,

@@ -91,7 +91,6 @@ impl Answers {
         }
     }
 
-    /// The answer that has come.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let answer = self.buffer.filled()[..self.seen].to_vec();
         self.pass();

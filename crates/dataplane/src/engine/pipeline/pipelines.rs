@@ -43,7 +43,6 @@ pub(super) struct Batch {
     pub(super) members: RefCell<Vec<Member>>,
 }
 
-/// One of them.
 pub(super) struct Member {
     /// The whole packet.
     pub(super) command: Box<[u8]>,

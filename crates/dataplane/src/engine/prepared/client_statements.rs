@@ -12,7 +12,6 @@ pub(crate) struct ClientStatements {
     pub(crate) with_figures: Option<Box<WithFigures>>,
     /// Where there are long ones among the texts it has prepared.
     pub(crate) long_texts: Option<Box<LongTexts>>,
-    /// The client's id of the statement it prepared last.
     pub(crate) last_prepared: u32,
 }
 

@@ -62,7 +62,6 @@ struct Plan {
     execution: Vec<u8>,
     /// The parameter types that are in it.
     types: Option<Rc<[u8]>>,
-    /// A cursor is opened.
     opens_cursor: bool,
 }
 

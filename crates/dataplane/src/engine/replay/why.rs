@@ -64,7 +64,6 @@ impl Why {
         }
     }
 
-    /// All of them, for metrics.
     pub(crate) const ALL: [Self; 29] = [
         Self::TooLarge,
         Self::NoMemory,

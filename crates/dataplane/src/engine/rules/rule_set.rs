@@ -62,7 +62,6 @@ impl ConfiguredRules {
     }
 }
 
-/// A worker's rules at present.
 #[derive(Default)]
 pub(crate) struct WorkerRules {
     current: RefCell<Rc<Rules>>,
@@ -92,7 +91,6 @@ impl WorkerRules {
     }
 }
 
-/// The rules of one worker.
 #[derive(Default)]
 pub(crate) struct Rules {
     configured: Arc<ConfiguredRules>,
@@ -126,7 +124,6 @@ pub(crate) struct Question<'a> {
 }
 
 impl Rules {
-    /// No rules.
     pub(crate) fn none(&self) -> &Rc<Selection> {
         &self.none
     }

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use crate::engine::rules::rule_set::Rules;
 use crate::frontend::worker::Worker;
 
-/// What a session has of the rules.
 pub(crate) struct SessionRules {
     /// Those that the selection is from.
     pub(super) generation: u32,
