@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::report::Report;
-use crate::schema::{CacheAccount, Check, ClusterTls, Config, Monitor, Store, Switchover, User};
+use crate::schema::{ClusterTls, Config, Store, User};
 use crate::secret::Secret;
 use crate::validate;
 
@@ -43,6 +43,24 @@ impl Pem {
     }
 }
 
+/// The ways to give a password that need a look outside: from wherever it comes, it ends up in `password`.
+struct Source<'c> {
+    password: &'c mut Option<Secret>,
+    file: &'c mut Option<PathBuf>,
+    env: &'c Option<String>,
+}
+
+/// The source of a section that has `password`, `password_file` and `password_env`.
+macro_rules! source {
+    ($section:expr) => {
+        Source {
+            password: &mut $section.password,
+            file: &mut $section.password_file,
+            env: &$section.password_env,
+        }
+    };
+}
+
 /// Makes paths absolute, checks the files behind them and reads the secrets.
 pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_>) {
     for (index, listener) in config.listeners.iter_mut().enumerate() {
@@ -72,16 +90,19 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
         *file = folder.join(&*file);
     }
     if let Some(account) = config.cache.as_mut().and_then(|cache| cache.account.as_mut()) {
-        cache_secret(account, folder, "cache.account", report);
+        source!(account).resolve(folder, "cache.account", report);
     }
     for (name, cluster) in &mut config.clusters {
         let path = format!("cluster.{name}");
-        check_secret(&mut cluster.check, folder, &format!("{path}.check"), report);
+        source!(cluster.check).resolve(folder, &format!("{path}.check"), report);
         if let Some(monitor) = &mut cluster.monitor {
-            monitor_secret(monitor, folder, &format!("{path}.monitor"), report);
+            source!(monitor).resolve(folder, &format!("{path}.monitor"), report);
         }
         if let Some(switchover) = &mut cluster.switchover {
-            switchover_secrets(switchover, folder, &format!("{path}.switchover"), report);
+            source!(switchover).resolve(folder, &format!("{path}.switchover"), report);
+            if let Some(account) = &mut switchover.replication {
+                source!(account).resolve(folder, &format!("{path}.switchover.replication"), report);
+            }
         }
         link_files(&mut cluster.tls, folder, &path, report);
         if let Some(pd) = &mut cluster.pd {
@@ -129,22 +150,10 @@ fn pem(file: &mut Option<PathBuf>, content: Pem, folder: &Path, path: &str, repo
     }
 }
 
-/// The ways to give a password that need a look outside: from wherever it comes, it ends up in `password`.
-struct Source<'c> {
-    password: &'c mut Option<Secret>,
-    file: &'c mut Option<PathBuf>,
-    env: &'c Option<String>,
-}
-
 /// The passwords of accounts, in the configuration itself or in a users file in `folder`.
 pub(crate) fn user_secrets(users: &mut [User], folder: &Path, report: &mut Report<'_>) {
     for (index, user) in users.iter_mut().enumerate() {
-        let source = Source {
-            password: &mut user.password,
-            file: &mut user.password_file,
-            env: &user.password_env,
-        };
-        source.resolve(folder, &format!("user[{index}]"), report);
+        source!(user).resolve(folder, &format!("user[{index}]"), report);
     }
 }
 
@@ -154,57 +163,8 @@ fn store_files(store: &mut Store, folder: &Path, report: &mut Report<'_>) {
         .into_iter()
         .chain(store.folder.as_mut())
         .for_each(|path| *path = folder.join(&*path));
-    let source = Source {
-        password: &mut store.password,
-        file: &mut store.password_file,
-        env: &store.password_env,
-    };
-    source.resolve(folder, "store", report);
+    source!(store).resolve(folder, "store", report);
     link_files(&mut store.tls, folder, "store", report);
-}
-
-fn check_secret(check: &mut Check, folder: &Path, path: &str, report: &mut Report<'_>) {
-    let source = Source {
-        password: &mut check.password,
-        file: &mut check.password_file,
-        env: &check.password_env,
-    };
-    source.resolve(folder, path, report);
-}
-
-fn monitor_secret(monitor: &mut Monitor, folder: &Path, path: &str, report: &mut Report<'_>) {
-    let source = Source {
-        password: &mut monitor.password,
-        file: &mut monitor.password_file,
-        env: &monitor.password_env,
-    };
-    source.resolve(folder, path, report);
-}
-
-fn switchover_secrets(switchover: &mut Switchover, folder: &Path, path: &str, report: &mut Report<'_>) {
-    let source = Source {
-        password: &mut switchover.password,
-        file: &mut switchover.password_file,
-        env: &switchover.password_env,
-    };
-    source.resolve(folder, path, report);
-    if let Some(account) = &mut switchover.replication {
-        let source = Source {
-            password: &mut account.password,
-            file: &mut account.password_file,
-            env: &account.password_env,
-        };
-        source.resolve(folder, &format!("{path}.replication"), report);
-    }
-}
-
-fn cache_secret(account: &mut CacheAccount, folder: &Path, path: &str, report: &mut Report<'_>) {
-    let source = Source {
-        password: &mut account.password,
-        file: &mut account.password_file,
-        env: &account.password_env,
-    };
-    source.resolve(folder, path, report);
 }
 
 impl Source<'_> {
