@@ -139,15 +139,12 @@ fn pems<const N: usize>(
 fn pem(file: &mut Option<PathBuf>, content: Pem, folder: &Path, path: &str, report: &mut Report<'_>) {
     let Some(file) = file else { return };
     *file = folder.join(&*file);
-    match read(file) {
-        Ok(text) if content.is_in(&text) => {}
-        Ok(_) => report
-            .wrong(path, content.words(), format!("none in {}", file.display()))
-            .hint(None),
-        Err(error) => report
-            .wrong(path, content.words(), format!("{}: {error}", file.display()))
-            .hint(None),
-    }
+    let found = match read(file) {
+        Ok(text) if content.is_in(&text) => return,
+        Ok(_) => format!("none in {}", file.display()),
+        Err(error) => format!("{}: {error}", file.display()),
+    };
+    report.wrong(path, content.words(), found);
 }
 
 /// The passwords of accounts, in the configuration itself or in a users file in `folder`.
@@ -187,9 +184,7 @@ impl Source<'_> {
                         std::env::VarError::NotUnicode(_) => "bytes that are not UTF-8",
                     };
                     let expected = format!("a password in the environment variable {variable:?}");
-                    report
-                        .wrong(&format!("{path}.password_env"), expected, found)
-                        .hint(None);
+                    report.wrong(&format!("{path}.password_env"), expected, found);
                 }
             }
         }
@@ -204,9 +199,7 @@ fn zone(config: &mut Config, folder: &Path, report: &mut Report<'_>) {
             Ok(text) => config.zone = Some(without_newline(&text).to_owned()),
             Err(error) => {
                 let found = format!("{}: {error}", file.display());
-                report
-                    .wrong("zone_file", "a file with the zone", found)
-                    .hint(None);
+                report.wrong("zone_file", "a file with the zone", found);
             }
         }
         validate::zone(config.zone.as_deref(), "zone_file", report);
@@ -215,9 +208,7 @@ fn zone(config: &mut Config, folder: &Path, report: &mut Report<'_>) {
             Ok(zone) => config.zone = Some(zone),
             Err(_) => {
                 let expected = format!("a zone in the environment variable {variable:?}");
-                report
-                    .wrong("zone_env", expected, "that it is not set, or no text")
-                    .hint(None);
+                report.wrong("zone_env", expected, "that it is not set, or no text");
             }
         }
         validate::zone(config.zone.as_deref(), "zone_env", report);

@@ -99,9 +99,7 @@ impl<T: Value> Field<T> {
                 .as_ref()
                 .filter(|bounds| !(bounds.holds)(&bounds.range, &value));
             if let Some(bounds) = broken {
-                report
-                    .wrong_at(found.span(), &path, bounds.expected(), describe(found.get_ref()))
-                    .hint(None);
+                report.wrong_at(found.span(), &path, bounds.expected(), describe(found.get_ref()));
             }
             broken.is_none().then_some(value)
         });
@@ -109,14 +107,12 @@ impl<T: Value> Field<T> {
             (Some(value), _) | (None, Presence::Default { value, .. } | Presence::Internal(value)) => value,
             (None, Presence::Required) => {
                 if written.is_none() {
-                    report
-                        .wrong_at(
-                            table.span.clone(),
-                            &path,
-                            T::kind(),
-                            "nothing: the option is missing",
-                        )
-                        .hint(None);
+                    report.wrong_at(
+                        table.span.clone(),
+                        &path,
+                        T::kind(),
+                        "nothing: the option is missing",
+                    );
                 }
                 T::stand_in()
             }

@@ -29,9 +29,7 @@ pub(crate) fn read(
         Ok(text) => text,
         Err(error) => {
             let found = format!("{}: {error}", path.display());
-            report
-                .wrong("users_file", "a file with [[user]] tables", found)
-                .hint(None);
+            report.wrong("users_file", "a file with [[user]] tables", found);
             return Ok((Vec::new(), Vec::new()));
         }
     };

@@ -306,9 +306,7 @@ impl Value for Secret {
     fn read(found: &Found<'_>, path: &str, report: &mut Report<'_>) -> Option<Self> {
         let secret = found.get_ref().as_str().map(Secret::new);
         if secret.is_none() {
-            report
-                .wrong_at(found.span(), path, Self::kind(), "something that is not text")
-                .hint(None);
+            report.wrong_at(found.span(), path, Self::kind(), "something that is not text");
         }
         secret
     }

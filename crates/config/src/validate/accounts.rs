@@ -95,9 +95,7 @@ pub(super) fn switchover(switchover: &Switchover, topology: Topology, path: &str
             Topology::Tidb => "it with `topology = \"tidb\"`, where all servers take writes",
             _ => "it with `topology = \"static\"`, where the file says who is the primary",
         };
-        report
-            .wrong(path, "a `topology` that finds out who is the primary", found)
-            .hint(None);
+        report.wrong(path, "a `topology` that finds out who is the primary", found);
     }
     if let Some(account) = &switchover.replication {
         let ways = [
@@ -119,7 +117,7 @@ pub(super) fn monitor(monitor: &Monitor, path: &str, report: &mut Report<'_>) {
     at_most_one("the password", &ways, path, report);
     let user = format!("{path}.user");
     if monitor.user.is_empty() && !report.is_wrong(&user) {
-        report.wrong(&user, "a user name", "none").hint(None);
+        report.wrong(&user, "a user name", "none");
     }
     let table = format!("{path}.heartbeat_table");
     if let Some(name) = monitor

@@ -38,7 +38,8 @@ pub(super) fn cache(config: &Config, report: &mut Report<'_>) {
     if cache.mappings.len() > MAPPINGS_MAX {
         let found = cache.mappings.len().to_string();
         let expected = format!("at most {MAPPINGS_MAX} mappings");
-        return report.wrong("cache.mapping", expected, found).hint(None);
+        report.wrong("cache.mapping", expected, found);
+        return;
     }
     let names = cache.mappings.iter().map(|mapping| mapping.name.as_str());
     names_differ(names, |index| format!("cache.mapping[{index}]"), report);
@@ -134,7 +135,7 @@ fn account(cache: &Cache, config: &Config, report: &mut Report<'_>) {
     at_most_one("the password", &ways, path, report);
     let user = format!("{path}.user");
     if account.user.is_empty() && !report.is_wrong(&user) {
-        report.wrong(&user, "a user name", "none").hint(None);
+        report.wrong(&user, "a user name", "none");
     }
 }
 
@@ -144,9 +145,7 @@ fn name(mapping: &CacheMapping, path: &str, report: &mut Report<'_>) {
     let breaks = |c: char| c == '@' || c.is_whitespace() || c.is_control();
     if mapping.name.contains(breaks) && !report.is_wrong(&path) {
         let found = format!("{:?}", mapping.name);
-        report
-            .wrong(&path, "a name without `@` and blanks", found)
-            .hint(None);
+        report.wrong(&path, "a name without `@` and blanks", found);
     }
 }
 
@@ -171,9 +170,8 @@ fn columns(option: &str, names: &[String], most: usize, path: &str, report: &mut
     }
     if names.is_empty() || names.len() > most {
         let found = format!("{}", names.len());
-        return report
-            .wrong(&path, format!("1 to {most} columns"), found)
-            .hint(None);
+        report.wrong(&path, format!("1 to {most} columns"), found);
+        return;
     }
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for (index, name) in names.iter().enumerate() {
@@ -184,12 +182,10 @@ fn columns(option: &str, names: &[String], most: usize, path: &str, report: &mut
         let length = name.chars().count();
         if !(1..=IDENTIFIER_MAX).contains(&length) || name.chars().any(char::is_control) {
             let expected = format!("the name of a column, 1 to {IDENTIFIER_MAX} characters");
-            report
-                .wrong(&element, expected, format!("{length} characters"))
-                .hint(None);
+            report.wrong(&element, expected, format!("{length} characters"));
         } else if let Some(first) = seen.insert(name.to_lowercase(), name) {
             let found = format!("{name:?} after {first:?}");
-            report.wrong(&element, "each column once", found).hint(None);
+            report.wrong(&element, "each column once", found);
         }
     }
 }
@@ -214,11 +210,11 @@ fn value_fits_kind(mapping: &CacheMapping, path: &str, report: &mut Report<'_>) 
             .hint(hint());
     } else if stars > 0 && mapping.value.len() > 1 {
         let found = "other columns beside it";
-        report.wrong(&value, "\"*\" alone", found).hint(None);
+        report.wrong(&value, "\"*\" alone", found);
     }
     if mapping.key.iter().any(|name| name == "*") && !report.is_wrong(&format!("{path}.key")) {
         let expected = "the columns of a unique index by their names";
-        report.wrong(&format!("{path}.key"), expected, "\"*\"").hint(None);
+        report.wrong(&format!("{path}.key"), expected, "\"*\"");
     }
 }
 
@@ -284,7 +280,8 @@ fn point_lookups(listener: &Listener, config: &Config, path: &str, report: &mut 
     if listener.mode == Mode::Tcp && !report.is_wrong(&format!("{path}.mode")) {
         let found = "true in mode \"tcp\", which looks at no statement";
         let expected = "false, or another `mode`";
-        return report.wrong(&option, expected, found).hint(None);
+        report.wrong(&option, expected, found);
+        return;
     }
     some_cache("point_lookups", "true", config, path, report);
     let Some(cache) = config
@@ -300,6 +297,6 @@ fn point_lookups(listener: &Listener, config: &Config, path: &str, report: &mut 
             cache.cluster
         );
         let found = format!("true in a listener of cluster {:?}", listener.cluster);
-        report.wrong(&option, expected, found).hint(None);
+        report.wrong(&option, expected, found);
     }
 }

@@ -114,9 +114,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
             cluster_tls(&pd.tls, &path, report);
             if pd.tls.mode == TlsMode::Preferred {
                 let found = "\"preferred\"";
-                report
-                    .wrong(&format!("{path}.mode"), "\"off\" or \"required\"", found)
-                    .hint(None);
+                report.wrong(&format!("{path}.mode"), "\"off\" or \"required\"", found);
             }
         }
     }
@@ -135,9 +133,7 @@ fn moves(listener: &Listener, path: &str, report: &mut Report<'_>) {
         (_, Mode::Tcp) => "true in mode \"tcp\", which looks at no statement",
         (_, Mode::Split) => "true in mode \"split\", whose statements go to another server without it",
     };
-    report
-        .wrong(&option, "false, or `mode = \"session\"`", found)
-        .hint(None);
+    report.wrong(&option, "false, or `mode = \"session\"`", found);
 }
 
 /// What is no name would never be met, without a word.
@@ -146,9 +142,7 @@ fn admin_hosts(config: &Config, report: &mut Report<'_>) {
     let is_no_name = |host: &&String| host.is_empty() || host.contains(['/', '*', ':']);
     if let Some(host) = hosts.filter(is_no_name).find(|_| !report.is_wrong("admin.hosts")) {
         let expected = "names without scheme, port and `*` (IP addresses need no entry)";
-        report
-            .wrong("admin.hosts", expected, format!("{host:?}"))
-            .hint(None);
+        report.wrong("admin.hosts", expected, format!("{host:?}"));
     }
 }
 
@@ -239,7 +233,7 @@ fn binds_differ(config: &Config, report: &mut Report<'_>) {
                 "{bind}, which collides with {taken} of `{other}` in line {}",
                 report.line(other)
             );
-            report.wrong(path, "an address of its own", found).hint(None);
+            report.wrong(path, "an address of its own", found);
         }
     }
 }
@@ -258,9 +252,7 @@ fn names_differ<'n>(
         }
         if name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control) {
             let expected = format!("1 to {NAME_MAX} bytes of printable text");
-            report
-                .wrong(&key, expected, format!("{} bytes", name.len()))
-                .hint(None);
+            report.wrong(&key, expected, format!("{} bytes", name.len()));
             continue;
         }
         match seen.get(name) {
@@ -336,7 +328,7 @@ fn options_of_split(listener: &Listener, path: &str, report: &mut Report<'_>) {
     if listener.mode != Mode::Split && report.is_written(&sharing) && !report.is_wrong(&sharing) {
         let found = format!("it in mode \"{}\"", listener.mode.word());
         let expected = "this option only in mode \"split\"";
-        report.wrong_key(&sharing, expected, found).hint(None);
+        report.wrong_key(&sharing, expected, found);
     }
     let (only, options) = match listener.shares_never() {
         true => (
@@ -358,9 +350,7 @@ fn options_of_split(listener: &Listener, path: &str, report: &mut Report<'_>) {
                     listener.mode.word()
                 ),
             };
-            report
-                .wrong_key(&option, format!("this option {only}"), found)
-                .hint(None);
+            report.wrong_key(&option, format!("this option {only}"), found);
         }
     }
 }
@@ -371,9 +361,7 @@ fn permissions_of_a_file(listener: &Listener, path: &str, report: &mut Report<'_
     let is_port = matches!(listener.bind, BindAddress::Tcp(_)) && !report.is_wrong(&format!("{path}.bind"));
     if is_port && report.is_written(&option) && !report.is_wrong(&option) {
         let found = format!("it with {}", listener.bind);
-        report
-            .wrong_key(&option, "this option only where `bind` is a socket's path", found)
-            .hint(None);
+        report.wrong_key(&option, "this option only where `bind` is a socket's path", found);
     }
 }
 
@@ -383,13 +371,11 @@ fn strong_transactions(listener: &Listener, path: &str, report: &mut Report<'_>)
     let is_strong = listener.read_consistency == ReadConsistency::Strong;
     if listener.transaction_reads == TransactionReads::Replica && is_strong && !report.is_wrong(&option) {
         let found = "\"replica\"";
-        report
-            .wrong(
-                &option,
-                "\"primary\", since `read_consistency` is \"strong\"",
-                found,
-            )
-            .hint(None);
+        report.wrong(
+            &option,
+            "\"primary\", since `read_consistency` is \"strong\"",
+            found,
+        );
     }
 }
 
@@ -428,13 +414,11 @@ fn nobody_without_certificate(tls: &ListenerTls, path: &str, report: &mut Report
         "\"{}\", which lets clients in without TLS, and so without a certificate",
         tls.mode.word()
     );
-    report
-        .wrong(
-            &option,
-            "\"required\", since `client_auth` is \"required\"",
-            found,
-        )
-        .hint(None);
+    report.wrong(
+        &option,
+        "\"required\", since `client_auth` is \"required\"",
+        found,
+    );
 }
 
 fn cluster_tls(tls: &ClusterTls, path: &str, report: &mut Report<'_>) {
@@ -471,9 +455,7 @@ fn pair(left: &str, has_left: bool, right: &str, has_right: bool, path: &str, re
 fn needs(option: &str, given: bool, expected: &str, path: &str, report: &mut Report<'_>) {
     let option = format!("{path}.{option}");
     if !given && !report.is_wrong(&option) {
-        report
-            .wrong(&option, expected, "nothing: the option is missing")
-            .hint(None);
+        report.wrong(&option, expected, "nothing: the option is missing");
     }
 }
 
@@ -484,13 +466,11 @@ fn cluster_name(name: &str, path: &str, report: &mut Report<'_>) {
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     if !plain || name.is_empty() || name.len() > NAME_MAX {
         let found = name.chars().take(40).collect::<String>();
-        report
-            .wrong_key(
-                path,
-                "a name of letters, digits, `-` and `_`",
-                format!("{found:?}"),
-            )
-            .hint(None);
+        report.wrong_key(
+            path,
+            "a name of letters, digits, `-` and `_`",
+            format!("{found:?}"),
+        );
     }
 }
 
@@ -503,20 +483,17 @@ fn servers(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         0 if cluster.looks_up_servers() => return,
         0 => return report.wrong(&path, "at least one server", "none").hint(None),
         count if count > SERVERS_MAX => {
-            return report
-                .wrong(&path, format!("at most {SERVERS_MAX} servers"), count.to_string())
-                .hint(None);
+            report.wrong(&path, format!("at most {SERVERS_MAX} servers"), count.to_string());
+            return;
         }
         _ => {}
     }
     if cluster.servers.iter().all(|server| server.weight == 0) {
-        report
-            .wrong(
-                &path,
-                "a server with a weight above 0",
-                "none: no server takes new sessions",
-            )
-            .hint(None);
+        report.wrong(
+            &path,
+            "a server with a weight above 0",
+            "none: no server takes new sessions",
+        );
     }
     addresses_differ(&cluster.servers, &path, report);
     let names = cluster.servers.iter().map(|server| server.name.as_str());
@@ -536,7 +513,7 @@ fn addresses_differ(servers: &[Server], path: &str, report: &mut Report<'_>) {
         {
             let line = report.line(&format!("{path}[{first}]"));
             let found = format!("{} a second time, first in line {line}", server.address);
-            report.wrong(&address, "a server of its own", found).hint(None);
+            report.wrong(&address, "a server of its own", found);
         }
     }
 }
@@ -570,18 +547,14 @@ fn check(check: &Check, path: &str, report: &mut Report<'_>) {
         );
     } else if check.user.is_some() && check.kind != CheckKind::Login && !report.is_wrong(&at("kind")) {
         let found = format!("\"{}\", which uses no account", check.kind.word());
-        report
-            .wrong(&at("kind"), "\"login\", since `user` is given", found)
-            .hint(None);
+        report.wrong(&at("kind"), "\"login\", since `user` is given", found);
     }
     if check.query.trim().is_empty() && !report.is_wrong(&at("query")) {
-        report.wrong(&at("query"), "a statement", "none").hint(None);
+        report.wrong(&at("query"), "a statement", "none");
     }
     if check.kind != CheckKind::Login && report.is_written(&at("query")) && !report.is_wrong(&at("kind")) {
         let found = format!("one for `kind` \"{}\", which runs none", check.kind.word());
-        report
-            .wrong(&at("query"), "a statement only for `kind` \"login\"", found)
-            .hint(None);
+        report.wrong(&at("query"), "a statement only for `kind` \"login\"", found);
     }
 }
 
@@ -595,6 +568,6 @@ fn at_most_one(what: &str, ways: &[(&str, bool)], path: &str, report: &mut Repor
             "" => (*second).to_owned(),
             path => format!("{path}.{second}"),
         };
-        report.wrong_key(&key, format!("{what} once"), found).hint(None);
+        report.wrong_key(&key, format!("{what} once"), found);
     }
 }

@@ -19,9 +19,7 @@ const ROUTES: [&str; 2] = ["primary", "replicas"];
 pub(super) fn rules(config: &Config, report: &mut Report<'_>) {
     if config.rules.len() > RULES_MAX {
         let found = config.rules.len().to_string();
-        report
-            .wrong("rule", format!("at most {RULES_MAX} rules"), found)
-            .hint(None);
+        report.wrong("rule", format!("at most {RULES_MAX} rules"), found);
         return;
     }
     let names = config.rules.iter().map(|rule| rule.name.as_str());
@@ -48,7 +46,7 @@ pub(super) fn groups(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         if !is_name || ROUTES.contains(&name.as_str()) {
             let expected = "a name of letters, digits, `-` and `_` other than \"primary\" and \"replicas\"";
             let shown = name.chars().take(40).collect::<String>();
-            report.wrong_key(&path, expected, format!("{shown:?}")).hint(None);
+            report.wrong_key(&path, expected, format!("{shown:?}"));
         }
         some_servers(group, cluster, &path, report);
     }
@@ -58,7 +56,7 @@ pub(super) fn groups(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
 fn some_servers(group: &Group, cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let servers = format!("{path}.servers");
     if group.servers.is_empty() && !report.is_wrong(&servers) {
-        report.wrong(&servers, "at least one server", "none").hint(None);
+        report.wrong(&servers, "at least one server", "none");
     }
     servers_exist(&group.servers, cluster, &servers, report);
     let is_drained = |name: &String| cluster.drains(name);
@@ -112,9 +110,7 @@ fn listeners_exist(rule: &Rule, config: &Config, path: &str, report: &mut Report
         let mode = config.listeners[place].mode;
         if !matches {
             let found = format!("{name:?}, of mode \"{}\"", mode.word());
-            report
-                .wrong(&path, "the name of a listener of mode \"split\"", found)
-                .hint(None);
+            report.wrong(&path, "the name of a listener of mode \"split\"", found);
         }
     }
 }
@@ -243,6 +239,6 @@ fn texts(rule: &Rule, path: &str, report: &mut Report<'_>) {
 fn wrong(path: &str, option: &str, expected: &str, found: &str, report: &mut Report<'_>) {
     let path = format!("{path}.{option}");
     if !report.is_wrong(&path) {
-        report.wrong(&path, expected, found).hint(None);
+        report.wrong(&path, expected, found);
     }
 }

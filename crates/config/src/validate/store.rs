@@ -54,15 +54,13 @@ pub(super) fn store(config: &Config, report: &mut Report<'_>) {
         };
         if !report.is_wrong(&path) {
             let expected = format!("1 to {NAME_MAX} letters, digits, `.`, `-` or `_`");
-            report.wrong(&path, expected, format!("{name:?}")).hint(None);
+            report.wrong(&path, expected, format!("{name:?}"));
         }
     }
     account(store, report);
     if store.tls.mode == TlsMode::Preferred && !report.is_wrong("store.tls.mode") {
         let found = "\"preferred\"";
-        report
-            .wrong("store.tls.mode", "\"off\" or \"required\"", found)
-            .hint(None);
+        report.wrong("store.tls.mode", "\"off\" or \"required\"", found);
     }
     super::cluster_tls(&store.tls, "store.tls", report);
     only_own(report);
@@ -76,7 +74,7 @@ fn vip(vip: &Vip, store: Option<&Store>, report: &mut Report<'_>) {
     };
     if let Some(found) = found {
         let expected = "a [store] with `endpoints` of an etcd, which says who has the address";
-        report.wrong("vip", expected, found).hint(None);
+        report.wrong("vip", expected, found);
     }
     if !report.is_wrong("vip.address") {
         let expected = match vip.address {
@@ -91,7 +89,7 @@ fn vip(vip: &Vip, store: Option<&Store>, report: &mut Report<'_>) {
         };
         if !expected.is_empty() {
             let found = format!("\"{}\"", vip.address);
-            report.wrong("vip.address", expected, found).hint(None);
+            report.wrong("vip.address", expected, found);
         }
     }
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':');
@@ -99,9 +97,7 @@ fn vip(vip: &Vip, store: Option<&Store>, report: &mut Report<'_>) {
     let is_name = (1..=INTERFACE_MAX).contains(&name.len()) && name.bytes().all(is_plain);
     if !is_name && !report.is_wrong("vip.interface") {
         let expected = format!("the name of an interface, 1 to {INTERFACE_MAX} characters (\"eth0\")");
-        report
-            .wrong("vip.interface", expected, format!("{name:?}"))
-            .hint(None);
+        report.wrong("vip.interface", expected, format!("{name:?}"));
     }
 }
 
@@ -120,14 +116,14 @@ fn where_it_is(store: &Store, report: &mut Report<'_>) {
         _ => ("at most 9 of them", "more"),
     };
     if !expected.is_empty() {
-        report.wrong("store.endpoints", expected, found).hint(None);
+        report.wrong("store.endpoints", expected, found);
     }
     for (index, endpoint) in store.endpoints.iter().enumerate() {
         let element = format!("store.endpoints[{index}]");
         let is_reachable = matches!(endpoint, ServerAddress::Host { port, .. } if *port != MYSQL_PORT);
         if !is_reachable && !report.is_wrong(&element) {
             let expected = "a host and the port of etcd for clients (\"etcd1:2379\")";
-            report.wrong(&element, expected, endpoint.to_string()).hint(None);
+            report.wrong(&element, expected, endpoint.to_string());
         }
     }
 }
@@ -146,7 +142,7 @@ fn account(store: &Store, report: &mut Report<'_>) {
             true => ("an account, since a password is given", "none"),
             false => ("an account with a password", "none for it"),
         };
-        report.wrong("store.user", expected, found).hint(None);
+        report.wrong("store.user", expected, found);
     }
     let Some(far) = store.endpoints.iter().find(|endpoint| !is_loopback(endpoint)) else {
         return;
@@ -155,11 +151,11 @@ fn account(store: &Store, report: &mut Report<'_>) {
     if store.tls.mode != TlsMode::Required && !report.is_wrong("store.tls.mode") {
         let found = format!("\"{}\"", store.tls.mode.word());
         let expected = format!("\"required\", {why}");
-        report.wrong("store.tls.mode", expected, found).hint(None);
+        report.wrong("store.tls.mode", expected, found);
     }
     if store.user.is_none() && !has_password && !report.is_wrong("store.user") {
         let expected = format!("an account of the etcd, {why}");
-        report.wrong("store.user", expected, "none").hint(None);
+        report.wrong("store.user", expected, "none");
     }
 }
 

@@ -50,9 +50,7 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let is_limited = report.is_written(&max_lag) && !cluster.max_lag.is_zero();
     if topology == Topology::Static && cluster.monitor.is_none() && is_limited && !report.is_wrong(&max_lag) {
         let found = "it without, so that nobody knows the lag";
-        report
-            .wrong_key(&max_lag, "this option only with a `monitor`", found)
-            .hint(None);
+        report.wrong_key(&max_lag, "this option only with a `monitor`", found);
     }
     let discovers = cluster.monitor.as_ref().is_some_and(|monitor| monitor.discover);
     let counts = matches!(topology, Topology::GroupReplication | Topology::Galera);
@@ -77,9 +75,7 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         let path = format!("{path}.{option}");
         if is_idle && is_meant && report.is_written(&path) && !report.is_wrong(&path) {
             let found = format!("it with \"{word}\", where it does nothing");
-            report
-                .wrong_key(&path, "this option only with another `topology`", found)
-                .hint(None);
+            report.wrong_key(&path, "this option only with another `topology`", found);
         }
     }
 }
@@ -116,7 +112,7 @@ pub(super) fn ignored(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         } else {
             continue;
         };
-        report.wrong(&element, expected, found).hint(None);
+        report.wrong(&element, expected, found);
     }
 }
 
@@ -132,7 +128,7 @@ pub(super) fn drained(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
             let line = report.line(&format!("{path}[{first}]"));
             let found = format!("{name:?} a second time, first in line {line}");
             let element = format!("{path}[{index}]");
-            report.wrong(&element, "each server once", found).hint(None);
+            report.wrong(&element, "each server once", found);
         }
     }
     let is_drained = |server: &Server| cluster.drains(&server.name);
@@ -156,9 +152,7 @@ pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     if name.len() > DNS_NAME_MAX || !name.split('.').all(is_label) {
         let found = format!("{name:?}");
         let path = format!("{path}.srv.name");
-        report
-            .wrong(&path, "a name such as \"_mysql._tcp.db.example.com\"", found)
-            .hint(None);
+        report.wrong(&path, "a name such as \"_mysql._tcp.db.example.com\"", found);
     }
     if let Some(server) = srv
         .server
@@ -166,13 +160,11 @@ pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         .filter(|server| server.parse::<SocketAddr>().is_err())
     {
         let path = format!("{path}.srv.server");
-        report
-            .wrong(
-                &path,
-                "an IP address and port (\"127.0.0.1:53\", \"[::1]:53\")",
-                format!("{server:?}"),
-            )
-            .hint(None);
+        report.wrong(
+            &path,
+            "an IP address and port (\"127.0.0.1:53\", \"[::1]:53\")",
+            format!("{server:?}"),
+        );
     }
 }
 
@@ -184,7 +176,7 @@ pub(super) fn pd(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         if server.status_port.is_some() && !is_tidb {
             let found = format!("it with \"{}\"", cluster.topology.word());
             let expected = "this option only with `topology = \"tidb\"`";
-            report.wrong_key(&option, expected, found).hint(None);
+            report.wrong_key(&option, expected, found);
         }
     }
     let Some(pd) = &cluster.pd else { return };
@@ -192,26 +184,22 @@ pub(super) fn pd(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     if !is_tidb {
         let found = format!("it with \"{}\"", cluster.topology.word());
         let expected = "this option only with `topology = \"tidb\"`";
-        report.wrong_key(&path, expected, found).hint(None);
+        report.wrong_key(&path, expected, found);
     }
     if cluster.srv.is_some() {
         let found = "both `srv` and `pd`";
-        report
-            .wrong_key(&path, "one that names the servers", found)
-            .hint(None);
+        report.wrong_key(&path, "one that names the servers", found);
     }
     let addresses = format!("{path}.addresses");
     if pd.addresses.is_empty() && !report.is_wrong(&addresses) && !report.is_wrong(&path) {
-        report
-            .wrong(&path, "the address of a member of PD", "none")
-            .hint(None);
+        report.wrong(&path, "the address of a member of PD", "none");
     }
     for (index, address) in pd.addresses.iter().enumerate() {
         let element = format!("{addresses}[{index}]");
         let is_reachable = matches!(address, ServerAddress::Host { port, .. } if *port != MYSQL_PORT);
         if !is_reachable && !report.is_wrong(&element) && !report.is_wrong(&addresses) {
             let expected = "a host and the port of PD for clients (\"pd1:2379\")";
-            report.wrong(&element, expected, format!("{address}")).hint(None);
+            report.wrong(&element, expected, format!("{address}"));
         }
     }
 }
@@ -228,9 +216,7 @@ pub(super) fn endpoint_slices(cluster: &Cluster, path: &str, report: &mut Report
     for (other, is_there) in [("srv", cluster.srv.is_some()), ("pd", cluster.pd.is_some())] {
         if is_there {
             let found = format!("both `{other}` and `endpoint_slices`");
-            report
-                .wrong_key(&path, "one that names the servers", found)
-                .hint(None);
+            report.wrong_key(&path, "one that names the servers", found);
         }
     }
     // They are parts of a URL.
@@ -248,7 +234,7 @@ pub(super) fn endpoint_slices(cluster: &Cluster, path: &str, report: &mut Report
             && !report.is_wrong(&option)
         {
             let expected = "a name as Kubernetes has it: lower-case letters, digits and `-`";
-            report.wrong(&option, expected, format!("{name:?}")).hint(None);
+            report.wrong(&option, expected, format!("{name:?}"));
         }
     }
     let option = format!("{path}.api_server");
@@ -257,7 +243,7 @@ pub(super) fn endpoint_slices(cluster: &Cluster, path: &str, report: &mut Report
         && !report.is_wrong(&option)
     {
         let expected = "the host and port of the API server (\"10.96.0.1:443\")";
-        report.wrong(&option, expected, format!("{address}")).hint(None);
+        report.wrong(&option, expected, format!("{address}"));
     }
 }
 
@@ -335,7 +321,7 @@ pub(super) fn writers(cluster: &Cluster, config: &Config, path: &str, report: &m
         return;
     };
     let found = cluster.max_writers.to_string();
-    report.wrong(&path, format!("1, since {why}"), found).hint(None);
+    report.wrong(&path, format!("1, since {why}"), found);
 }
 
 /// No account reads everybody's writes where several servers take them.
@@ -354,7 +340,7 @@ pub(crate) fn strong_users(users: &[User], config: &Config, report: &mut Report<
                 listener.cluster
             );
             let path = format!("user[{index}].read_consistency");
-            report.wrong(&path, expected, "\"strong\"").hint(None);
+            report.wrong(&path, expected, "\"strong\"");
         }
     }
 }
@@ -364,9 +350,7 @@ pub(crate) fn zone(zone: Option<&str>, path: &str, report: &mut Report<'_>) {
     let Some(zone) = zone else { return };
     if zone.is_empty() || zone.len() > NAME_MAX || zone.chars().any(char::is_control) {
         let expected = format!("1 to {NAME_MAX} bytes of printable text");
-        report
-            .wrong(path, expected, format!("{} bytes", zone.len()))
-            .hint(None);
+        report.wrong(path, expected, format!("{} bytes", zone.len()));
     }
 }
 
@@ -375,13 +359,11 @@ fn one_primary(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let Some(first) = primaries.next() else { return };
     for index in primaries {
         let line = report.line(&format!("{path}.servers[{first}].role"));
-        report
-            .wrong(
-                &format!("{path}.servers[{index}].role"),
-                "one primary in a cluster",
-                format!("a second one, first in line {line}"),
-            )
-            .hint(None);
+        report.wrong(
+            &format!("{path}.servers[{index}].role"),
+            "one primary in a cluster",
+            format!("a second one, first in line {line}"),
+        );
     }
 }
 
@@ -421,7 +403,7 @@ fn no_roles(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
                 _ => format!("\"{}\", which the servers say themselves", role.word()),
             };
             let expected = format!("no role, since `topology` is \"{}\"", cluster.topology.word());
-            report.wrong(&path, expected, found).hint(None);
+            report.wrong(&path, expected, found);
         }
     }
 }
