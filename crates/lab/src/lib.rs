@@ -33,3 +33,10 @@ pub mod split;
 mod sysbench;
 mod tpcc;
 pub mod usage;
+
+/// Tells in a line that changes what is being done.
+fn spinner() -> indicatif::ProgressBar {
+    let progress = indicatif::ProgressBar::new_spinner();
+    progress.enable_steady_tick(std::time::Duration::from_millis(200));
+    progress
+}

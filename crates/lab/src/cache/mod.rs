@@ -16,7 +16,6 @@ mod updates;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use indicatif::ProgressBar;
 
 use self::parts::Bench;
 pub use self::report::{Figure, Report, Wanted};
@@ -138,8 +137,7 @@ pub fn cache(args: &CacheArgs, report: &mut Report) -> anyhow::Result<()> {
     }
     args.redis()?;
     let folder = child::folder()?;
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(std::time::Duration::from_millis(200));
+    let progress = crate::spinner();
     // Before the pinning, which the server inherits.
     if args.parts.iter().any(|part| part.has_all_cores()) {
         let free = CacheArgs {

@@ -12,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
-    time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -79,7 +78,7 @@ fn published(threads: usize) -> Option<(f64, f64)> {
 /// It could not be run to its end, or a copy was told apart where it was faithful, or was not where it had
 /// another row.
 pub fn capture(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<String> {
-    let progress = spinner();
+    let progress = crate::spinner();
     let bench = Bench::start(args, &progress)?;
     bench.measure_all(report)?;
     let sum = bench.tell_apart(report)?;
@@ -89,16 +88,10 @@ pub fn capture(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<String
 
 /// Only what it costs.
 pub(crate) fn cost(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<()> {
-    let progress = spinner();
+    let progress = crate::spinner();
     let measured = Bench::start(args, &progress)?.measure_all(report);
     progress.finish_and_clear();
     measured
-}
-
-fn spinner() -> ProgressBar {
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(Duration::from_millis(200));
-    progress
 }
 
 struct Bench<'a> {

@@ -4,15 +4,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use indicatif::ProgressBar;
 use sandbox::{DATABASE, Kind, PASSWORD, Sandbox, Spec, USER};
 
 use super::{
     gateway::{Gateway, Mode},
-    stage::{Plan, Sum, fill, ms, note},
+    stage::{Scene, Sum, fill, ms, note},
 };
 use crate::{
-    cache::{Report, Wanted, rig},
+    cache::{Wanted, rig},
     client::{Account, Client, ClientError, Prepared},
 };
 
@@ -70,12 +69,8 @@ impl Loaded {
     }
 }
 
-pub(super) fn leave(
-    kind: Kind,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn leave(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
+    let (plan, progress, report) = (scene.plan, scene.progress, scene.report);
     progress.set_message(format!("leave: starting 2 servers ({kind})"));
     let spec = Spec::new(kind).nodes(2).option("--max-connections=2000");
     let servers = Sandbox::start(spec).context("starting the servers")?;

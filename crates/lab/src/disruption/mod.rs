@@ -19,9 +19,8 @@ mod stage;
 use std::{fmt, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
-use indicatif::ProgressBar;
 
-use self::stage::{Plan, Sum};
+use self::stage::{Plan, Scene, Sum};
 use crate::{cache::Report, child, split::ServerKind};
 
 /// How long an operator waits for a server to be empty.
@@ -88,23 +87,17 @@ impl Part {
     ];
     const QUICK: [Self; 2] = [Self::Replicas, Self::Galera];
 
-    fn run(
-        self,
-        args: &DisruptionArgs,
-        plan: &Plan,
-        progress: &ProgressBar,
-        report: &mut Report,
-    ) -> anyhow::Result<Sum> {
+    fn run(self, args: &DisruptionArgs, scene: Scene<'_>) -> anyhow::Result<Sum> {
         let kind = args.servers.of_sandbox();
         match self {
-            Self::Replicas => parts::replicas(kind, plan, progress, report),
-            Self::Galera => parts::galera(if args.quick { 1 } else { 3 }, plan, progress, report),
-            Self::GroupReplication => parts::group_replication(plan, progress, report),
-            Self::Switchover => parts::switchover(kind, plan, progress, report),
-            Self::Upgrade => parts::upgrade(kind, plan, progress, report),
-            Self::Leave => leave::leave(kind, plan, progress, report),
-            Self::KillReplica => parts::kill_replica(kind, plan, progress, report),
-            Self::KillPrimary => parts::kill_primary(kind, plan, progress, report),
+            Self::Replicas => parts::replicas(kind, scene),
+            Self::Galera => parts::galera(if args.quick { 1 } else { 3 }, scene),
+            Self::GroupReplication => parts::group_replication(scene),
+            Self::Switchover => parts::switchover(kind, scene),
+            Self::Upgrade => parts::upgrade(kind, scene),
+            Self::Leave => leave::leave(kind, scene),
+            Self::KillReplica => parts::kill_replica(kind, scene),
+            Self::KillPrimary => parts::kill_primary(kind, scene),
         }
     }
 }
@@ -139,11 +132,15 @@ pub fn disruption(args: &DisruptionArgs, report: &mut Report) -> anyhow::Result<
         drain_deadline: DRAIN_DEADLINE,
         output: args.output.clone(),
     };
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(Duration::from_millis(200));
+    let progress = crate::spinner();
     let (mut sum, mut failed) = (Sum::default(), Vec::new());
     for part in &parts {
-        match part.run(args, &plan, &progress, report) {
+        let scene = Scene {
+            plan: &plan,
+            progress: &progress,
+            report: &mut *report,
+        };
+        match part.run(args, scene) {
             Ok(of_part) => sum.merge(&of_part),
             Err(error) => failed.push(format!("{part}: {error:#}")),
         }

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use sandbox::{Kind, Sandbox};
 
 use super::{
     gateway::{Mode, server_name},
     script::Work,
-    stage::{Act, Plan, Promise, Stage, Sum, three},
+    stage::{Act, Plan, Promise, Scene, Stage, Sum, three},
 };
-use crate::cache::Report;
 
 /// How long a replica stays dead.
 const REPLICA_IS_DEAD: Duration = Duration::from_secs(2);
@@ -42,112 +40,83 @@ fn planned(in_session: Work) -> [Act; 2] {
 }
 
 /// Rolling restart of the replicas.
-pub(super) fn replicas(
-    kind: Kind,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
-    let mut stage = Stage::set(("replicas", three(kind)), &planned(Work::Reads), plan, progress)?;
+pub(super) fn replicas(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
+    let mut stage = Stage::set(("replicas", three(kind)), &planned(Work::Reads), &scene)?;
     for replica in [1, 2] {
         stage.restart(replica)?;
     }
-    stage.conclude(0, report)
+    stage.conclude(0, scene.report)
 }
 
 /// Rolling restart of the nodes, of as many as are asked for.
-pub(super) fn galera(
-    nodes: usize,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn galera(nodes: usize, scene: Scene<'_>) -> anyhow::Result<Sum> {
     let mut stage = Stage::set(
         ("galera", three(Kind::Galera)),
         &planned(Work::ReadsAndWrites),
-        plan,
-        progress,
+        &scene,
     )?;
     for node in (0..3).rev().take(nodes) {
         stage.restart(node)?;
     }
-    stage.conclude(0, report)
+    stage.conclude(0, scene.report)
 }
 
 /// Rolling restart of the members, the primary last. Before its own restart another member is made the
 /// primary.
-pub(super) fn group_replication(
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn group_replication(scene: Scene<'_>) -> anyhow::Result<Sum> {
     let spec = three(Kind::GroupReplication);
-    let mut stage = Stage::set(("group-replication", spec), &planned(Work::Reads), plan, progress)?;
+    let mut stage = Stage::set(("group-replication", spec), &planned(Work::Reads), &scene)?;
     for member in [2, 1] {
         stage.restart(member)?;
     }
     stage.switch_over(1)?;
     stage.restart(0)?;
-    stage.conclude(1, report)
+    stage.conclude(1, scene.report)
 }
 
 /// Rolling restart of all servers: another one is made the primary before the first one restarts.
-pub(super) fn switchover(
-    kind: Kind,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn switchover(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
     let all = Act {
         mode: Mode::Split,
         work: Work::ReadsAndWrites,
         promise: Promise::NoErrors,
     };
-    let mut stage = Stage::set(("switchover", three(kind)), &[all], plan, progress)?;
+    let mut stage = Stage::set(("switchover", three(kind)), &[all], &scene)?;
     for to in [1, 2] {
         stage.switch_over(to)?;
         stage.restart_while_primary_is(to - 1, to)?;
     }
-    stage.conclude(2, report)
+    stage.conclude(2, scene.report)
 }
 
 /// The gateway is replaced by a new process, again and again, under sessions that are all busy and plain.
-pub(super) fn upgrade(
-    kind: Kind,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn upgrade(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
     let plan = Plan {
-        clients: plan.clients.max(UPGRADE_CLIENTS),
-        rate: plan.rate.max(UPGRADE_RATE),
-        ..plan.clone()
+        clients: scene.plan.clients.max(UPGRADE_CLIENTS),
+        rate: scene.plan.rate.max(UPGRADE_RATE),
+        ..scene.plan.clone()
     };
+    let scene = Scene { plan: &plan, ..scene };
     let acts = planned(Work::Reads).map(|act| Act {
         promise: Promise::NoWait(UPGRADE_WAIT),
         ..act
     });
-    let mut stage = Stage::set(("upgrade", three(kind)), &acts, &plan, progress)?;
+    let mut stage = Stage::set(("upgrade", three(kind)), &acts, &scene)?;
     stage.watch("nothing is done, to compare", BEFORE_UPGRADES);
     for _ in 0..UPGRADES {
         stage.upgrade()?;
     }
-    stage.conclude(0, report)
+    stage.conclude(0, scene.report)
 }
 
 /// Replicas die, one at a time, under a load that reads outside transactions.
-pub(super) fn kill_replica(
-    kind: Kind,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn kill_replica(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
     let reads = Act {
         mode: Mode::Split,
         work: Work::SingleReads,
         promise: Promise::NoErrors,
     };
-    let stage = Stage::set(("kill-replica", three(kind)), &[reads], plan, progress)?;
+    let stage = Stage::set(("kill-replica", three(kind)), &[reads], &scene)?;
     for replica in [2, 1, 2] {
         let server = server_name(stage.servers.node(replica));
         stage.servers.node(replica).kill9()?;
@@ -157,16 +126,11 @@ pub(super) fn kill_replica(
         stage.servers.sync()?;
         stage.wait_until_whole()?;
     }
-    stage.conclude(0, report)
+    stage.conclude(0, scene.report)
 }
 
 /// The primary dies, and a replica is promoted that has all that was acknowledged.
-pub(super) fn kill_primary(
-    kind: Kind,
-    plan: &Plan,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> anyhow::Result<Sum> {
+pub(super) fn kill_primary(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
     let acts = [
         Act {
             mode: Mode::Split,
@@ -180,14 +144,14 @@ pub(super) fn kill_primary(
         },
     ];
     let spec = three(kind).semi_synchronous();
-    let mut stage = Stage::set(("kill-primary", spec), &acts, plan, progress)?;
+    let mut stage = Stage::set(("kill-primary", spec), &acts, &scene)?;
     let killed = Instant::now();
     stage.servers.primary().kill9()?;
     stage.watch("db1 is dead", UNTIL_PROMOTION);
     let new = promote_the_furthest(&stage.servers)?;
     stage.took("from the kill to the promotion", killed.elapsed());
     stage.watch("another one is promoted", AFTER_PROMOTION);
-    stage.conclude(new, report)
+    stage.conclude(new, scene.report)
 }
 
 /// Of two replicas that which has more becomes the primary, and the other one follows it.

@@ -36,6 +36,13 @@ pub(super) struct Plan {
     pub output: PathBuf,
 }
 
+/// What the run gives each of its parts.
+pub(super) struct Scene<'a> {
+    pub plan: &'a Plan,
+    pub progress: &'a ProgressBar,
+    pub report: &'a mut Report,
+}
+
 /// What a part promises of one listener's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
@@ -94,9 +101,9 @@ impl<'a> Stage<'a> {
     pub(super) fn set(
         (name, spec): (&'static str, Spec),
         acts: &[Act],
-        plan: &'a Plan,
-        progress: &'a ProgressBar,
+        scene: &Scene<'a>,
     ) -> anyhow::Result<Self> {
+        let (plan, progress) = (scene.plan, scene.progress);
         progress.set_message(format!("{name}: starting {} servers ({})", spec.nodes, spec.kind));
         let servers = Sandbox::start(spec).context("starting the servers")?;
         fill(&servers, plan.clients).context("filling the tables")?;

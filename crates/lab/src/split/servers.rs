@@ -112,8 +112,7 @@ impl ServerKind {
 pub(super) fn run(args: &SplitArgs, report: &mut Report) -> anyhow::Result<()> {
     let plan = Plan::new(args)?;
     net::limits::raise_nofile().context("raising the limit of open files")?;
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(Duration::from_millis(200));
+    let progress = crate::spinner();
     for kind in &args.servers {
         let bench = Bench::new(*kind, args, &plan, &progress)?;
         report.programs.push(bench.server.version().to_owned());
