@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Free ports are picked before the child binds them; another process may be faster.
@@ -139,41 +139,33 @@ impl ListeningChild {
     ) -> anyhow::Result<(Self, [SocketAddr; N])> {
         for _ in 0..START_ATTEMPTS {
             let addresses = free_addresses()?;
-            let mut command = command(addresses)?;
-            let output = fs::File::create(log)?;
-            command
-                .stdin(Stdio::null())
-                .stdout(output.try_clone()?)
-                .stderr(output);
-            let mut child = Self::spawn(command)?;
+            let mut child = Self::spawn(command(addresses)?, log)?;
             if child.accepts_connections(&addresses) {
                 return Ok((child, addresses));
             }
         }
-        let output = fs::read_to_string(log).unwrap_or_default();
-        bail!("it does not accept connections; it said:\n{output}");
+        Err(accepts_none(log))
     }
 
     /// The same of a child that listens on a Unix socket, once.
-    pub(crate) fn start_at(log: &Path, mut command: Command, socket: &Path) -> anyhow::Result<Self> {
-        let output = fs::File::create(log)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output);
-        let mut child = Self::spawn(command)?;
+    pub(crate) fn start_at(log: &Path, command: Command, socket: &Path) -> anyhow::Result<Self> {
+        let mut child = Self::spawn(command, log)?;
         let deadline = Instant::now() + START_TIMEOUT;
         while UnixStream::connect(socket).is_err() {
             if child.has_ended() || Instant::now() > deadline {
-                let output = fs::read_to_string(log).unwrap_or_default();
-                bail!("it does not accept connections; it said:\n{output}");
+                return Err(accepts_none(log));
             }
             thread::sleep(Duration::from_millis(10));
         }
         Ok(child)
     }
 
-    fn spawn(command: Command) -> anyhow::Result<Self> {
+    fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        let output = fs::File::create(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
         let process = spawn(command)?;
         Ok(Self { process })
     }
@@ -208,6 +200,11 @@ impl ListeningChild {
         }
         false
     }
+}
+
+fn accepts_none(log: &Path) -> anyhow::Error {
+    let output = fs::read_to_string(log).unwrap_or_default();
+    anyhow::anyhow!("it does not accept connections; it said:\n{output}")
 }
 
 impl Drop for ListeningChild {

@@ -37,11 +37,17 @@ pub(crate) struct Account {
     pub database: &'static str,
 }
 
-/// Of a sandbox, in the database of sysbench's tables.
-pub(crate) const SANDBOX: Account = Account {
+/// Of a sandbox, in its own database.
+pub(crate) const ACCOUNT: Account = Account {
     user: sandbox::USER,
     password: sandbox::PASSWORD,
+    database: sandbox::DATABASE,
+};
+
+/// Of a sandbox, in the database of sysbench's tables.
+pub(crate) const SANDBOX: Account = Account {
     database: "sbtest",
+    ..ACCOUNT
 };
 
 /// Where to log in, and as whom.

@@ -1,7 +1,6 @@
 //! A light load: some threads that read and a few that write, all through one port.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,7 +12,7 @@ use std::{
 use hdrhistogram::Histogram;
 use inputs::Random;
 
-use crate::client::{Account, Client};
+use crate::client::Server;
 
 /// Rows of the table `account`.
 pub(super) const ACCOUNTS: u64 = 1000;
@@ -25,13 +24,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 const STATEMENTS_PER_SESSION: usize = 1500;
 /// After a failure, before the next login.
 const BACK_OFF: Duration = Duration::from_millis(200);
-
-/// Where and as whom the threads log in.
-#[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub address: SocketAddr,
-    pub account: Account,
-}
 
 /// What happened since the last look.
 pub(super) struct Tally {
@@ -79,7 +71,7 @@ struct Shared {
 }
 
 impl Load {
-    pub(super) fn start(target: Target) -> anyhow::Result<Self> {
+    pub(super) fn start(target: Server) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             tally: Mutex::new(Tally::new()?),
@@ -129,7 +121,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn run(&self, target: Target, number: u64) {
+    fn run(&self, target: Server, number: u64) {
         let mut random = Random::new(number);
         while !self.stopped() {
             if let Err(error) = self.session(target, number, &mut random) {
@@ -142,9 +134,9 @@ impl Shared {
         }
     }
 
-    fn session(&self, target: Target, number: u64, random: &mut Random) -> anyhow::Result<()> {
+    fn session(&self, target: Server, number: u64, random: &mut Random) -> anyhow::Result<()> {
         let writes = number >= READERS;
-        let mut client = Client::connect(target.address, target.account)?;
+        let mut client = target.connect()?;
         for _ in 0..STATEMENTS_PER_SESSION {
             if self.stopped() {
                 break;

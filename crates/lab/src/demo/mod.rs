@@ -19,10 +19,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
     gateway::{Gateway, server_name},
-    load::{ACCOUNTS, Load, READERS, Tally, Target, WRITERS},
+    load::{ACCOUNTS, Load, READERS, Tally, WRITERS},
     screen::{Figures, Screen, Uses},
 };
-use crate::client::Account;
+use crate::client::{ACCOUNT, Server};
 
 const ONCE: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(1);
@@ -43,13 +43,9 @@ pub fn run(once: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let target = Target {
+    let target = Server {
         address: gateway.clients,
-        account: Account {
-            user: USER,
-            password: PASSWORD,
-            database: DATABASE,
-        },
+        account: ACCOUNT,
     };
     let mut load = Load::start(target)?;
     let ran = runtime.block_on(show(&mut gateway, &load, once.then_some(ONCE)));

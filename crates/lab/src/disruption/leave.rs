@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use sandbox::{DATABASE, Kind, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{Kind, Sandbox, Spec};
 
 use super::{
     gateway::{Gateway, Mode},
@@ -12,14 +12,9 @@ use super::{
 };
 use crate::{
     cache::{Wanted, rig},
-    client::{Account, Client, ClientError, Prepared},
+    client::{ACCOUNT, Client, ClientError, Prepared},
 };
 
-const ACCOUNT: Account = Account {
-    user: USER,
-    password: PASSWORD,
-    database: DATABASE,
-};
 const SESSIONS: u64 = 1000;
 const STATEMENTS: u64 = 10;
 /// All of them have left by then.

@@ -13,19 +13,13 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use sandbox::{DATABASE, PASSWORD, USER};
 
 use super::{
     script::{Counter, Script, Statement, Template, Work},
     seen::{Doing, Seen},
 };
-use crate::client::{Account, Answer, Client, ClientError, Prepared};
+use crate::client::{ACCOUNT, Answer, Client, ClientError, Prepared};
 
-const ACCOUNT: Account = Account {
-    user: USER,
-    password: PASSWORD,
-    database: DATABASE,
-};
 /// A client of every other pair says goodbye and logs in anew after so many turns, as applications with
 /// short-lived connections do.
 const TURNS_OF_A_SESSION: u32 = 8;
