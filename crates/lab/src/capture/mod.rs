@@ -184,8 +184,7 @@ impl<'a> Bench<'a> {
         let key = args.encrypt.then(|| folder.path().join("key"));
         if let Some(key) = &key {
             let mut command = Command::new(&program);
-            let output = command.args(["traffic", "key"]).arg(key).output()?;
-            ensure!(output.status.success(), "forebay traffic key: {}", said(&output));
+            succeeded(command.args(["traffic", "key"]).arg(key).output()?, "traffic key")?;
         }
         Ok(Self {
             args,
@@ -328,11 +327,7 @@ impl<'a> Bench<'a> {
     /// A row that the first client reads before anybody can have changed it.
     fn first_row_read(&self, captured: &Path) -> anyhow::Result<u64> {
         let output = self.with_key(&["traffic", "capture", "show", "--limit", "4000"], &[captured])?;
-        ensure!(
-            output.status.success(),
-            "forebay traffic capture show: {}",
-            said(&output)
-        );
+        let output = succeeded(output, "traffic capture show")?;
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         let read = shown.lines().find_map(|line| {
             let (line, id) = line.split_once("SELECT c FROM sbtest1 WHERE id=")?;
@@ -381,11 +376,7 @@ impl<'a> Bench<'a> {
         ];
         let arguments: Vec<&str> = replay.into_iter().chain(with).collect();
         let output = self.with_key(&arguments, &[&result, captured])?;
-        ensure!(
-            output.status.success(),
-            "forebay traffic replay: {}",
-            said(&output)
-        );
+        succeeded(output, "traffic replay")?;
         let output = self.with_key(
             &["traffic", "compare", "--fail-on", "errors,rows,missing"],
             &[captured, &result],
@@ -405,24 +396,14 @@ impl<'a> Bench<'a> {
         if let Some(key) = key {
             command.arg("--key-file").arg(key);
         }
-        let output = command.output()?;
-        ensure!(
-            output.status.success(),
-            "forebay traffic capture start: {}",
-            said(&output)
-        );
-        Ok(())
+        succeeded(command.output()?, "traffic capture start").map(drop)
     }
 
     /// Ends the capture; its status.
     fn end(&self) -> anyhow::Result<std::collections::HashMap<&'static str, f64>> {
         let socket = self.folder.path().join("admin.sock");
         let output = self.forebay(&["traffic", "capture", "stop", "--socket"], &[&socket])?;
-        ensure!(
-            output.status.success(),
-            "forebay traffic capture stop: {}",
-            said(&output)
-        );
+        succeeded(output, "traffic capture stop")?;
         let output = self.forebay(&["traffic", "capture", "status", "--socket"], &[&socket])?;
         let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         ["bytes", "commands", "thinned_sessions"]
@@ -534,6 +515,12 @@ fn client_load(address: SocketAddr, client: usize, seconds: f64) -> anyhow::Resu
         options: &[],
     };
     load.run()
+}
+
+/// What the command `what` of forebay has given, or why it has failed.
+fn succeeded(output: Output, what: &str) -> anyhow::Result<Output> {
+    ensure!(output.status.success(), "forebay {what}: {}", said(&output));
+    Ok(output)
 }
 
 fn said(output: &Output) -> String {
