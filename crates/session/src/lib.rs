@@ -34,7 +34,7 @@
 //! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild()`]
 //!   gives a command that every server refuses, so that a caller who did not look ends with an error and not
 //!   with a leak.
-//! - A pin's digest may be 0 for a pin of a plain read; [`Session::lacks_digest`] tells when to fill it in.
+//! - A pin's digest may be 0 for a pin of a plain read.
 //! - [`Session::leave`] says what a connection has that is given back: more than [`Session::carried`] where
 //!   somebody's warnings are on it. [`clear_diagnostics`] is for the warnings that a rebuild itself may have
 //!   caused.

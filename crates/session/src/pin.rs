@@ -126,8 +126,7 @@ impl PinReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     pub reason: PinReason,
-    /// Of the statement; 0 while it is not known (see `Session::lacks_digest`) and where no statement is to
-    /// blame.
+    /// Of the statement; 0 where it is not known, and where no statement is to blame.
     pub digest: u64,
     pub since_ms: u64,
 }
@@ -187,14 +186,6 @@ impl Pins {
     /// Everything that was bound to a server connection that is gone or was reset.
     pub(crate) fn clear(&mut self) {
         self.0.retain(|pin| pin.reason == PinReason::SessionPooling);
-    }
-
-    pub(crate) fn fill_digest(&mut self, digest: u64) {
-        for pin in &mut self.0 {
-            if pin.digest == 0 && pin.reason != PinReason::SessionPooling {
-                pin.digest = digest;
-            }
-        }
     }
 }
 

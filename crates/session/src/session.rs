@@ -270,19 +270,6 @@ impl Session {
         self.current.was_pinned
     }
 
-    /// A pin was added whose statement's digest was not asked for: call [`Session::fill_digest`].
-    #[must_use]
-    pub fn lacks_digest(&self) -> bool {
-        let pins = self.pins.as_slice();
-        pins.iter()
-            .any(|pin| pin.digest == 0 && pin.reason != PinReason::SessionPooling)
-    }
-
-    /// The digest of the statement that ended last.
-    pub fn fill_digest(&mut self, digest: u64) {
-        self.pins.fill_digest(digest);
-    }
-
     /// The gateway has asked the server, or knows for certain, that this reason is gone: a probe has found no
     /// user variables, no locks.
     pub fn cleared(&mut self, reason: PinReason) {

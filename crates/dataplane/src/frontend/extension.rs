@@ -169,12 +169,6 @@ impl ProtocolSession {
         &self.listener.cluster
     }
 
-    /// Sessions that came in by this listener and are still there, on all workers.
-    #[must_use]
-    pub fn sessions_of_listener(&self) -> u32 {
-        self.listener.active.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
     /// Whether so many logins have failed that the connection has to end.
     #[must_use]
     pub fn has_failed_too_often(&self) -> bool {
