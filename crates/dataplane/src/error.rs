@@ -479,7 +479,7 @@ impl SessionError {
         Some(ErrPacket {
             code,
             sql_state: *state,
-            message: format!("{}{words}", self.servers_words()).into_bytes(),
+            message: format!("{}{words}", self.servers_words(code)).into_bytes(),
         })
     }
 
@@ -595,35 +595,21 @@ impl SessionError {
         })
     }
 
-    /// The words by which a server would begin the text; none where ours are a server's, or stand alone.
-    fn servers_words(&self) -> &'static str {
-        match self {
-            Self::NoServer(LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. }) => {
-                "Too many connections: "
-            }
-            Self::NoSuchServer(_)
-            | Self::NoServerInGroup(_)
-            | Self::NoServerInRole
-            | Self::NoServer(_)
-            | Self::NoServerSeen
-            | Self::ServerLogin { .. } => "Can't connect to a MySQL server: ",
-            Self::ServerGone { .. }
-            | Self::Demoted { .. }
-            | Self::NobodyHasWrites { .. }
-            | Self::InsertIdLost(_)
-            | Self::ServerProtocol { .. }
-            | Self::ServerDown { .. }
-            | Self::ServerTimeout { .. }
-            | Self::EndedInWrite(_) => "Lost connection to MySQL server: ",
-            Self::NoSuchSession(_) | Self::NoSuchSessionThere(..) => "Unknown thread id: ",
-            Self::UnknownCollation(_) => "Unknown character set: ",
-            Self::ClientProtocol(_) | Self::PacketTooLong(_) | Self::ProxyHeaderUnexpected => {
-                "Malformed communication packet: "
-            }
-            Self::LoginTimeout(_) | Self::RequestStalled => "Got timeout reading communication packets: ",
-            Self::ReaderStalled => "Got timeout writing communication packets: ",
-            Self::ClientTooOld(_) => "Client does not support the login: ",
-            Self::Drained => "Server shutdown in progress: ",
+    /// The words by which a server would begin the text of its error with this code; none where ours are a
+    /// server's, or stand alone.
+    fn servers_words(&self, code: u16) -> &'static str {
+        match (self, code) {
+            (Self::TooManySessions | Self::ShortOfMemory | Self::Malformed | Self::Shutdown, _) => "",
+            (_, 1040) => "Too many connections: ",
+            (_, 1053) => "Server shutdown in progress: ",
+            (_, 1094) => "Unknown thread id: ",
+            (_, 1115) => "Unknown character set: ",
+            (_, 1158) => "Lost connection to MySQL server: ",
+            (_, 1159) => "Got timeout reading communication packets: ",
+            (_, 1161) => "Got timeout writing communication packets: ",
+            (_, 1251) => "Client does not support the login: ",
+            (_, 1429) => "Can't connect to a MySQL server: ",
+            (_, 1835) => "Malformed communication packet: ",
             _ => "",
         }
     }
@@ -642,12 +628,7 @@ fn is_of_account(error: &LeaseError) -> bool {
 
 /// What a client is told that may not kill this session, in the words of a server.
 pub(crate) fn not_owner(id: u32) -> ErrPacket {
-    let text = SessionError::NotOwner(id).to_string();
-    ErrPacket {
-        code: 1095,
-        sql_state: *b"HY000",
-        message: text.into_bytes(),
-    }
+    kill_denied(SessionError::NotOwner(id).to_string())
 }
 
 /// What a client is told whose `KILL` of a session of another gateway did not work.
@@ -663,7 +644,12 @@ pub(crate) fn not_killed(id: u32, why: NotKilled) -> SessionError {
 /// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its
 /// own session goes on, so this is no [`SessionError`].
 pub(crate) fn kill_failed(cause: &str) -> ErrPacket {
-    let text = format!("KILL of a session on another server, by the account of the checks: {cause}");
+    kill_denied(format!(
+        "KILL of a session on another server, by the account of the checks: {cause}"
+    ))
+}
+
+fn kill_denied(text: String) -> ErrPacket {
     ErrPacket {
         code: 1095,
         sql_state: *b"HY000",
