@@ -25,21 +25,6 @@
 //!     begin() ─ send ─ observe_ok()* ─ end() ─ needs_rearming()? send arming(), rearmed()
 //!                                          └─ is_pinned()? keep : leave(), give back
 //! ```
-//!
-//! # Where the interface is more than the contract said
-//!
-//! - [`Request`] has an `argument` (statement id, or option), since cursors and long data belong to a
-//!   statement, and the `text`: no tracker shows a COLLATE, nor that trackers were switched off.
-//! - [`PortableState::multi_statements`] is a plain `bool`: it is always known.
-//! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild()`]
-//!   gives a command that every server refuses, so that a caller who did not look ends with an error and not
-//!   with a leak.
-//! - A pin's digest may be 0 for a pin of a plain read.
-//! - [`Session::leave`] says what a connection has that is given back: more than [`Session::carried`] where
-//!   somebody's warnings are on it. [`clear_diagnostics`] is for the warnings that a rebuild itself may have
-//!   caused.
-//! - [`Session::prime`] says when [`prime_last_insert_id`] is needed, before [`Session::begin`].
-//! - [`Session::knows_last_insert_id`]: an OK packet's id is not always LAST_INSERT_ID().
 
 mod leave;
 mod move_plan;
