@@ -114,7 +114,6 @@ pub(super) struct Ratio {
 impl Ratio {
     /// Of two runs, whose rounds are no pairs: the medians are divided, and the ends of their bands.
     pub(super) fn of_runs(labels: [&str; 4], (of, to): (&[f64], &[f64])) -> Option<Self> {
-        let [parameter, metric, of_whom, to_whom] = labels;
         let spread_of = |rounds: &[f64]| Spread::of(rounds.iter().copied());
         let (over, under) = (spread_of(of)?, spread_of(to)?);
         let quotient = |over: f64, under: f64| (under > 0.0).then(|| over / under);
@@ -126,39 +125,29 @@ impl Ratio {
         let bands = band(over, of.len()).zip(band(under, to.len()));
         let band =
             bands.and_then(|(over, under)| Some((quotient(over.0, under.1)?, quotient(over.1, under.0)?)));
-        let width = band.map(|(low, high)| (high - low) / spread.median);
-        Some(Self {
-            parameter: parameter.to_owned(),
-            metric: metric.to_owned(),
-            of: of_whom.to_owned(),
-            to: to_whom.to_owned(),
-            rounds: Vec::new(),
-            spread,
-            band,
-            is_measured: width.is_some_and(|width| width <= BAND_MAX),
-        })
-    }
-
-    fn new(of: &Figure, to: &str, rounds: Vec<f64>) -> Option<Self> {
-        Self::formed([&of.parameter, &of.metric, &of.who, to], rounds)
+        Some(Self::new(labels, Vec::new(), spread, band))
     }
 
     /// The quotients of the rounds are there already; nothing where there were no rounds.
     pub(super) fn formed(labels: [&str; 4], rounds: Vec<f64>) -> Option<Self> {
-        let [parameter, metric, of, to] = labels.map(str::to_owned);
         let spread = Spread::of(rounds.iter().copied())?;
         let band = band(spread, rounds.len());
+        Some(Self::new(labels, rounds, spread, band))
+    }
+
+    fn new(labels: [&str; 4], rounds: Vec<f64>, spread: Spread, band: Option<(f64, f64)>) -> Self {
+        let [parameter, metric, of, to] = labels.map(str::to_owned);
         let width = band.map(|(low, high)| (high - low) / spread.median);
-        Some(Self {
+        Self {
             parameter,
             metric,
             of,
             to,
-            is_measured: width.is_some_and(|width| width <= BAND_MAX),
             rounds,
             spread,
             band,
-        })
+            is_measured: width.is_some_and(|width| width <= BAND_MAX),
+        }
     }
 }
 
@@ -247,7 +236,8 @@ impl Section {
                 other.who == to && other.metric == metric && other.parameter == figure.parameter
             })?;
             let pairs = figure.rounds.iter().zip(&other.rounds);
-            Ratio::new(figure, to, pairs.map(|(of, to)| of / to).collect())
+            let labels: [&str; 4] = [&figure.parameter, &figure.metric, of, to];
+            Ratio::formed(labels, pairs.map(|(of, to)| of / to).collect())
         });
         let ratios: Vec<Ratio> = ratios.collect();
         self.ratios.extend(ratios);
@@ -264,7 +254,8 @@ impl Section {
                 .clone()
                 .find(|other| other.who == figure.who && other.metric == metric && other.parameter == to)?;
             let pairs = figure.rounds.iter().zip(&other.rounds);
-            Ratio::new(figure, label, pairs.map(|(of, to)| of / to).collect())
+            let labels: [&str; 4] = [&figure.parameter, &figure.metric, &figure.who, label];
+            Ratio::formed(labels, pairs.map(|(of, to)| of / to).collect())
         });
         let ratios: Vec<Ratio> = ratios.collect();
         self.ratios.extend(ratios);
