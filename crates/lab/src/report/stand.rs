@@ -276,8 +276,8 @@ impl Stand {
         &self.version
     }
 
-    fn own(plan: &Plan, own: &Own) -> anyhow::Result<Self> {
-        let stand = Self {
+    fn new(servers: Vec<SocketAddr>, account: Account, version: String) -> anyhow::Result<Self> {
+        Ok(Self {
             racers: Vec::new(),
             _gateways: Vec::new(),
             _haproxy: None,
@@ -285,11 +285,15 @@ impl Stand {
             _relays: Vec::new(),
             _network: None,
             sandbox: None,
-            servers: own.servers.clone(),
-            account: own.account,
-            version: own.version.clone(),
+            servers,
+            account,
+            version,
             _folder: child::folder()?,
-        };
+        })
+    }
+
+    fn own(plan: &Plan, own: &Own) -> anyhow::Result<Self> {
+        let stand = Self::new(own.servers.clone(), own.account, own.version.clone())?;
         stand.fill(plan)?;
         own.wait_for_all_rows()?;
         Ok(stand)
@@ -346,21 +350,11 @@ impl Stand {
             String::from_utf8_lossy(&output.stderr)
         );
         let addresses = servers.addresses();
+        let parsed: Result<Vec<SocketAddr>, _> = addresses.iter().map(|address| address.parse()).collect();
+        let version = format!("{} {}", servers.kind(), servers.version());
         let stand = Self {
-            racers: Vec::new(),
-            _gateways: Vec::new(),
-            _haproxy: None,
-            certificates: None,
-            _relays: Vec::new(),
-            _network: None,
-            servers: addresses
-                .iter()
-                .map(|address| address.parse())
-                .collect::<Result<_, _>>()?,
-            account: SANDBOX,
-            version: format!("{} {}", servers.kind(), servers.version()),
             sandbox: Some(servers),
-            _folder: child::folder()?,
+            ..Self::new(parsed?, SANDBOX, version)?
         };
         stand.fill(plan)?;
         if let Some(servers) = &stand.sandbox {
