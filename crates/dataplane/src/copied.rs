@@ -10,6 +10,8 @@ pub struct CopyLimits {
     pub command: usize,
     /// Of the answer.
     pub answer: usize,
+    /// Files that the client sends for the command (`LOAD DATA LOCAL`).
+    pub files: usize,
     /// The room that all copies share. An observer has one `Arc` for each worker, so that workers do not
     /// count the owners of the same one.
     pub room: Option<Arc<Room>>,
@@ -21,7 +23,7 @@ pub struct CopyLimits {
 pub struct Room {
     /// Bytes that are taken; others may be counted there as well.
     pub taken: Arc<AtomicUsize>,
-    /// A copy of an answer takes no more from so many on.
+    /// Copies of answers and files take no more from so many on.
     pub max: usize,
 }
 
@@ -57,6 +59,8 @@ pub struct Copied {
     is_answer_cut: bool,
     /// There was no room for the answer.
     lacked_room: bool,
+    /// Packets of files that the client has sent; `None` once they are cut.
+    files: Option<Vec<u8>>,
     /// Bytes of the common room.
     taken: usize,
 }
@@ -80,6 +84,7 @@ impl Copied {
             is_forwarded,
             is_answer_cut: false,
             lacked_room: false,
+            files: Some(Vec::new()),
             taken: 0,
         };
         copied.add_command(&there[..len]);
@@ -101,6 +106,13 @@ impl Copied {
         is_there
     }
 
+    fn give_back(&mut self, bytes: usize) {
+        if let Some(room) = &self.limits.room {
+            room.give_back(bytes);
+        }
+        self.taken -= bytes;
+    }
+
     /// Of an answer alone, beside which so many bytes are kept as long as this is.
     pub(crate) fn of_answer(limits: CopyLimits, beside: usize) -> Self {
         let mut copied = Self::new(limits, 0, &[], false);
@@ -115,11 +127,19 @@ impl Copied {
         let limits = CopyLimits {
             command: command.len(),
             answer: answer.len(),
+            files: 0,
             room: None,
         };
         let mut copied = Self::new(limits, command.len(), command, false);
         copied.add_answer(answer);
         copied
+    }
+
+    /// Files beside them, for tests as well: packets with their headers; `None` where they are cut.
+    #[must_use]
+    pub fn with_files(mut self, packets: Option<&[u8]>) -> Self {
+        self.files = packets.map(<[u8]>::to_vec);
+        self
     }
 
     /// The command's first packet, or as much of it as was copied.
@@ -153,6 +173,20 @@ impl Copied {
         self.lacked_room
     }
 
+    /// The client has sent files for the command, and they are wanted.
+    #[must_use]
+    pub fn has_files(&self) -> bool {
+        self.files.as_ref().is_none_or(|files| !files.is_empty())
+    }
+
+    /// The packets of these files with their headers, one file after the other, each with its empty packet
+    /// unless its command has ended before. `None` where they are longer than what is copied of them, or
+    /// found no room.
+    #[must_use]
+    pub fn files(&self) -> Option<&[u8]> {
+        self.files.as_deref()
+    }
+
     /// Another server is asked.
     pub(crate) fn forget_answer(&mut self) {
         self.drop_answer();
@@ -162,9 +196,9 @@ impl Copied {
     fn drop_answer(&mut self) {
         let len = self.bytes.len() - self.command_end;
         self.bytes.truncate(self.command_end);
-        if let Some(room) = &self.limits.room {
-            room.give_back(len);
-            self.taken -= len;
+        // Without a common room an answer is not counted.
+        if self.limits.room.is_some() {
+            self.give_back(len);
         }
     }
 
@@ -194,6 +228,25 @@ impl Copied {
             self.is_answer_cut = true;
             self.drop_answer();
             self.bytes.shrink_to_fit();
+        }
+    }
+
+    /// More of the files that the client sends.
+    pub(crate) fn add_files(&mut self, bytes: &[u8]) {
+        let Some(len) = self
+            .files
+            .as_ref()
+            .map(Vec::len)
+            .filter(|_| self.limits.files > 0)
+        else {
+            return;
+        };
+        if len + bytes.len() <= self.limits.files && self.take(bytes.len()) {
+            self.files.get_or_insert_default().extend_from_slice(bytes);
+        } else {
+            // A part of them is of no use.
+            self.files = None;
+            self.give_back(len);
         }
     }
 }

@@ -187,6 +187,7 @@ fn begin_record(
                 .reduce(|one, other| CopyLimits {
                     command: one.command.max(other.command),
                     answer: one.answer.max(other.answer),
+                    files: one.files.max(other.files),
                     room: one.room.or(other.room),
                 })?;
             let command_len = PacketHeader::LEN + head.payload_len;

@@ -141,6 +141,15 @@ impl Record {
         });
     }
 
+    /// Bytes of a file that the client sends for the command.
+    pub(crate) fn note_file(&self, bytes: &[u8]) {
+        self.note(|noted| {
+            if let Some(copied) = &mut noted.copied {
+                copied.add_files(bytes);
+            }
+        });
+    }
+
     /// What of the answer may go to the client now and could not before.
     #[inline]
     pub(crate) fn note_relayed(&self, down: &Flow) {
@@ -259,6 +268,7 @@ mod tests {
     const LIMITS: CopyLimits = CopyLimits {
         command: 8,
         answer: 4,
+        files: 10,
         room: None,
     };
 
@@ -281,12 +291,44 @@ mod tests {
         // What had come first goes to the server together with more.
         parts.note_request(0, b"abcd");
         parts.note_request(4, b"ef");
-        // The contents of a file that it loads are none of it.
-        parts.note_request(6, b"file");
+        // Packets behind its first are none of it.
+        parts.note_request(6, b"more");
         parts.note_said(b"ok");
         let copied = copied(&parts);
         assert_eq!((copied.command(), copied.answer()), (&b"abcdef"[..], &b"ok"[..]));
-        assert!(copied.is_command_whole() && !copied.is_answer_cut());
+        assert!(copied.is_command_whole() && !copied.is_answer_cut() && !copied.has_files());
+    }
+
+    #[test]
+    fn files_are_copied_beside_their_command() {
+        let loads = record(2, b"ab", true);
+        loads.note_said(b"f");
+        loads.note_file(b"12345");
+        loads.note_file(b"67890");
+        loads.note_said(b"ok");
+        let copied = copied(&loads);
+        assert_eq!((copied.command(), copied.answer()), (&b"ab"[..], &b"fok"[..]));
+        assert!(copied.has_files() && copied.files() == Some(&b"1234567890"[..]));
+    }
+
+    #[test]
+    fn of_files_that_are_too_long_nothing_is_kept() {
+        let loads = record(2, b"ab", true);
+        loads.note_file(b"1234567890");
+        loads.note_file(b"1");
+        loads.note_file(b"2");
+        let copied = copied(&loads);
+        assert!(copied.has_files() && copied.files().is_none());
+    }
+
+    #[test]
+    fn files_are_not_copied_for_who_does_not_want_them() {
+        let record = Record::default();
+        let limits = CopyLimits { files: 0, ..LIMITS };
+        record.begin((0, 0), || Some(Copied::new(limits, 2, b"ab", true)));
+        record.note_file(b"1");
+        let copied = copied(&record);
+        assert!(!copied.has_files() && copied.files() == Some(&[][..]));
     }
 
     #[test]
@@ -318,6 +360,7 @@ mod tests {
         let limits = CopyLimits {
             command: 100,
             answer: 100,
+            files: 100,
             room: Some(Arc::new(Room {
                 taken: Arc::clone(&taken),
                 max: 100,
@@ -337,6 +380,12 @@ mod tests {
         assert!(copied.is_answer_cut() && copied.is_command_whole() && copied.answer().is_empty());
         drop(copied);
         assert_eq!(taken.load(Ordering::Relaxed), 80);
+        let loads = copy();
+        loads.note_file(&[4; 10]);
+        assert_eq!(taken.load(Ordering::Relaxed), 100);
+        loads.note_file(&[4; 1]);
+        assert_eq!(taken.load(Ordering::Relaxed), 90);
+        assert!(self::copied(&loads).files().is_none());
         // A session that ends in the middle gives back what it had.
         drop(one);
         assert_eq!(taken.load(Ordering::Relaxed), 0);
@@ -392,6 +441,7 @@ mod tests {
         let limits = CopyLimits {
             command: 0,
             answer: 100,
+            files: 0,
             room: Some(Arc::new(Room {
                 taken: Arc::clone(&taken),
                 max: 50,

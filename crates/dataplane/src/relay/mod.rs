@@ -318,9 +318,11 @@ impl<'a, A: Answer> Exchange<'a, A> {
         if consumed == 0 && !finished {
             return self.poll_read_on(cx, streams);
         }
-        self.control
-            .record
-            .note_request(self.sent, &streams.up.unseen()[..consumed]);
+        let bytes = &streams.up.unseen()[..consumed];
+        match self.event {
+            Event::LocalInfile => self.control.record.note_file(bytes),
+            _ => self.control.record.note_request(self.sent, bytes),
+        }
         self.sent += consumed;
         streams.up.approve(consumed);
         streams.traffic.add_up(consumed);

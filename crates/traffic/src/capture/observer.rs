@@ -174,6 +174,7 @@ impl Observer for WorkerObserver {
         is_wanted.then_some(CopyLimits {
             command: COMMAND_MAX,
             answer: ANSWER_MAX,
+            files: 0,
             room: Some(Arc::clone(room)),
         })
     }

@@ -108,6 +108,7 @@ impl Mirrors {
         let limits = CopyLimits {
             command: 0,
             answer: ANSWER_MAX,
+            files: 0,
             room: Some(Arc::new(Room {
                 taken: Arc::clone(&self.kept),
                 max: ANSWERS_MAX,

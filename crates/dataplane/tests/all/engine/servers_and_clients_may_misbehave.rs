@@ -7,6 +7,7 @@ use tokio::net::TcpStream;
 use super::stage::{CAPABILITIES, Session, Setup, Stage, USUAL};
 
 const SENDS_FILES: Capabilities = Capabilities(CAPABILITIES.0 | Capabilities::LOCAL_FILES.0);
+const LOADS: &str = "LOAD DATA LOCAL INFILE 'INFILE /etc/passwd' INTO TABLE t";
 
 /// The first packet of an answer.
 async fn first(session: &mut Session, text: &str) -> Vec<u8> {
@@ -57,7 +58,6 @@ async fn a_command_comes_early_in_a_compressed_session() {
 /// said that it sends files and has sent a statement that loads one.
 #[tokio::test]
 async fn servers_get_no_file_unasked() {
-    const LOADS: &str = "LOAD DATA LOCAL INFILE 'INFILE /etc/passwd' INTO TABLE t";
     const READS: &str = "SELECT 'INFILE /etc/passwd'";
     const WRITES: &str = "INSERT INTO t VALUES ('INFILE /etc/passwd')";
     for mode in ["split", "session"] {
@@ -85,6 +85,31 @@ async fn servers_get_no_file_unasked() {
         }
         assert_eq!(may.answer().await, Ok(0), "{mode}");
         assert_eq!(may.query("SELECT 'ROWS 1'").await, Ok(1), "{mode}");
+    }
+}
+
+/// Observers get the packets of a file that the client sends for its statement.
+#[tokio::test]
+async fn who_observes_gets_the_file_of_a_client() {
+    for mode in ["split", "session"] {
+        let mut stage = Stage::set(Setup {
+            mode,
+            listener: "",
+            capabilities: SENDS_FILES,
+            ..USUAL
+        })
+        .await;
+        let mut session = stage.connect_with(SENDS_FILES).await;
+        assert_eq!(first(&mut session, LOADS).await, b"\xfb/etc/passwd", "{mode}");
+        let (mut packets, mut sequence) = (Vec::new(), 2);
+        for content in [&b"1\tone\n"[..], b"2\ttwo\n", b""] {
+            session.0.send_behind(content).await.unwrap();
+            write_packet(&mut packets, &mut sequence, content);
+        }
+        assert_eq!(session.answer().await, Ok(0), "{mode}");
+        assert_eq!(stage.next_end().await.files, packets, "{mode}");
+        assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1), "{mode}");
+        assert!(stage.next_end().await.files.is_empty(), "{mode}");
     }
 }
 

@@ -28,7 +28,7 @@ use dataplane::Gateway;
 use dataplane::extension::{
     Extension, Lookups, ProtocolConnection, ProtocolEnd, WorkerExtension, WorkerHandle,
 };
-use dataplane::finished::{End, Finished, Observer};
+use dataplane::finished::{CopyLimits, End, Finished, Observer};
 use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags, write_packet};
 use sql_class::Class;
 use testkit::scripted::{
@@ -213,6 +213,8 @@ pub(crate) struct Ended {
     pub(crate) affected_rows: u64,
     pub(crate) bytes: (u64, u64),
     pub(crate) error: Option<u16>,
+    /// Packets of files that the client has sent for it.
+    pub(crate) files: Vec<u8>,
     /// Those of queue, lease, server and relay are all of it, where a server had it.
     pub(crate) times_add_up: bool,
 }
@@ -1003,6 +1005,15 @@ impl WorkerExtension for OnWorker {
 }
 
 impl Observer for Watcher {
+    fn copies(&self, _session: u32) -> Option<CopyLimits> {
+        Some(CopyLimits {
+            command: 0,
+            answer: 0,
+            files: 1 << 10,
+            room: None,
+        })
+    }
+
     fn finished(&self, finished: &Finished<'_>) {
         let ended = Ended {
             command: finished.command,
@@ -1016,6 +1027,11 @@ impl Observer for Watcher {
             affected_rows: finished.affected_rows,
             bytes: (finished.bytes_from_client, finished.bytes_to_client),
             error: finished.error,
+            files: {
+                let copied = finished.copied.borrow();
+                let files = copied.as_ref().and_then(|copied| copied.files());
+                files.unwrap_or_default().to_vec()
+            },
             times_add_up: {
                 let sum =
                     finished.queue_time + finished.lease_time + finished.server_time + finished.relay_time;
