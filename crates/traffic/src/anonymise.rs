@@ -137,6 +137,9 @@ impl Making {
         command.flags.set(Flags::UNCHECKED);
         // It is the number of a row.
         command.insert_id = 0;
+        if !std::mem::take(&mut command.files).is_empty() {
+            command.flags.set(Flags::FILES_CUT);
+        }
         self.write(command);
         let forgets = matches!(
             Command(command.command),

@@ -13,13 +13,13 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::record::{Head, Record};
+use crate::record::{FILES_MAX, Head, Record};
 use crate::seal::{ID_LEN, Key, Sealer, TAG_LEN, private_file};
 
 /// The first bytes of each file.
 pub const MAGIC: [u8; 16] = *b"forebay-traffic\n";
-/// The version of the format, behind them.
-pub const VERSION: u16 = 3;
+/// The version of the format, behind them. Version 3 had no files of commands, and is sealed as this one is.
+pub const VERSION: u16 = 4;
 /// Bytes of a file before its first frame: what version 2 has, the ids of the folder and of the file, the
 /// proof of the key.
 pub const HEAD_LEN: usize = SIGNED_HEAD_LEN + TAG_LEN;
@@ -33,8 +33,8 @@ const SEALED: u16 = 1;
 const PREFIX_LEN: usize = 8;
 /// A frame is written once its records have so many bytes.
 const FRAME_FULL: usize = 512 << 10;
-/// The longest record.
-pub const RECORD_MAX: usize = 4 << 20;
+/// The longest record: a command with its files.
+pub const RECORD_MAX: usize = FILES_MAX + (4 << 20);
 /// The longest frame, unpacked: one more record than it is full with.
 const FRAME_MAX: usize = FRAME_FULL + RECORD_MAX + PREFIX_LEN;
 /// Fast rather than small.
@@ -460,13 +460,13 @@ impl<R: Read> FileReader<R> {
         }
         let found = u16::from_le_bytes([head[16], head[17]]);
         let flags = u16::from_le_bytes([head[18], head[19]]);
-        if found == 0 || found > VERSION || (found == VERSION && flags & !SEALED != 0) {
+        if found == 0 || found > VERSION || (found >= 3 && flags & !SEALED != 0) {
             return Err(FileError::Version {
                 path: path.to_owned(),
                 found,
             });
         }
-        let is_sealed = found == VERSION && flags & SEALED != 0;
+        let is_sealed = found >= 3 && flags & SEALED != 0;
         if key.is_some() && !is_sealed {
             return Err(FileError::NotSealed(path.to_owned()));
         }

@@ -13,6 +13,10 @@ pub use crate::codec::Senseless;
 
 /// Most columns that the checks of one result have, over all its result sets.
 pub const CHECKS_MAX: usize = 8192;
+/// Most bytes of the files that a command has.
+pub const FILES_MAX: usize = 32 << 20;
+/// Most files that a command has: more than its text has room to name.
+const FILE_COUNT_MAX: usize = 1 << 16;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,6 +185,9 @@ impl Flags {
 
     /// Of a replay: behind it a transaction was open.
     pub const IN_TRANSACTION: Self = Self(8192);
+    /// The files that it loads were to be captured and were not written: they are too long, have found no
+    /// room, were not sent to their end, or may have a secret; or it was anonymised.
+    pub const FILES_CUT: Self = Self(16384);
 
     /// Whether all of these are so.
     #[must_use]
@@ -245,6 +252,9 @@ pub struct CommandRecord {
     pub error: u16,
     /// Of each result set one for each column, then one for whole rows.
     pub checks: Checks,
+    /// COM_QUERY: the files that the client has sent for `LOAD DATA LOCAL`, in their order, where they were to
+    /// be captured.
+    pub files: Vec<Vec<u8>>,
 }
 
 impl CommandRecord {
@@ -255,6 +265,12 @@ impl CommandRecord {
             Command(self.command),
             Command::QUERY | Command::STMT_PREPARE | Command::INIT_DB
         )
+    }
+
+    /// Bytes of the files that it has.
+    #[must_use]
+    pub fn files_len(&self) -> usize {
+        self.files.iter().map(Vec::len).sum()
     }
 }
 
@@ -447,6 +463,10 @@ impl CommandRecord {
             out.extend_from_slice(&check.sum.to_le_bytes());
             out.extend_from_slice(&check.chain.to_le_bytes());
         }
+        if !self.files.is_empty() {
+            put_number(out, self.files.len() as u64);
+            self.files.iter().for_each(|file| put_bytes(out, file));
+        }
     }
 
     fn decode(mut reader: Reader<'_>) -> Result<Self, Senseless> {
@@ -468,9 +488,10 @@ impl CommandRecord {
             warnings: reader.small("warnings")?,
             error: reader.small("error")?,
             checks: Checks::new(),
+            files: Vec::new(),
         };
         let count: usize = reader.small("count of checks")?;
-        if count > CHECKS_MAX || count * 16 != reader.0.len() {
+        if count > CHECKS_MAX || count * 16 > reader.0.len() {
             return Err(Senseless("count of checks"));
         }
         for _ in 0..count {
@@ -478,6 +499,16 @@ impl CommandRecord {
                 sum: reader.fixed("check")?,
                 chain: reader.fixed("check")?,
             });
+        }
+        // Records without files say nothing of them.
+        if !reader.0.is_empty() {
+            let count: usize = reader.small("count of files")?;
+            if count > FILE_COUNT_MAX {
+                return Err(Senseless("count of files"));
+            }
+            for _ in 0..count {
+                command.files.push(reader.bytes("file")?.to_vec());
+            }
         }
         reader.end().map(|()| command)
     }
@@ -511,6 +542,11 @@ impl CommandRecord {
             }
             false if self.digest != 0 => write!(line, "  digest {:016x}", self.digest),
             false => Ok(()),
+        };
+        let _ = match self.flags.has(Flags::FILES_CUT) {
+            true => write!(line, "  (without its files)"),
+            false if self.files.is_empty() => Ok(()),
+            false => write!(line, "  ({} bytes of files)", self.files_len()),
         };
         line
     }
@@ -573,6 +609,29 @@ mod tests {
         bytes.pop();
         assert!(Record::decode(&bytes).is_err(), "it is cut");
         assert_eq!(Record::decode(&[RESULT + 1]), Ok(None), "of a later version");
+    }
+
+    #[test]
+    fn a_command_is_read_with_its_files_and_without() {
+        let mut command = CommandRecord {
+            body: b"LOAD DATA LOCAL INFILE 'f' INTO TABLE t".to_vec(),
+            checks: smallvec::smallvec![Check { sum: 1, chain: 2 }],
+            ..CommandRecord::default()
+        };
+        for files in [vec![], vec![vec![]], vec![b"1\n2\n".to_vec(), vec![b'x'; 300]]] {
+            command.files = files;
+            let record = Record::Command(Box::new(command.clone()));
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&bytes), Ok(Some(record)));
+            bytes.pop();
+            assert!(Record::decode(&bytes).is_err(), "it is cut");
+        }
+        assert!(
+            command.line().ends_with("  (304 bytes of files)"),
+            "{}",
+            command.line()
+        );
     }
 
     #[test]

@@ -306,6 +306,27 @@ fn statements_of_sessions_that_are_over_are_forgotten() {
     assert_eq!(say(4, 0, Command::PING, Flags::CLOSED), 1);
 }
 
+#[test]
+fn files_that_clients_have_sent_are_left_out() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    let mut writer = FolderWriter::create(&from, Head::default(), 1 << 20, None).unwrap();
+    let load = CommandRecord {
+        command: Command::QUERY.0,
+        body: b"LOAD DATA LOCAL INFILE 'f' INTO TABLE t".to_vec(),
+        files: vec![b"1\tMiller\n".to_vec()],
+        ..CommandRecord::default()
+    };
+    writer.put(&Record::Command(Box::new(load))).unwrap();
+    writer.finish().unwrap();
+    anonymise(&from, &to, None, Wanted::default()).unwrap();
+    let mut folder = Folder::open(&to, None).unwrap();
+    let Some(Record::Command(made)) = folder.next_record().unwrap() else {
+        panic!("it has no command");
+    };
+    assert!(made.files.is_empty() && made.flags.has(Flags::FILES_CUT));
+}
+
 /// All of a folder: names, parameters as texts have them, no hashes of results.
 #[test]
 fn a_folder_is_made_of_another() {

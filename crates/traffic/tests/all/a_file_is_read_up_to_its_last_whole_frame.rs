@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use traffic::file::{FileReader, HEAD_LEN, files_of};
-use traffic::record::{Check, CommandRecord, End, Flags, Head, Record, SessionRecord};
+use traffic::record::{Check, CommandRecord, End, FILES_MAX, Flags, Head, Record, SessionRecord};
 use traffic::{Folder, FolderWriter, Stop};
 
 fn command(number: u64) -> Record {
@@ -85,6 +85,21 @@ fn what_was_written_is_read_over_all_files() {
 }
 
 #[test]
+fn a_command_is_written_with_as_many_files_as_it_may_have() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("captured");
+    let mut writer = FolderWriter::create(&path, Head::default(), 1 << 30, None).unwrap();
+    let load = Record::Command(Box::new(CommandRecord {
+        body: vec![b'x'; 1 << 20],
+        files: vec![vec![b'y'; FILES_MAX / 2]; 2],
+        ..CommandRecord::default()
+    }));
+    writer.put(&load).unwrap();
+    writer.finish().unwrap();
+    assert!(read(&path) == (vec![load], Vec::new()));
+}
+
+#[test]
 fn nobody_else_may_read_it() {
     let place = tempfile::tempdir().unwrap();
     let (path, _) = folder(place.path(), &[1], 1 << 20);
@@ -124,13 +139,16 @@ fn a_later_version_is_refused_by_its_number() {
     );
 }
 
-/// What the version before has written, which had no id and no proof.
+/// Versions of before: 3 is the same without files, and 2 had no id and no proof.
 #[test]
-fn a_file_of_version_2_is_read() {
+fn files_of_versions_3_and_2_are_read() {
     let place = tempfile::tempdir().unwrap();
     let (path, records) = folder(place.path(), &[3], 1 << 20);
     let file = &files_of(&path).unwrap()[0];
     let mut bytes = fs::read(file).unwrap();
+    bytes[16] = 3;
+    fs::write(file, &bytes).unwrap();
+    assert_eq!(read(&path), (records.clone(), Vec::new()));
     bytes.drain(24..HEAD_LEN);
     bytes[16] = 2;
     fs::write(file, &bytes).unwrap();

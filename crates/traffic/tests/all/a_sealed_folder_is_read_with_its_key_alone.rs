@@ -62,6 +62,19 @@ fn frames(bytes: &[u8]) -> Vec<usize> {
     frames
 }
 
+/// The version is a part of what the proof is made of, so that a file cannot be made one of before.
+#[test]
+fn a_file_of_version_3_is_sealed_as_its_flag_says() {
+    let place = tempfile::tempdir().unwrap();
+    let key = key(place.path(), "key");
+    let path = folder(place.path(), "captured", &key, 1 << 20);
+    let mut bytes = fs::read(&files_of(&path).unwrap()[0]).unwrap();
+    bytes[16] = 3;
+    let opened = |key| FileReader::new(&bytes[..], Path::new("test"), key).map(drop);
+    assert!(matches!(opened(None), Err(FileError::NoKey(_))));
+    assert!(matches!(opened(Some(&key)), Err(FileError::OtherKey(_))));
+}
+
 #[test]
 fn another_key_and_none_are_told_apart() {
     let place = tempfile::tempdir().unwrap();
