@@ -490,6 +490,7 @@ mod tests {
             outcome,
             packets: packets.to_vec(),
             is_cut: false,
+            lacks_files: false,
         };
         let outcome = Outcome {
             rows: 2,

@@ -314,6 +314,9 @@ impl Texts {
             prepared.types.clear();
         }
         let text = verdict.map_err(|why| why.words()).and_then(|()| {
+            if !command.files.is_empty() {
+                return Err("loads a file of the client's, which is in the capture alone");
+            }
             if Command(command.command) == Command::QUERY {
                 return Ok(command.body.clone());
             }
@@ -550,6 +553,26 @@ mod tests {
         say(Command::STMT_SEND_LONG_DATA, whole, b"\x07\0\0\0\0\0part");
         assert!(say(Command::STMT_EXECUTE, cut, b"").contains("left out"));
         assert!(say(Command::STMT_EXECUTE, whole, &typed).ends_with("SELECT 5;\n"));
+    }
+
+    #[test]
+    fn what_loads_a_file_is_named() {
+        let mut exporting = Exporting {
+            texts: Texts::new(Permitted::default()),
+            exported: Exported::default(),
+        };
+        let text = exporting.command(&CommandRecord {
+            command: Command::QUERY.0,
+            body: b"LOAD DATA LOCAL INFILE 'f' INTO TABLE t".to_vec(),
+            files: vec![b"1\n".to_vec()],
+            ..CommandRecord::default()
+        });
+        let text = String::from_utf8(text).unwrap();
+        assert!(
+            text.contains("left out") && text.contains("a file of the client's"),
+            "{text}"
+        );
+        assert!(!text.contains("LOAD DATA"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mysql_wire::statement::asks_for_cursor;
-use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker, text_values, write_packet};
+use mysql_wire::{
+    Capabilities, Command, Event, Outcome, PacketHeader, ResponseTracker, text_values, write_packet,
+};
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -17,9 +19,12 @@ use crate::record::{ServerAtStart, SessionRecord};
 
 /// For a connection and a login.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of a file that go into one packet.
+const FILE_PACKET: usize = 16 << 10;
 /// Of what a session had negotiated, what changes how statements are read or what they answer.
 const KEPT: Capabilities = Capabilities(
     Capabilities::FOUND_ROWS.0
+        | Capabilities::LOCAL_FILES.0
         | Capabilities::IGNORE_SPACE.0
         | Capabilities::MULTI_STATEMENTS.0
         | Capabilities::PS_MULTI_RESULTS.0
@@ -63,6 +68,8 @@ pub(crate) struct Answer {
     /// Its packets, up to [`ANSWER_MAX`] bytes.
     pub(crate) packets: Vec<u8>,
     pub(crate) is_cut: bool,
+    /// The server has asked for more files than there were, and was told that the others are empty.
+    pub(crate) lacks_files: bool,
 }
 
 fn lost(error: impl ToString) -> ClientError {
@@ -117,6 +124,15 @@ impl Client {
 
     /// Sends a command and reads all of its answer, where it has one.
     pub(crate) async fn ask(&mut self, payload: &[u8]) -> Result<Answer, ClientError> {
+        self.ask_with(payload, &[]).await
+    }
+
+    /// Sends a command that may load these files, one after the other, and reads all of its answer.
+    pub(super) async fn ask_with(
+        &mut self,
+        payload: &[u8],
+        files: &[Vec<u8>],
+    ) -> Result<Answer, ClientError> {
         let mut packets = Vec::with_capacity(payload.len() + 4);
         write_packet(&mut packets, &mut 0, payload);
         self.stream.write_all(&packets).await.map_err(lost)?;
@@ -125,10 +141,14 @@ impl Client {
         if asks_for_cursor(payload) {
             self.tracker.allow_cursor();
         }
+        // A server that asks for more files than were captured gets empty ones.
+        self.tracker.allow_infile();
+        let mut files = files.iter();
         let mut answer = Answer {
             outcome: Outcome::default(),
             packets: Vec::new(),
             is_cut: false,
+            lacks_files: false,
         };
         while self.tracker.in_progress() {
             let progress = self.tracker.advance(&self.unread).map_err(lost)?;
@@ -145,12 +165,30 @@ impl Client {
                         return Err(lost("the server has closed it"));
                     }
                 }
-                Event::State | Event::LocalInfile | Event::Stream => {
+                Event::LocalInfile => {
+                    let file = files.next();
+                    answer.lacks_files |= file.is_none();
+                    self.send_file(file.map_or(&[][..], Vec::as_slice)).await?;
+                }
+                Event::State | Event::Stream => {
                     return Err(lost("an answer of a kind that is not read here"));
                 }
             }
         }
         Ok(answer)
+    }
+
+    /// Sends what the server has asked for.
+    async fn send_file(&mut self, file: &[u8]) -> Result<(), ClientError> {
+        let mut sequence = self.tracker.sequence().wrapping_add(1);
+        let mut packets = Vec::with_capacity(file.len() + (file.len() / FILE_PACKET + 2) * PacketHeader::LEN);
+        for part in file.chunks(FILE_PACKET).chain([&[][..]]) {
+            write_packet(&mut packets, &mut sequence, part);
+        }
+        self.stream.write_all(&packets).await.map_err(lost)?;
+        self.stream.flush().await.map_err(lost)?;
+        self.tracker.resume_after_local_infile();
+        Ok(())
     }
 
     /// A statement of the replay's own: the first row of its result.

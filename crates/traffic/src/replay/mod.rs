@@ -423,6 +423,7 @@ impl Shared {
         }
         let mut record = CommandRecord {
             start_us: self.began.elapsed().as_micros() as u64,
+            files: Vec::new(),
             ..captured.clone()
         };
         record.flags.set(Flags::LEFT_OUT);
@@ -672,7 +673,8 @@ async fn dispatch(shared: &Rc<Shared>, folder: &mut Folder, survey: &Survey) -> 
 /// The number of places that a command takes among those that are read ahead.
 fn places(command: &CommandRecord) -> u32 {
     // More than there are would never be had.
-    (1 + command.body.len() / AHEAD_BYTES).min(AHEAD_MAX) as u32
+    let bytes = command.body.len() + command.files_len();
+    (1 + bytes / AHEAD_BYTES).min(AHEAD_MAX) as u32
 }
 
 fn conclude(shared: Rc<Shared>, folder: &Folder) -> Result<Outcome, ReplayError> {

@@ -36,7 +36,7 @@ pub enum LeftOut {
     PartsMissing,
     /// The gateway has refused it, or ended its session before a server had it, or it was for the gateway.
     Gateway,
-    /// It loads a file of the client's, which was not captured.
+    /// It loads a file of the client's that is not in the capture.
     LocalFile,
     /// It ends sessions or the server, or changes it for others: `KILL`, `SHUTDOWN`, `SET GLOBAL`, `FLUSH`.
     Server,
@@ -76,7 +76,7 @@ impl LeftOut {
             Self::NotPrepared => "its statement was prepared before the capture, or not at all",
             Self::PartsMissing => "its parameters, or parts of them, were not sent",
             Self::Gateway => "refused by the gateway, or with its session ended there, or meant for it",
-            Self::LocalFile => "loads a file of the client's",
+            Self::LocalFile => "loads a file of the client's that is not in the capture (--load-data)",
             Self::Server => "KILL, SHUTDOWN, SET GLOBAL and their like (--all sends them)",
             Self::Account => "about accounts (--all sends them)",
             Self::Replication => "about replication (--all sends them)",
@@ -197,7 +197,7 @@ impl Judge {
                 {
                     return Err(*why);
                 }
-                self.text(&record.body)
+                self.text(&record.body, !record.files.is_empty())
             }
             Command::STMT_EXECUTE
             | Command::STMT_BULK_EXECUTE
@@ -225,7 +225,8 @@ impl Judge {
         }
     }
 
-    fn text(&self, text: &[u8]) -> Result<(), LeftOut> {
+    /// `has_files`: files of the client's are there, which it may load.
+    fn text(&self, text: &[u8], has_files: bool) -> Result<(), LeftOut> {
         let facts = readings(text);
         let is = |effect| facts.iter().any(|facts| facts.effects.contains(effect));
         if is(Effects::GATEWAY) {
@@ -235,15 +236,16 @@ impl Judge {
             text.windows(word.len())
                 .any(|part| part.eq_ignore_ascii_case(word))
         };
-        if is(Effects::LOADS_DATA) && has(b"LOCAL") {
+        if is(Effects::LOADS_DATA) && has(b"LOCAL") && !has_files {
             return Err(LeftOut::LocalFile);
         }
         // What a text has as its own text is judged as that would be.
         if let Some((_, Some(inner))) = prepares(text) {
-            return self.text(&inner);
+            return self.text(&inner, has_files);
         }
         if let Some(given) = found(&IMMEDIATE, text) {
-            return literal(&given[0]).map_or(Err(LeftOut::Server), |inner| self.text(&inner));
+            let inner = literal(&given[0]).ok_or(LeftOut::Server)?;
+            return self.text(&inner, has_files);
         }
         if self.permitted.read_only && !facts.iter().all(only_reads) {
             return Err(LeftOut::Writes);
@@ -605,6 +607,29 @@ mod tests {
             ..Permitted::default()
         };
         assert_eq!(verdict("SET GLOBAL max_connections = 1", all), Ok(()));
+    }
+
+    #[test]
+    fn files_that_are_there_are_loaded() {
+        let verdict = |text: &str, files: &[&[u8]], read_only| {
+            let permitted = Permitted {
+                read_only,
+                ..Permitted::default()
+            };
+            Judge::new(permitted).may_be_sent(&CommandRecord {
+                command: Command::QUERY.0,
+                body: text.as_bytes().to_vec(),
+                files: files.iter().map(|file| file.to_vec()).collect(),
+                ..CommandRecord::default()
+            })
+        };
+        let local = "LOAD DATA LOCAL INFILE 'x' INTO TABLE t";
+        assert_eq!(verdict(local, &[b"1\n"], false), Ok(()));
+        assert_eq!(verdict(local, &[b""], false), Ok(()));
+        assert_eq!(verdict(local, &[], false), Err(LeftOut::LocalFile));
+        assert_eq!(verdict(local, &[b"1\n"], true), Err(LeftOut::Writes));
+        let both = format!("{local}; LOAD DATA INFILE 'x' INTO TABLE t");
+        assert_eq!(verdict(&both, &[b"1\n"], false), Err(LeftOut::ServerFile));
     }
 
     #[test]

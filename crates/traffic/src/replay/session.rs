@@ -578,7 +578,7 @@ impl Session {
         };
         let began = Instant::now();
         let limit = ANSWER_LIMIT.max(4 * Duration::from_micros(captured.took_us));
-        let answer = match timeout(limit, client.ask(&payload)).await {
+        let answer = match timeout(limit, client.ask_with(&payload, &captured.files)).await {
             Ok(answer) => answer,
             Err(_) => Err(ClientError::Lost(format!(
                 "no answer within {} s",
@@ -599,6 +599,9 @@ impl Session {
                         .answered(captured, &schema, record.affected_rows, record.insert_id);
                 }
                 self.close_behind(captured).await;
+                if answer.lacks_files {
+                    return Err(LeftOut::LocalFile);
+                }
             }
             Err(error) => {
                 tracing::debug!(session = captured.session, %error, "replay");

@@ -13,6 +13,7 @@ const CAPABILITIES: Capabilities = Capabilities(
         | Capabilities::PROTOCOL_41.0
         | Capabilities::SECURE_CONNECTION.0
         | Capabilities::PLUGIN_AUTH.0
+        | Capabilities::LOCAL_FILES.0
         | Capabilities::CONNECT_WITH_DB.0,
 );
 /// Nothing that is said ends so: a server that would end a connection there says that it is read-only.
@@ -44,6 +45,38 @@ fn words(payload: &[u8]) -> String {
     words + &String::from_utf8_lossy(body)
 }
 
+/// Asks the client for a file of each statement of a text, and answers all but the last.
+async fn load(
+    stream: &mut TcpStream,
+    text: &str,
+    sequence: &mut u8,
+    told: &Mutex<Vec<String>>,
+) -> Option<()> {
+    for number in 0..text.split(';').count() {
+        let mut packets = Vec::new();
+        if number > 0 {
+            let (mut ok, mut payload) = (OkPacket::default(), Vec::new());
+            ok.status.insert(StatusFlags::MORE_RESULTS);
+            ok.encode(&mut payload, CAPABILITIES);
+            write_packet(&mut packets, sequence, &payload);
+        }
+        write_packet(&mut packets, sequence, b"\xfba file");
+        stream.write_all(&packets).await.ok()?;
+        let mut file = Vec::new();
+        loop {
+            let part = packet(stream).await?;
+            *sequence = sequence.wrapping_add(1);
+            if part.is_empty() {
+                break;
+            }
+            file.extend(part);
+        }
+        let words = format!("FILE {}", String::from_utf8_lossy(&file));
+        told.lock().unwrap().push(words);
+    }
+    Some(())
+}
+
 async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[u8]) -> Option<()> {
     let mut out = Vec::new();
     let greeting = Greeting {
@@ -61,6 +94,7 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
     write_packet(&mut packets, &mut sequence, &out);
     stream.write_all(&packets).await.ok()?;
     let mut said = packet(&mut stream).await?;
+    let sends_files = said.first()? & Capabilities::LOCAL_FILES.0 as u8 != 0;
     sequence = 2;
     if said.windows(6).any(|part| part == b"nobody") {
         packets.clear();
@@ -89,6 +123,10 @@ async fn serve(mut stream: TcpStream, told: Arc<Mutex<Vec<String>>>, lost_at: &[
             Command::STMT_PREPARE if sequence == 1 => {
                 prepared += 1;
                 out.extend_from_slice(&[0, prepared, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            Command::QUERY if sends_files && text.starts_with("LOAD DATA LOCAL") => {
+                load(&mut stream, &text, &mut sequence, &told).await?;
+                OkPacket::default().encode(&mut out, CAPABILITIES);
             }
             Command::QUERY if text.ends_with("@@GLOBAL.READ_ONLY") => {
                 let eof = [0xfe, 0, 0, 2, 0];
@@ -871,6 +909,7 @@ fn captured(folder: &Path, commands: &[(&str, CommandRecord)]) {
         let session = SessionRecord {
             id: 1,
             user: (*user).to_owned(),
+            capabilities: Capabilities::LOCAL_FILES.0,
             ..SessionRecord::default()
         };
         let command = CommandRecord {
@@ -1170,6 +1209,55 @@ async fn a_replay_that_goes_on_says_how_late_it_was_before() {
 }
 
 #[tokio::test]
+async fn files_that_were_captured_are_loaded_and_no_others() {
+    const ONE: &str = "LOAD DATA LOCAL INFILE 'a' INTO TABLE t";
+    const TWO: &str = "LOAD DATA LOCAL INFILE 'a' INTO TABLE t; LOAD DATA LOCAL INFILE 'b' INTO TABLE t";
+
+    let place = tempfile::tempdir().unwrap();
+    let (address, told) = server().await;
+    let (from, result) = (place.path().join("from"), place.path().join("result"));
+    let load = |text: &str, files: &[&str]| {
+        let files = files.iter().map(|file| file.as_bytes().to_vec());
+        let command = CommandRecord {
+            files: files.collect(),
+            ..query(text)
+        };
+        ("app", command)
+    };
+    let long = "1234567\n".repeat(10_000);
+    let commands = [
+        load(ONE, &[&long]),
+        load(TWO, &["2\n", ""]),
+        load(ONE, &[]),
+        // The target asks for one more than the source did.
+        load(TWO, &["3\n"]),
+        load("INSERT 1", &[]),
+    ];
+    captured(&from, &commands);
+    let order = order(&from, &result, address, false);
+    let survey = survey(&from, None, order.permitted, &order.selection, None).unwrap();
+    assert_eq!(survey.left_out, BTreeMap::from([(LeftOut::LocalFile, 1)]));
+    let outcome = replay(order, &survey, None, "test", |_| {}).await.unwrap();
+    assert_eq!(outcome.left_out, BTreeMap::from([(LeftOut::LocalFile, 2)]));
+    let told = told.lock().unwrap();
+    let begin = told.iter().position(|words| words == ONE).unwrap();
+    let long = format!("FILE {long}");
+    let expected = [
+        ONE, &long, TWO, "FILE 2\n", "FILE ", TWO, "FILE 3\n", "FILE ", "INSERT 1",
+    ];
+    assert_eq!(told[begin..], expected);
+    let mut folder = Folder::open(&result, None).unwrap();
+    let mut left_out = Vec::new();
+    while let Some(record) = folder.next_record().unwrap() {
+        if let Record::Command(command) = record {
+            assert!(command.files.is_empty(), "a result has no files");
+            left_out.push(command.flags.has(Flags::LEFT_OUT));
+        }
+    }
+    assert_eq!(left_out, [false, false, true, true, false]);
+}
+
+#[tokio::test]
 async fn a_user_that_may_not_log_in_keeps_no_other_out() {
     let place = tempfile::tempdir().unwrap();
     let (address, told) = server().await;
@@ -1236,6 +1324,11 @@ fn long_commands_that_are_read_ahead_have_little_memory() {
     let of = |len| places(&command(Command::QUERY, 0, &vec![b'x'; len]));
     assert_eq!((of(0), of(AHEAD_BYTES - 1), of(AHEAD_BYTES)), (1, 1, 2));
     assert_eq!(of(1 << 20), 257);
+    let loads = CommandRecord {
+        files: vec![vec![0; AHEAD_BYTES]; 2],
+        ..query("")
+    };
+    assert_eq!(places(&loads), 3);
 }
 
 #[tokio::test]
