@@ -45,7 +45,8 @@ GET  /mirrors                                        statements that are answere
 GET  /fleet/history                                  who has changed the configuration, when and why, as JSON
 GET  /fleet/diff?from=N&to=M                         options that differ between two revisions
 PUT  /traffic/capture?to=DIR|URL[&spool=DIR][&duration=SECONDS][&max_size=BYTES][&free_disk=PERCENT][&sample=SHARE]
-                     [&user=U][&schema=S][&listener=L][&digest=HEX][&end_when_full=true][&key_file=FILE]
+                     [&user=U][&schema=S][&listener=L][&digest=HEX][&load_data=BYTES][&end_when_full=true]
+                     [&key_file=FILE]
                                                      captures traffic into a new folder, or to an object store
 PUT  /traffic/capture/stop                           ends that; once more: gives up what is not there yet
 ";

@@ -135,6 +135,8 @@ pub struct CaptureOrder {
     pub listener: Option<String>,
     /// Only statements with this digest, in 16 hexadecimal digits.
     pub digest: Option<String>,
+    /// Also the files that clients send for `LOAD DATA LOCAL`, up to so many bytes for a statement.
+    pub load_data: Option<usize>,
     /// Where its thread does not keep up it ends, instead of leaving sessions out.
     pub end_when_full: bool,
     /// A file on the gateway's machine with the key with which it is encrypted.

@@ -370,6 +370,7 @@ struct CaptureQuery {
     schema: Option<String>,
     listener: Option<String>,
     digest: Option<String>,
+    load_data: Option<usize>,
     #[serde(default)]
     end_when_full: bool,
     key_file: Option<String>,
@@ -397,6 +398,7 @@ async fn start_capture(State(sight): State<Sight>, Asked(query): Asked<CaptureQu
         schema: query.schema,
         listener: query.listener,
         digest: query.digest,
+        load_data: query.load_data,
         end_when_full: query.end_when_full,
         key_file: query.key_file,
     };

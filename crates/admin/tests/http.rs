@@ -254,7 +254,7 @@ impl Gateway for Fake {
         order: CaptureOrder,
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         let asked = format!(
-            "capture {} {:?} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {} {:?}",
+            "capture {} {:?} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?}",
             order.to,
             order.spool,
             order.duration,
@@ -265,6 +265,7 @@ impl Gateway for Fake {
             order.schema,
             order.listener,
             order.digest,
+            order.load_data,
             order.end_when_full,
             order.key_file
         );
@@ -625,15 +626,15 @@ async fn acts_are_taken_on_the_socket_alone() {
         ("/kill?id=7&query=true", "kill 7 true"),
         (
             "/traffic/capture?to=/c/1&duration=1.5&max_size=9&sample=0.5&user=u&end_when_full=true&key_file=/k",
-            "capture /c/1 None Some(1.5s) Some(9) 10 Some(0.5) Some(\"u\") None None None true Some(\"/k\")",
+            "capture /c/1 None Some(1.5s) Some(9) 10 Some(0.5) Some(\"u\") None None None None true Some(\"/k\")",
         ),
         (
             "/traffic/capture?to=s3%3A%2F%2Fb%2Fp&spool=/s",
-            "capture s3://b/p Some(\"/s\") None None 10 None None None None None false None",
+            "capture s3://b/p Some(\"/s\") None None 10 None None None None None None false None",
         ),
         (
-            "/traffic/capture?to=/c/2&listener=app&digest=00ff",
-            "capture /c/2 None None None 10 None None None Some(\"app\") Some(\"00ff\") false None",
+            "/traffic/capture?to=/c/2&listener=app&digest=00ff&load_data=7",
+            "capture /c/2 None None None 10 None None None Some(\"app\") Some(\"00ff\") Some(7) false None",
         ),
         ("/traffic/capture/stop", "stop capture"),
         ("/pause", "pause None"),

@@ -933,6 +933,7 @@ impl admin::Gateway for Operator {
                     listener: order.listener,
                     digest: order.digest,
                 },
+                load_data: order.load_data,
                 when_full: match order.end_when_full {
                     true => WhenFull::End,
                     false => WhenFull::Thin,

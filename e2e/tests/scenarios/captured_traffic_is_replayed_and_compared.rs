@@ -7,7 +7,7 @@ use e2e::traffic::{bytes_of, forebay, has, replay_on, start, start_with, stop};
 use e2e::{Setup, client, kind, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
-use sandbox::{Kind, Node, PASSWORD, USER};
+use sandbox::{Kind, Lent, Node, PASSWORD, USER};
 
 /// What a capture must not have. The first of each is what is looked for.
 const SECRETS: &[&str] = &include!("../../../crates/traffic/src/secrets_list.rs");
@@ -55,19 +55,23 @@ async fn use_it(session: &mut Conn) {
     session.query_drop("SELECT COUNT(*) FROM item").await.unwrap();
 }
 
+fn setup(servers: &[Lent], mode: &str) -> Setup {
+    let user = format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n");
+    let monitor =
+        format!("topology = \"replication\"\nmonitor = {{ user = {USER:?}, password = {PASSWORD:?} }}\n");
+    let setup = Setup::in_front_of(servers).mode(mode).cluster(&monitor);
+    match mode {
+        "split" => setup.tables(&user),
+        _ => setup,
+    }
+}
+
 async fn replayed_and_compared(mode: &str) {
     let servers = servers(2);
     let [source, copy] = [&servers[0], &servers[1]].map(|server| server.primary());
     source.sql(TABLE).unwrap();
     copy.sql(TABLE).unwrap();
-    let user = format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n");
-    let monitor =
-        format!("topology = \"replication\"\nmonitor = {{ user = {USER:?}, password = {PASSWORD:?} }}\n");
-    let mut setup = Setup::in_front_of(&servers[..1]).mode(mode).cluster(&monitor);
-    if mode == "split" {
-        setup = setup.tables(&user);
-    }
-    let gateway = setup.start();
+    let gateway = setup(&servers[..1], mode).start();
     let mut before = client::connect(&gateway).await;
     before.query_drop("SELECT 1").await.unwrap();
     let captured = start(&gateway, "captured");
@@ -253,6 +257,69 @@ async fn in_mode_session() {
 #[tokio::test]
 async fn in_mode_split() {
     replayed_and_compared("split").await;
+}
+
+/// The file of a `LOAD DATA LOCAL` is captured, and loaded by a replay, only where that was asked for.
+fn files_are_captured_where_that_is_asked_for(mode: &str) {
+    const TABLE: &str =
+        "DROP TABLE IF EXISTS test.loaded; CREATE TABLE test.loaded (id INT PRIMARY KEY, label VARCHAR(60))";
+    let servers = servers(2);
+    let [source, copy] = [&servers[0], &servers[1]].map(|server| server.primary());
+    let gateway = setup(&servers[..1], mode).start();
+    let file = gateway.folder().join("rows.txt");
+    let lines: String = (0..20_000)
+        .map(|id| format!("{id}\tof the file {id}\n"))
+        .collect();
+    std::fs::write(&file, lines).unwrap();
+    let load = format!(
+        "LOAD DATA LOCAL INFILE '{}' INTO TABLE test.loaded",
+        file.display()
+    );
+    let rows = |server: &Node| {
+        let rows = "SELECT COUNT(*), SUM(id), MAX(label) FROM test.loaded";
+        server.sql(rows).unwrap()
+    };
+    let options: [(&str, &[&str], bool); 3] = [
+        ("with", &["--load-data"], true),
+        ("without", &[], false),
+        ("short", &["--load-data", "100KiB"], false),
+    ];
+    for (name, options, is_captured) in options {
+        source.sql(TABLE).unwrap();
+        copy.sql(TABLE).unwrap();
+        let captured = start_with(&gateway, name, options);
+        client::command_line(gateway.port(), &["--local-infile=1"], &load).unwrap();
+        stop(&gateway);
+        assert!(rows(source).contains("20000"), "{name}");
+        let bytes = bytes_of(&captured);
+        assert!(has(&bytes, &load), "{name}");
+        for row in [0, 10_000, 19_999] {
+            let row = format!("of the file {row}\n");
+            assert_eq!(has(&bytes, &row), is_captured, "{name}: {row}");
+        }
+        let result = gateway.folder().join(format!("{name}-replayed"));
+        let result = result.display().to_string();
+        let (code, said) = replay_on(copy, &captured, &result, &["--even-source", "--any-position"]);
+        assert_eq!(code, Some(0), "{name}: {said}");
+        let is_left_out = said.contains("loads a file of the client's");
+        assert_eq!(is_left_out, !is_captured, "{name}: {said}");
+        assert_eq!(rows(copy) == rows(source), is_captured, "{name}");
+        if is_captured {
+            let folders = ["traffic", "compare", &captured, &result];
+            let (code, said) = forebay(&[&folders[..], &["--fail-on", "errors,rows,missing"]].concat());
+            assert_eq!(code, Some(0), "{said}");
+        }
+    }
+}
+
+#[test]
+fn files_are_captured_in_mode_session() {
+    files_are_captured_where_that_is_asked_for("session");
+}
+
+#[test]
+fn files_are_captured_in_mode_split() {
+    files_are_captured_where_that_is_asked_for("split");
 }
 
 #[tokio::test]

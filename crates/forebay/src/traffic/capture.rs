@@ -100,6 +100,10 @@ pub(super) struct Start {
     /// sessions set for themselves.
     #[arg(long, value_name = "HEX", value_parser = digest)]
     digest: Option<String>,
+    /// Also the files that clients send for `LOAD DATA LOCAL INFILE`, up to so many bytes for a statement:
+    /// `500KiB`, at most `32MiB`; `16MiB` where none is said. Longer ones are left out whole.
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16MiB", value_parser = bytes)]
+    load_data: Option<u64>,
     /// Where the disk does not keep up the capture ends, instead of leaving sessions out from there on.
     #[arg(long)]
     end_when_full: bool,
@@ -230,6 +234,7 @@ fn begin(start: Start) -> Result<()> {
     add("schema", start.schema);
     add("listener", start.listener);
     add("digest", start.digest);
+    add("load_data", start.load_data.map(|bytes| bytes.to_string()));
     add("end_when_full", start.end_when_full.then(|| "true".to_owned()));
     if let Some(file) = &start.key_file {
         let name = file.to_str().context("the name of the key file is no text")?;

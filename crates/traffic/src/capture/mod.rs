@@ -6,6 +6,7 @@
 //! further, from that command on), or the capture ends. Short answers are read by the worker, others by the
 //! thread, which decides what texts may be written, and writes.
 
+mod files;
 mod observer;
 mod servers;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use telemetry::{Samples, Source, catalog};
 use crate::file::{FileError, FolderWriter};
 use crate::objects::upload::{self, Upload, UploadStatus};
 use crate::objects::{Location, Marker, Objects, ObjectsError};
-use crate::record::{Filters, Head, ServerAtStart, digest_of};
+use crate::record::{FILES_MAX, Filters, Head, ServerAtStart, digest_of};
 use crate::seal::{Key, KeyError};
 
 use self::observer::{Queue, WorkerObserver};
@@ -78,6 +79,9 @@ pub struct Order {
     pub free_disk: u8,
     /// What of the traffic.
     pub filters: Filters,
+    /// Bytes, with packet headers, of the files that a client may send for a command (`LOAD DATA LOCAL`), for
+    /// them to be captured. Without it none are.
+    pub load_data: Option<usize>,
     /// Where the thread does not keep up.
     pub when_full: WhenFull,
     /// A file with the key with which it is sealed.
@@ -405,6 +409,11 @@ fn checked(order: &Order) -> Result<Option<Key>, StartError> {
     {
         return Err(StartError::Order(
             "the digest is to be 16 hexadecimal digits, as `compare --json` has them",
+        ));
+    }
+    if order.load_data.is_some_and(|bytes| bytes > FILES_MAX) {
+        return Err(StartError::Order(
+            "the files of a command (load_data) are to be 32 MiB at most",
         ));
     }
     if order.key_file.as_ref().is_some_and(|file| !file.is_absolute()) {

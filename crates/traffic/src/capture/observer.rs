@@ -174,7 +174,7 @@ impl Observer for WorkerObserver {
         is_wanted.then_some(CopyLimits {
             command: COMMAND_MAX,
             answer: ANSWER_MAX,
-            files: 0,
+            files: run.order.load_data.unwrap_or(0),
             room: Some(Arc::clone(room)),
         })
     }
@@ -258,6 +258,8 @@ fn answer(copied: Copied, columns: &mut KeptColumns, finished: &Finished<'_>) ->
     let keeps_columns = KeptColumns::are_those_of(capabilities);
     let payload = copied.command().get(PacketHeader::LEN..).unwrap_or_default();
     match copied.answer() {
+        // The thread takes the files over.
+        _ if copied.has_files() => Answer::Long(copied),
         _ if copied.is_answer_cut() => {
             if keeps_columns {
                 columns.forget(command, payload);

@@ -65,6 +65,7 @@ fn order(to: &Path, when_full: WhenFull) -> Order {
         max_size: None,
         free_disk: 0,
         filters: Filters::default(),
+        load_data: None,
         when_full,
         key_file: None,
     }
@@ -404,6 +405,81 @@ fn parameters_of_a_harmless_statement_are_kept() {
 }
 
 #[test]
+fn files_are_copied_where_that_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let capture = Capture::new();
+    for load_data in [None, Some(100)] {
+        let order = Order {
+            load_data,
+            ..order(&place.path().join(format!("{load_data:?}")), WhenFull::Thin)
+        };
+        capture.start(order, Vec::new(), "test").unwrap();
+        let limits = capture.observer().copies(1).unwrap();
+        assert_eq!(limits.files, load_data.unwrap_or(0));
+        capture.finish("stopped", Duration::from_secs(30));
+    }
+}
+
+/// A statement whose client has sent these packets of files, or more than is copied of them.
+fn load(packets: Option<&[u8]>) -> Finished<'static> {
+    let text = "LOAD DATA LOCAL INFILE 'f' INTO TABLE t";
+    let payload = [&[Command::QUERY.0][..], text.as_bytes()].concat();
+    let answer = [packet(b"\xfbf"), packet(OK)].concat();
+    let copied = Copied::whole(&packet(&payload), &answer).with_files(packets);
+    Finished {
+        copied: RefCell::new(Some(copied)),
+        ..query(7, text)
+    }
+}
+
+#[test]
+fn files_are_written_with_their_commands() {
+    let packets = [packet(b"1\tof a file\n"), packet(b"")].concat();
+    let commands = commands(&captured(&[
+        load(Some(&packets)),
+        load(None),
+        query(7, "SELECT 1"),
+    ]));
+    let files = commands.into_iter().map(|command| {
+        let is_cut = command.flags.has(Flags::FILES_CUT);
+        (command.files, is_cut)
+    });
+    let expected = [
+        (vec![b"1\tof a file\n".to_vec()], false),
+        (vec![], true),
+        (vec![], false),
+    ];
+    assert_eq!(files.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn files_are_captured_only_where_their_commands_are() {
+    let packets = [packet(b"1\tof a file\n"), packet(b"")].concat();
+    let others = || Some("others".to_owned());
+    for filters in [
+        Filters {
+            listener: others(),
+            ..Filters::default()
+        },
+        Filters {
+            user: others(),
+            ..Filters::default()
+        },
+        Filters {
+            schema: others(),
+            ..Filters::default()
+        },
+        Filters {
+            digest: Some("00000000000000ff".to_owned()),
+            ..Filters::default()
+        },
+    ] {
+        let records = captured_of(filters, &[load(Some(&packets))]);
+        assert!(commands(&records).is_empty(), "{records:?}");
+    }
+}
+
+#[test]
 fn of_another_listener_nothing_is_captured() {
     let filters = Filters {
         listener: Some("clients".to_owned()),
@@ -461,6 +537,9 @@ fn an_order_that_makes_no_sense_is_refused_by_name() {
     order.filters.digest = Some("00ff".to_owned());
     assert!(refused(&order).contains("16 hexadecimal digits"));
     order.filters.digest = None;
+    order.load_data = Some(FILES_MAX + 1);
+    assert!(refused(&order).contains("load_data"));
+    order.load_data = None;
     order.free_disk = 101;
     assert!(refused(&order).contains("101 % are to stay free"));
     assert!(!place.path().join("captured").exists());

@@ -12,7 +12,7 @@ use mysql_wire::{Capabilities, Command, PacketHeader, statement};
 use sql_class::Syntax;
 
 use super::observer::{Answer, Batch, Ended, Queue};
-use super::{Run, free_percent, lock};
+use super::{Run, files, free_percent, lock};
 use crate::checks::{self, Read};
 use crate::file::{FileError, FolderWriter};
 use crate::record::{CommandRecord, End, Flags, Record, SessionRecord};
@@ -577,7 +577,10 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
 fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
     let read = match std::mem::replace(&mut ended.answer, Answer::Cut) {
         Answer::Read(read) => read,
-        Answer::Long(copied) => checks::read(ended.command, ended.capabilities, copied.answer()),
+        Answer::Long(copied) => {
+            files::take_over(&copied, record);
+            checks::read(ended.command, ended.capabilities, copied.answer())
+        }
         Answer::Cut => Read::default(),
     };
     if !read.is_whole {
