@@ -280,7 +280,7 @@ mod tests {
     fn those_that_run_are_known_and_can_be_killed() {
         let mut command = Command::new("sleep");
         command.arg("600");
-        let mut child = ListeningChild::spawn(command).unwrap();
+        let mut child = ListeningChild::spawn(command, Path::new("/dev/null")).unwrap();
         let id = child.pid();
         assert!(running().contains(&id) && !child.has_ended());
         kill(&[id]);
@@ -292,7 +292,7 @@ mod tests {
     fn a_successor_ends_with_its_owner() {
         let mut command = Command::new("sleep");
         command.arg("600");
-        let mut child = ListeningChild::spawn(command).unwrap();
+        let mut child = ListeningChild::spawn(command, Path::new("/dev/null")).unwrap();
         let successor = Successor::new(child.pid());
         assert!(!successor.has_ended());
         drop(successor);

@@ -304,7 +304,7 @@ mod tests {
     fn answered(observer: &WorkerObserver, run: &Run, payload: &[u8], answer: &[&[u8]]) -> (Answer, usize) {
         let packets: Vec<_> = answer.iter().flat_map(|payload| packet(payload)).collect();
         let mut command = finished(1, payload, &[]);
-        command.capabilities |= Capabilities::MARIADB_CACHE_METADATA;
+        command.capabilities = command.capabilities | Capabilities::MARIADB_CACHE_METADATA;
         command.copied = RefCell::new(Some(Copied::whole(&packet(payload), &packets)));
         observer.finished(&command);
         let ended = lock(&lock(&run.queues)[0]).commands.pop_back().unwrap();
