@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The running gateway, as operators see it. Called on the control thread; must not block for long. Errors are
-/// reasons in words.
+/// The running gateway, as operators see it. Called on the control thread; must not block for long. Errors
+/// are reasons in words.
 pub trait Gateway: Send + Sync + 'static {
     /// Whether this is the token of acts. `None` where there is no token: acts are taken on the socket alone.
     fn is_token(&self, given: &[u8]) -> Option<bool>;

@@ -252,8 +252,8 @@ pub struct CommandRecord {
     pub error: u16,
     /// Of each result set one for each column, then one for whole rows.
     pub checks: Checks,
-    /// COM_QUERY: the files that the client has sent for `LOAD DATA LOCAL`, in their order, where they were to
-    /// be captured.
+    /// COM_QUERY: the files that the client has sent for `LOAD DATA LOCAL`, in their order, where they were
+    /// to be captured.
     pub files: Vec<Vec<u8>>,
 }
 
@@ -288,8 +288,8 @@ pub struct ResultRecord {
 /// How it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// `stopped`, `duration`, `max-size`, `disk`, `buffer`, `error`, `shutdown`; of a replay `done`, or `error`
-    /// where sessions have failed; of an import `imported`.
+    /// `stopped`, `duration`, `max-size`, `disk`, `buffer`, `error`, `shutdown`; of a replay `done`, or
+    /// `error` where sessions have failed; of an import `imported`.
     pub reason: String,
     /// More about that, in words.
     pub words: String,

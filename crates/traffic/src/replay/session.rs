@@ -346,8 +346,8 @@ impl Session {
         }
     }
 
-    /// A command is not sent, or not again (`was_sent`), and may have been executed: notes what that means for
-    /// the transaction.
+    /// A command is not sent, or not again (`was_sent`), and may have been executed: notes what that means
+    /// for the transaction.
     fn may_have_done(&mut self, captured: &CommandRecord, was_sent: bool) {
         match self.part(captured).part {
             Part::Begins => self.is_undone = true,
