@@ -138,6 +138,10 @@ impl StatusPort {
             for mut client in listener.incoming().flatten() {
                 let mut request = [0; 1024];
                 let length = client.read(&mut request).unwrap_or(0);
+                // A gateway that has not been answered in time has gone without a word.
+                if length == 0 {
+                    continue;
+                }
                 assert!(request[..length].starts_with(b"GET /status HTTP/1.1\r\n"));
                 let status = now.load(Ordering::SeqCst);
                 let _ = write!(client, "HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\n{{}}");
