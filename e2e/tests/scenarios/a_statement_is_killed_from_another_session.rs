@@ -100,7 +100,8 @@ async fn an_account_that_may_not_kill_is_said_to_be_why() {
         let create = "CREATE USER weak@'%' IDENTIFIED BY 'weak'";
         server.primary().sql(create).unwrap();
     }
-    let account = "user = \"weak\"\npassword = \"weak\"\ninterval = \"200ms\"";
+    // A KILL by this account takes no longer than a check.
+    let account = "user = \"weak\"\npassword = \"weak\"\ninterval = \"200ms\"\ntimeout = \"20s\"";
     let gateway = Setup::in_front_of(&servers).check(account).start();
     let mut victim = client::connect(&gateway).await;
     let at = client::server_port(&mut victim).await;
