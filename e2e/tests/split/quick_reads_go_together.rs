@@ -35,10 +35,22 @@ fn numbers(schema: &str) -> String {
     )
 }
 
-/// Has sessions ask for rows of their own, half of them in prepared statements, until enough have been
-/// answered together; each compares its answers. `may_fail`: a statement may lose its connection.
+/// Has sessions ask for rows of their own until enough have been answered together. A busy machine may take
+/// too long for most of them.
 async fn ask_together(gateway: &Gateway, schemas: &[&'static str], may_fail: bool) {
     let before = together(gateway);
+    for _ in 0..20 {
+        ask_at_once(gateway, schemas, may_fail).await;
+        if together(gateway) - before > 100.0 {
+            return;
+        }
+    }
+    panic!("only {} were answered together", together(gateway) - before);
+}
+
+/// Each session asks 200 times, a third of them in prepared statements, and compares its answers. `may_fail`:
+/// a statement may lose its connection.
+async fn ask_at_once(gateway: &Gateway, schemas: &[&'static str], may_fail: bool) {
     let mut asking = JoinSet::new();
     for number in 0..SESSIONS {
         let schema = schemas[number % schemas.len()];
@@ -74,8 +86,6 @@ async fn ask_together(gateway: &Gateway, schemas: &[&'static str], may_fail: boo
     while let Some(asked) = asking.join_next().await {
         asked.unwrap();
     }
-    let answered = together(gateway) - before;
-    assert!(answered > 100.0, "only {answered} were answered together");
 }
 
 #[tokio::test]
