@@ -248,12 +248,12 @@ mod tests {
 
     use super::*;
 
-    /// A monitor of a server that was there a moment ago, the primary of its cluster by its configuration.
+    /// A monitor of a server that is not there, the primary of its cluster by its configuration. No program
+    /// is given its port by chance.
     fn monitor() -> Monitor {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = ServerAddress::Host {
             host: "127.0.0.1".to_owned(),
-            port: listener.local_addr().unwrap().port(),
+            port: 1,
         };
         let server = config::Server {
             role: Some(Role::Primary),
