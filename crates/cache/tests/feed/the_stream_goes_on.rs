@@ -158,11 +158,22 @@ fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
     );
     let fed = Fed::start(Wishes::of(kind), &sql, vec![string("t", "test.t", &["id"], "c")]);
     fed.assert_same("t", SELECT);
+    // On a busy machine all of it may have come before the stream ends.
+    let was_cut = (0..10).any(|attempt| is_cut_in_the_middle(&fed, attempt));
+    assert!(was_cut, "each time all of it had come");
+    assert_eq!(fed.copies(), 1);
+}
+
+/// Changes all rows of a large table in one transaction, and ends the stream while it is read, a few times.
+/// Returns whether a part of it was read again.
+fn is_cut_in_the_middle(fed: &Fed, attempt: u32) -> bool {
     let rows = fed.feed.status().changed_rows();
     let dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
     let first: Vec<String> = fed.sql(dumps).lines().map(str::to_owned).collect();
-    let (mut writer, mut killer) = (ClientAtHand::of(&fed), ClientAtHand::of(&fed));
-    writer.say("UPDATE t SET c = CONCAT('after ', id, c)");
+    let (mut writer, mut killer) = (ClientAtHand::of(fed), ClientAtHand::of(fed));
+    writer.say(&format!(
+        "UPDATE t SET c = CONCAT('attempt {attempt} ', id, REPEAT(' after', 120))"
+    ));
     for round in 1..=3 {
         fed.until("a part of it has come", || {
             fed.feed.status().changed_rows() > rows + 1000 * round
@@ -178,9 +189,7 @@ fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
     writer.end();
     killer.end();
     fed.assert_same("t", SELECT);
-    assert_eq!(fed.copies(), 1);
-    let changed = fed.feed.status().changed_rows() - rows;
-    assert!(changed > 40_000, "cut in the middle and read again: {changed}");
+    fed.feed.status().changed_rows() - rows > 40_000
 }
 
 fn a_primary_that_was_killed_comes_back(kind: Kind) {
