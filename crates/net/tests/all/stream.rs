@@ -1,7 +1,7 @@
 //! Plain streams: one system call a read, options set, ends told apart from silence.
 
 use std::io::{IoSlice, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use net::buffer::{self, Buffer};
 use net::{Peer, Stream, poll_read_into, poll_read_pooled};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::task::coop;
 
@@ -126,7 +126,12 @@ async fn connects_to_a_unix_socket() {
 
 #[tokio::test]
 async fn refused_connections_are_errors() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A socket that is bound and does not listen keeps its port from everybody else.
+    let nobody = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    nobody
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    let address = nobody.local_addr().unwrap().as_socket().unwrap();
     let error = Stream::connect_tcp(address, Duration::ZERO).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
