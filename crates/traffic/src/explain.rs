@@ -275,9 +275,8 @@ fn cut(mut text: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use mysql_wire::{Outcome, write_packet};
+    use tokio::net::TcpSocket;
 
     use super::*;
     use crate::file::FolderWriter;
@@ -405,9 +404,7 @@ mod tests {
             assert!(has(Capabilities::IGNORE_SPACE) && !has(Capabilities::MULTI_STATEMENTS));
         }
         // Where nobody listens the reason is shown in the place of the plan.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let nobody = listener.local_addr().unwrap();
-        drop(listener);
+        let (_place, nobody) = bound();
         let login = Login {
             user: "app".to_owned(),
             password: String::new(),
@@ -427,11 +424,17 @@ mod tests {
         );
     }
 
+    /// A socket that does not listen, with an address that nobody else gets meanwhile.
+    fn bound() -> (TcpSocket, SocketAddr) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = socket.local_addr().unwrap();
+        (socket, address)
+    }
+
     #[tokio::test]
     async fn a_server_that_lets_nobody_in_is_not_asked_again() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let (place, address) = bound();
         let login = Login {
             user: "app".to_owned(),
             password: String::new(),
@@ -447,8 +450,7 @@ mod tests {
             session: SessionRecord::default(),
         };
         let why = server.plan(&question).await;
-        let listener = TcpListener::bind(address).unwrap();
-        listener.set_nonblocking(true).unwrap();
+        let listener = place.listen(1).unwrap().into_std().unwrap();
         assert_eq!(server.plan(&question).await, why);
         assert!(listener.accept().is_err(), "it was asked again");
     }
