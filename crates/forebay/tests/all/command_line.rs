@@ -370,7 +370,6 @@ fn what_does_nothing_is_told_by_check_and_at_the_start() {
     }
 }
 
-/// The frame of a certificate is there, and nothing in it that a start could use.
 #[test]
 fn a_store_that_is_not_reached_is_found_by_check() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store");
@@ -399,6 +398,7 @@ fn a_store_that_is_not_reached_is_found_by_check() {
     assert!(!folder.join("shared").exists() && !folder.join("state").exists());
 }
 
+/// The frame of a certificate is there, and nothing in it that a start could use.
 #[test]
 fn a_broken_authority_is_found_by_check_on_every_link() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
