@@ -1072,7 +1072,8 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Asks the store as a gateway does at its start.
+    /// Asks the store as a gateway does at its start, but each member of an etcd for as long as that may
+    /// take: members that a firewall keeps silent are named.
     ///
     /// # Errors
     /// It does not answer, or not so that it is of use. Says which member and why.
@@ -1083,7 +1084,7 @@ impl Reached {
             Some(folder) => Folder::new(folder).peek(&live)?,
             None => {
                 let mut etcd = etcd(settings, connector(settings)?);
-                in_time(FIRST_LIMIT, etcd.read(&live)).await?
+                etcd.read(&live).await?
             }
         };
         let view = View::from(read);

@@ -16,7 +16,7 @@ use crate::fleet::NO_TEXT;
 use crate::folder::Folder;
 use crate::keys::{Keys, written};
 use crate::store::Store as _;
-use crate::{Deed, Fate, Fleet, Host, Kill, Killer, NotKilled, OnKilled, Wanted};
+use crate::{Deed, Fate, Fleet, Host, Kill, Killer, NotKilled, OnKilled, Reached, Wanted};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -570,6 +570,23 @@ async fn whoever_reads_does_it_with_the_one_login() {
         () = serve(listener, &logins) => {}
     }
     assert_eq!(logins.load(Ordering::Relaxed), 1);
+}
+
+/// A gateway has no time at its start for as many.
+#[tokio::test(start_paused = true)]
+async fn members_that_say_nothing_are_named_to_whoever_only_looks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+    let members: Vec<String> = silent.iter().map(address).collect();
+    let store = settings(folder.path(), &format!("endpoints = {members:?}"));
+    let error = Reached::look(&store).await.unwrap_err().to_string();
+    for member in members {
+        assert!(error.contains(&format!("{member}: no answer in time")), "{error}");
+    }
 }
 
 #[test]
