@@ -11,17 +11,20 @@ use std::sync::LazyLock;
 use regex::bytes::Regex;
 use sql_class::{Class, Dialect, Effects, Facts, Syntax};
 
+/// Words, as [`words`] has them.
+type Words = LazyLock<Option<Regex>>;
+
 /// The longest text that is written.
 pub const TEXT_MAX: usize = 1 << 20;
 
 /// Words of statements with secrets, wherever they are in a text. Between two of them there may be anything
 /// that is no letter: spaces, comments, quotes that are glued together.
-static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
+static WORDS: Words = LazyLock::new(|| words(PATTERN));
 
 /// The same in the bytes of parameters: what stands in front of a value may look like a letter.
-static WORDS_OF_VALUES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static WORDS_OF_VALUES: Words = LazyLock::new(|| {
     let pattern = PATTERN.replace(r"| \b", "| ");
-    Regex::new(&format!(r"{pattern} | set\W+password\b")).ok()
+    words(&format!(r"{pattern} | set\W+password\b"))
 });
 
 const PATTERN: &str = r"(?xis-u)
@@ -44,18 +47,24 @@ const PATTERN: &str = r"(?xis-u)
 
 /// Something of which letters can be made: texts, numbers in hexadecimal, functions that make letters of
 /// numbers.
-static LETTERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"(?i-u)['"]|\b0[xb][0-9a-f]|\b(?:char|chr|unhex|conv|hex|bin|oct)\W*\("#).ok()
-});
+static LETTERS: Words =
+    LazyLock::new(|| words(r#"(?i-u)['"]|\b0[xb][0-9a-f]|\b(?:char|chr|unhex|conv|hex|bin|oct)\W*\("#));
 
-/// Whether it is there. Where the words cannot be looked for, it is.
-fn has(words: &LazyLock<Option<Regex>>, text: &[u8]) -> bool {
-    words.as_ref().is_none_or(|words| words.is_match(text))
+/// Reads a pattern. Comments may stand where it has `\W` or `\s*`, and the sign of one that servers execute
+/// where it has `\b`. A server's version says which of them it executes, so that each counts both ways. A
+/// comment is looked for in its place alone: in front of it there may be quotes with anything in them.
+fn words(pattern: &str) -> Option<Regex> {
+    const COMMENT: &str = r"\*/|/\*M?!\d*|/\*(?:[^*]|\*+[^*/])*\*+/|(?:--[\x00-\x20\x7f]|\#)[^\n]*\n";
+    let pattern = pattern
+        .replace(r"\b", r"(?:\b|/\*M?!\d*)")
+        .replace(r"\s*", &format!(r"(?:\s|{COMMENT})*"))
+        .replace(r"\W", &format!(r"(?:\W|{COMMENT})"));
+    Regex::new(&pattern).ok()
 }
 
-/// The same, also where comments stand between the words.
-fn has_anywhere(words: &LazyLock<Option<Regex>>, text: &[u8]) -> bool {
-    has(words, text) || without_comments(text).is_some_and(|text| has(words, &text))
+/// Whether it is there. Where the words cannot be looked for, it is.
+fn has(words: &Words, text: &[u8]) -> bool {
+    words.as_ref().is_none_or(|words| words.is_match(text))
 }
 
 /// The text without its comments, and with what servers execute in some; `None` where there are none. Also
@@ -105,30 +114,28 @@ pub fn values_may_be_written(values: &[u8]) -> bool {
 /// another statement, or settings of the server.
 #[must_use]
 pub fn takes_harmless_values(text: &[u8]) -> bool {
+    const BECOME_PARTS: Effects = Effects::SETS_GLOBAL.with(Effects::TEXT_PREPARE);
+    let takes_harmless =
+        |facts: &Facts| !gives_variables(facts, text) && !facts.effects.intersects(BECOME_PARTS);
     let facts = sql_class::facts(text, Syntax::default());
-    !gives_variables(&facts, text)
-        && !facts
-            .effects
-            .intersects(Effects::SETS_GLOBAL.with(Effects::TEXT_PREPARE))
+    takes_harmless(&facts) && other_readings(text).all(|facts| takes_harmless(&facts))
 }
 
 /// Whether the session is in the server's own schema after this text, or somewhere within it.
 #[must_use]
 pub fn goes_to_mysql(text: &[u8]) -> bool {
-    static USE: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(?is-u)(?:^|;|\*/|/\*M?!\d*)\s*use\W+mysql\b").ok());
-    has_anywhere(&USE, text)
+    static USE: Words = LazyLock::new(|| words(r"(?is-u)(?:^|;|\*/|/\*M?!\d*)\s*use\W+mysql\b"));
+    has(&USE, text)
 }
 
 /// Whether the statement may change the tables of accounts: `is_there` where the session is in the server's
 /// own schema, else it may be there.
 #[must_use]
 pub fn may_change_accounts(text: &[u8], is_there: bool) -> bool {
-    static TABLES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
+    static TABLES: Words = LazyLock::new(|| {
+        words(
             r"(?i-u)\b(?:user|global_priv|servers|slave_master_info|slave_relay_log_info|password_history)\b",
         )
-        .ok()
     });
     let class = sql_class::facts(text, Syntax::default()).class;
     let only_reads = matches!(
@@ -146,49 +153,50 @@ pub fn may_change_accounts(text: &[u8], is_there: bool) -> bool {
 /// Whether the text of a statement may be written.
 #[must_use]
 pub fn may_be_written(text: &[u8]) -> bool {
-    if text.len() > TEXT_MAX || has_anywhere(&WORDS, text) || sets_password(text) {
+    if text.len() > TEXT_MAX || has(&WORDS, text) || sets_password(text) {
         return false;
     }
-    let holds = |what: &[u8]| text.windows(what.len()).any(|part| part == what);
     let facts = sql_class::facts(text, Syntax::default());
-    if !is_harmless(&facts, text) || (facts.statements > 1 && goes_to_mysql(text)) {
-        return false;
-    }
-    // How a text is cut into tokens turns on what the session has set, and on whose server it is; where that
-    // can make a difference, all readings have to be harmless. One in which a quote has no end is none: the
-    // server has refused it.
-    let mut readings = Vec::new();
-    if holds(b"\\") {
-        readings.push(Syntax {
-            no_backslash_escapes: true,
-            ..Syntax::default()
-        });
-    }
-    if holds(b"\"") {
-        readings.push(Syntax {
-            ansi_quotes: true,
-            ..Syntax::default()
-        });
-    }
-    if holds(b"/*") {
-        let mariadb = Dialect::MariaDb { version: 120_000 };
-        readings.push(Syntax {
-            dialect: mariadb,
-            ..Syntax::default()
-        });
-    }
-    readings.into_iter().all(|syntax| {
-        let facts = sql_class::facts(text, syntax);
-        facts.effects.contains(Effects::INCOMPLETE) || is_harmless(&facts, text)
-    })
+    let goes_on_in_mysql = facts.statements > 1 && goes_to_mysql(text);
+    !goes_on_in_mysql
+        && is_harmless(&facts, text)
+        && other_readings(text).all(|facts| is_harmless(&facts, text))
+}
+
+/// Reads a text in other ways than the usual one, where that can make a difference: what its tokens are turns
+/// on what the session has set, and on whose server it is and of which version. A reading in which a quote
+/// has no end is none: the server has refused it.
+fn other_readings(text: &[u8]) -> impl Iterator<Item = Facts> {
+    let usual = Syntax::default();
+    let of = |dialect| Syntax { dialect, ..usual };
+    let later = of(Dialect::MySql { version: 99_999 });
+    let mariadb = of(Dialect::MariaDb { version: 120_000 });
+    let no_backslash_escapes = Syntax {
+        no_backslash_escapes: true,
+        ..usual
+    };
+    let ansi_quotes = Syntax {
+        ansi_quotes: true,
+        ..usual
+    };
+    let readings: [(&[u8], Syntax); 4] = [
+        (b"\\", no_backslash_escapes),
+        (b"\"", ansi_quotes),
+        (b"/*", later),
+        (b"/*", mariadb),
+    ];
+    readings
+        .into_iter()
+        .filter(move |(sign, _)| text.windows(sign.len()).any(|part| part == *sign))
+        .map(move |(_, syntax)| sql_class::facts(text, syntax))
+        .filter(|facts| !facts.effects.contains(Effects::INCOMPLETE))
 }
 
 /// `SET PASSWORD`, but not a column of that name in an `UPDATE … SET password = …` or the like, alone in its
 /// text.
 fn sets_password(text: &[u8]) -> bool {
-    static SET_PASSWORD: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(?i-u)\bset\W+password\b").ok());
-    if !has_anywhere(&SET_PASSWORD, text) {
+    static SET_PASSWORD: Words = LazyLock::new(|| words(r"(?i-u)\bset\W+password\b"));
+    if !has(&SET_PASSWORD, text) {
         return false;
     }
     let is_alone = !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';');
@@ -219,8 +227,8 @@ fn is_harmless(facts: &Facts, text: &[u8]) -> bool {
 }
 
 /// Texts of settings, and names of those that are secrets.
-static OF_SETTINGS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"(?i-u)['"]|\b0[xb][0-9a-f]|pwd|passw|passphrase|secret|token|credential|auth|_key"#).ok()
+static OF_SETTINGS: Words = LazyLock::new(|| {
+    words(r#"(?i-u)['"]|\b0[xb][0-9a-f]|pwd|passw|passphrase|secret|token|credential|auth|_key"#)
 });
 
 /// The first word, behind comments that nobody executes.
@@ -311,37 +319,37 @@ fn is_known_ddl(text: &[u8]) -> bool {
     match is_one_of(second, &PLAIN) {
         true => {
             let is_alone = !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';');
-            is_alone && !has_anywhere(&OPTIONS, text)
+            is_alone && !has(&OPTIONS, text)
         }
-        false => is_one_of(second, &PROGRAMS) && !has_anywhere(&OPTIONS, text) && !has(&IN_PROGRAMS, text),
+        false => is_one_of(second, &PROGRAMS) && !has(&OPTIONS, text) && !has(&IN_PROGRAMS, text),
     }
 }
 
 /// Options of tables that are elsewhere (CONNECT, FEDERATED, SPIDER): how to log in there.
-static OPTIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static OPTIONS: Words = LazyLock::new(|| {
     const OPTIONS: &str = r#"(?xis-u)
         \b(?:connection|option_list)\W*=
         | \bcomment\W*['"].*?(?:password|passwd|pwd)\W*["'=]"#;
-    Regex::new(OPTIONS).ok()
+    words(OPTIONS)
 });
 
 /// What of a program may make a statement of texts, or a setting of the server.
-static IN_PROGRAMS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static IN_PROGRAMS: Words = LazyLock::new(|| {
     const WORDS: &str = r#"(?xis-u)
         \b(?:prepare|execute)\b
         | \bset\W+(?:global|persist)
         | @@\W*(?:global|persist)
         | (?:^|[^\w@`'"$])@[\w`'"$.]"#;
-    Regex::new(WORDS).ok()
+    words(WORDS)
 });
 
 fn is_call(text: &[u8]) -> bool {
     // What a procedure does with its arguments is not known; of one that deals with accounts it is guessed.
-    static OF_ACCOUNTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"(?i-u)^\W*call[^(]*(?:user|account|login|passw|pwd|grant|secret|credential)").ok()
+    static OF_ACCOUNTS: Words = LazyLock::new(|| {
+        words(r"(?i-u)^\W*call[^(]*(?:user|account|login|passw|pwd|grant|secret|credential)")
     });
     is_one_of(first_word(text), &["CALL"])
-        && !has_anywhere(&OF_ACCOUNTS, text)
+        && !has(&OF_ACCOUNTS, text)
         && !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';')
 }
 
@@ -398,8 +406,8 @@ fn is_harmless_prepare(text: &[u8]) -> bool {
 /// Whether user variables are given values: a later `PREPARE … FROM @variable` may make a statement of them,
 /// and nobody sees here which parts it is put together of.
 fn gives_variables(facts: &Facts, text: &[u8]) -> bool {
-    static INTO: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\binto\s*@").ok());
-    static SET: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i-u)\b(?:set|get)\b").ok());
+    static INTO: Words = LazyLock::new(|| words(r"(?i-u)\binto\s*@"));
+    static SET: Words = LazyLock::new(|| words(r"(?i-u)\b(?:set|get)\b"));
     if !facts.effects.contains(Effects::USER_VARIABLES) {
         return false;
     }
@@ -407,9 +415,7 @@ fn gives_variables(facts: &Facts, text: &[u8]) -> bool {
     // What `SET` sets there is a column.
     let others = ["SELECT", "UPDATE", "INSERT", "REPLACE", "DELETE", "LOAD", "WITH"];
     let sets_columns = facts.statements == 1 && !is_hidden && is_one_of(first_word(text), &others);
-    text.windows(2).any(|part| part == b":=")
-        || has_anywhere(&INTO, text)
-        || (!sets_columns && has(&SET, text))
+    text.windows(2).any(|part| part == b":=") || has(&INTO, text) || (!sets_columns && has(&SET, text))
 }
 
 #[cfg(test)]
@@ -421,6 +427,43 @@ mod tests {
         for text in SECRETS {
             assert!(!may_be_written(text.as_bytes()), "{text}");
         }
+    }
+
+    /// A comment that one server executes another one skips, and what looks like one in quotes is none.
+    #[test]
+    fn comments_hide_no_secrets() {
+        for text in [
+            "SELECT PASSWORD /* x */ ('Geheim')",
+            "SELECT PASSWORD/**/('Geheim'), '*/'",
+            "SELECT PASSWORD # x\n ('Geheim')",
+            "SELECT PASSWORD -- x\n ('Geheim')",
+            "SELECT PASSWORD --\u{1}x\n ('Geheim')",
+            "SELECT PASSWORD /*!99999 x */ ('Geheim')",
+            "SELECT PASSWORD/*!50706 x */('Geheim')",
+            "SELECT PASSWORD/*M! x */('Geheim')",
+            "SELECT '/*', PASSWORD /* x */ ('Geheim')",
+            "SELECT \"-- \", PASSWORD /* x */ ('Geheim')",
+            "SELECT '#', ENCODE /* x ** y */ /*!99999 z */ ('a', 'Geheim')",
+            "/*!50000SET PASSWORD = 'Geheim' */",
+            "SELECT '/*'; SET /* x */ PASSWORD = 'Geheim'",
+            "/*!90500 SET @s = CONCAT('ALT', 'ER US', 'Geheim') */",
+        ] {
+            assert!(!may_be_written(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SELECT password /* x */ FROM t WHERE (a) /* y */",
+            "CREATE /* x */ TABLE t (a INT /* y */, user INT)",
+            "SELECT '#', password FROM t -- (\n WHERE (a)",
+            "INSERT INTO t VALUES ('#', '/*', '-- ') /* traceparent='00-ab' */",
+        ] {
+            assert!(may_be_written(text.as_bytes()), "{text}");
+        }
+        for text in ["/*!90500 SET @s = ? */", "/*M! SET @s = ? */"] {
+            assert!(!takes_harmless_values(text.as_bytes()), "{text}");
+        }
+        assert!(takes_harmless_values(
+            b"/* x */ INSERT INTO t VALUES ('it\\'s', ?)"
+        ));
     }
 
     #[test]
