@@ -16,7 +16,7 @@ pub const CHECKS_MAX: usize = 8192;
 /// Most bytes of the files that a command has.
 pub const FILES_MAX: usize = 32 << 20;
 /// Most files that a command has: more than its text has room to name.
-const FILE_COUNT_MAX: usize = 1 << 16;
+pub(crate) const FILE_COUNT_MAX: usize = 1 << 16;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use dataplane::finished::Copied;
 use mysql_wire::{Command, PacketHeader};
 
-use crate::record::{CommandRecord, Flags};
+use crate::record::{CommandRecord, FILE_COUNT_MAX, Flags};
 use crate::secrets::values_may_be_written;
 
 /// Takes over the files that were sent for a command, as far as they may be written. Its text has been.
@@ -20,7 +20,8 @@ pub(super) fn take_over(copied: &Copied, record: &mut CommandRecord) {
     }
 }
 
-/// Contents of files, by their packets. Each ends with an empty one; `None` where the last one does not.
+/// Contents of files, by their packets. Each ends with an empty one; `None` where the last one does not, or
+/// there are more than a record has: a server may ask for as many as it likes.
 fn contents(packets: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut files, mut file) = (Vec::new(), Vec::new());
     let (mut rest, mut is_continued) = (packets, false);
@@ -29,6 +30,7 @@ fn contents(packets: &[u8]) -> Option<Vec<Vec<u8>>> {
         let payload = rest.get(PacketHeader::LEN..end)?;
         // An empty packet behind one of 16 MiB is the end of that.
         match payload.is_empty() && !is_continued {
+            true if files.len() == FILE_COUNT_MAX => return None,
             true => files.push(std::mem::take(&mut file)),
             false => file.extend_from_slice(payload),
         }
@@ -84,6 +86,14 @@ mod tests {
         for len in (1..whole.len()).filter(|len| *len != second) {
             assert_eq!(taken_over(LOAD, Some(&whole[..len])), (vec![], true), "{len}");
         }
+    }
+
+    /// A record with more could not be read, nor what comes behind it.
+    #[test]
+    fn nothing_is_written_of_more_files_than_a_record_has() {
+        let of = |count: usize| taken_over(LOAD, Some(&packets(&[b""]).repeat(count)));
+        assert_eq!(of(FILE_COUNT_MAX), (vec![vec![]; FILE_COUNT_MAX], false));
+        assert_eq!(of(FILE_COUNT_MAX + 1), (vec![], true));
     }
 
     #[test]
