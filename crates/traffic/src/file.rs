@@ -37,6 +37,8 @@ const FRAME_FULL: usize = 512 << 10;
 pub const RECORD_MAX: usize = FILES_MAX + (4 << 20);
 /// The longest frame, unpacked: one more record than it is full with.
 const FRAME_MAX: usize = FRAME_FULL + RECORD_MAX + PREFIX_LEN;
+/// Bytes of memory that a writer keeps for its frames. A record with files has more, once in a while.
+const KEPT_MAX: usize = 4 << 20;
 /// Fast rather than small.
 const LEVEL: i32 = 1;
 
@@ -253,6 +255,7 @@ impl FolderWriter {
         packed[4..PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
         self.packed = packed;
         self.frame.clear();
+        self.frame.shrink_to(KEPT_MAX);
         Ok(())
     }
 
@@ -267,6 +270,7 @@ impl FolderWriter {
         self.file_len += self.packed.len() as u64;
         self.written += self.packed.len() as u64;
         self.packed.clear();
+        self.packed.shrink_to(KEPT_MAX);
         Ok(())
     }
 
@@ -916,6 +920,23 @@ mod tests {
             assert_eq!(read.next_record().unwrap(), Some(command.clone()));
         }
         assert_eq!((read.next_record().unwrap(), read.stops()), (None, &[][..]));
+    }
+
+    #[test]
+    fn the_memory_of_a_long_record_is_given_back() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let mut writer = FolderWriter::create(&folder, Head::default(), 1 << 30, None).unwrap();
+        let command = crate::record::CommandRecord {
+            files: vec![vec![b'x'; 16 << 20]],
+            ..crate::record::CommandRecord::default()
+        };
+        writer.put(&Record::Command(Box::new(command))).unwrap();
+        assert!(
+            writer.frame.is_empty() && writer.packed.is_empty(),
+            "it is written"
+        );
+        assert!(writer.frame.capacity() <= KEPT_MAX && writer.packed.capacity() <= KEPT_MAX);
     }
 
     /// A writer that is killed there, or finds the disk full, leaves such a file.
