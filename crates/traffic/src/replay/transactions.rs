@@ -105,7 +105,7 @@ const NOTED_LATE_US: u64 = 10_000;
 pub(super) struct Turn {
     /// A transaction begins with it.
     pub(super) begins: bool,
-    /// Others may see what it has changed.
+    /// Others may see what it has changed, or end what it has prepared.
     pub(super) commits: bool,
 }
 
@@ -214,12 +214,14 @@ impl Transactions {
             Part::Ends | Part::EndsXa | Part::Breaks => {
                 self.open.remove(&command.session);
                 turn = Turn {
-                    begins: part == Part::Breaks && !was_open,
+                    // Transactions that XA COMMIT ends were prepared before, by whichever session.
+                    begins: matches!(part, Part::Breaks | Part::EndsXa) && !was_open,
                     commits: true,
                 };
             }
             Part::PreparesXa => {
                 self.open.remove(&command.session);
+                turn.commits = true;
             }
             Part::Apart => {}
         }
@@ -390,8 +392,8 @@ mod tests {
         assert_eq!(execute(select), (true, false));
         assert_eq!(execute(insert), (true, true), "none is open");
         assert_eq!(turn(Command::QUERY, 0, "XA START 'a'"), (true, false));
-        assert_eq!(turn(Command::QUERY, 0, "XA PREPARE 'a'"), (false, false));
-        assert_eq!(turn(Command::STMT_EXECUTE, commit_xa, ""), (false, true));
+        assert_eq!(turn(Command::QUERY, 0, "XA PREPARE 'a'"), (false, true));
+        assert_eq!(turn(Command::STMT_EXECUTE, commit_xa, ""), (true, true));
     }
 
     #[test]
