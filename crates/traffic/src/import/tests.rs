@@ -817,6 +817,7 @@ fn statements_are_numbered_as_tidb_does() {
     };
     let first = one("StmtPrepare", "SELECT ?, '?'");
     let second = [
+        one("Query", "PREPARE s FROM 'SELECT 2'"),
         one("StmtPrepare", "SELECT 1"),
         one("ResetConnect", ""),
         one("StmtPrepare", "SELECT ? + ?"),
@@ -833,7 +834,7 @@ fn statements_are_numbered_as_tidb_does() {
             prepared.push((command.statement, command.parameters));
         }
     }
-    assert_eq!(prepared, [(1, 1), (2, 0), (0, 0), (1, 2)]);
+    assert_eq!(prepared, [(1, 1), (0, 0), (3, 0), (0, 0), (1, 2)]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use mysql_wire::{Command, write_packet};
 use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
 use crate::export::parameters_of;
+use crate::volatile::{Named, named};
 
 /// Its names of commands that are taken over.
 const COMMANDS: [(&[u8], Command); 14] = [
@@ -173,6 +174,10 @@ fn command<R>(importer: &mut Importer, head: &Head, lines: &Lines<R>) -> Result<
             Command::STMT_PREPARE => {
                 known.last_prepared = head.statement.unwrap_or(known.last_prepared.wrapping_add(1));
                 prepared(known.last_prepared, body, &mut answer);
+            }
+            // Statements that are prepared as text have numbers, too.
+            Command::QUERY if matches!(named(body), Some(Named::Prepares(..))) => {
+                known.last_prepared = known.last_prepared.wrapping_add(1);
             }
             // TiDB makes another session of it.
             Command::RESET_CONNECTION => known.last_prepared = 0,
