@@ -219,7 +219,7 @@ fn rows(
     if lacks_definitions && columns != known.len() as u64 {
         return Err(Senseless("a result without definitions"));
     }
-    if columns == 0 || columns + 1 + read.checks.len() as u64 > CHECKS_MAX as u64 {
+    if columns == 0 || columns.saturating_add(1 + read.checks.len() as u64) > CHECKS_MAX as u64 {
         return Err(Senseless("count of columns"));
     }
     if let Some(kept) = &mut read.kept {
@@ -469,6 +469,15 @@ mod tests {
             assert_eq!(one.sum, other.sum);
             assert_ne!(one.chain, other.chain);
         }
+    }
+
+    #[test]
+    fn a_count_of_columns_that_nobody_has_is_refused() {
+        const COUNT: [u8; 9] = [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let (mut packets, mut sequence) = (Vec::new(), 1);
+        write_packet(&mut packets, &mut sequence, &COUNT);
+        let read = read(Command::QUERY, MODERN, &packets);
+        assert!(!read.is_whole && read.checks.is_empty());
     }
 
     #[test]
