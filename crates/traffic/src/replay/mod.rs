@@ -427,6 +427,10 @@ impl Shared {
             ..captured.clone()
         };
         record.flags.set(Flags::LEFT_OUT);
+        if why == LeftOut::SessionFailed {
+            // A replay that goes on with the result sends no rest of a transaction that it does not have.
+            record.flags.set(Flags::IN_TRANSACTION);
+        }
         self.put(&Record::Command(Box::new(record)));
         *self.outcome.borrow_mut().left_out.entry(why).or_default() += 1;
         self.progress.borrow_mut().done += 1;

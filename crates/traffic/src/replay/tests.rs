@@ -1027,7 +1027,15 @@ async fn a_session_that_fails_is_named_and_the_others_go_on() {
     let inserts: Vec<_> = told.iter().filter(|words| words.starts_with("INSERT")).collect();
     assert_eq!(inserts, ["INSERT 1", "INSERT 3", "INSERT 4"]);
     let mut folder = Folder::open(&result, None).unwrap();
-    let records = std::iter::from_fn(|| folder.next_record().unwrap());
+    let records: Vec<_> = std::iter::from_fn(|| folder.next_record().unwrap()).collect();
+    let left_out = records.iter().find_map(|record| match record {
+        Record::Command(command) if command.flags.has(Flags::LEFT_OUT) => Some(command.flags),
+        _ => None,
+    });
+    assert!(
+        left_out.is_some_and(|flags| flags.has(Flags::IN_TRANSACTION)),
+        "a replay that goes on with it would send the rest of a transaction"
+    );
     let Some(Record::End(end)) = records.last() else {
         panic!("it has no end");
     };
