@@ -135,7 +135,7 @@ impl Copied {
         copied
     }
 
-    /// Files beside them, for tests as well: packets with their headers; `None` where they are cut.
+    /// Adds the packets of files, with their headers; `None` where these are cut. For tests of observers.
     #[must_use]
     pub fn with_files(mut self, packets: Option<&[u8]>) -> Self {
         self.files = packets.map(<[u8]>::to_vec);

@@ -381,7 +381,7 @@ impl Fleet {
         kept.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     }
 
-    /// The text that the store has, asked once and not for long; what is paused is kept for
+    /// The text that the store has, asked once and not for long. Pauses of all are kept for
     /// [`begin`](Self::begin).
     ///
     /// # Errors
@@ -396,8 +396,8 @@ impl Fleet {
         text_in(&view, &keys)
     }
 
-    /// Has statements wait where those of all do, before this gateway has clients. What it cannot do then
-    /// [`run`](Self::run) tries again.
+    /// Has statements wait where those of all do, before this gateway has clients. A pause that fails here is
+    /// tried again by [`run`](Self::run).
     pub fn begin(&self, host: &dyn Host) {
         let mut pauses = std::mem::take(&mut self.state().found);
         pauses.retain(|(_, deed, _)| {
@@ -1076,7 +1076,7 @@ impl Reached {
     /// take: members that a firewall keeps silent are named.
     ///
     /// # Errors
-    /// It does not answer, or not so that it is of use. Says which member and why.
+    /// The store does not answer, or not so that it is of use. The error says which member and why.
     pub async fn look(settings: &config::Store) -> io::Result<Self> {
         let keys = Keys::of(&settings.fleet);
         let live = keys.live();

@@ -85,7 +85,7 @@ impl Folder {
         }
     }
 
-    /// What is there now. Nothing is written, be it by whom it may.
+    /// The keys that are there now. Nothing is written, though leases may be over.
     pub(crate) fn peek(&self, range: &Range) -> io::Result<Snapshot> {
         let mut model = self.load()?;
         model.pass(now());

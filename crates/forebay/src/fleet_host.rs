@@ -24,8 +24,8 @@ pub(crate) struct Common {
 
 impl Common {
     /// The configuration to start with: `own` alone where no store is in it. Else with the text that was
-    /// applied last, which is on the disk; and with the store's where there is none, or it is of no use. What
-    /// is paused the store is asked in any case: statements do not go on while it has yet to answer.
+    /// applied last, which is on the disk; and with the store's where there is none, or it is of no use. The
+    /// store is asked in any case what is paused: statements do not go on while it has yet to answer.
     pub(crate) async fn begin(path: &Path, own: Config) -> anyhow::Result<(Config, Option<Self>)> {
         let Some(store) = &own.store else {
             return Ok((own, None));

@@ -37,14 +37,14 @@ pub(crate) struct Account {
     pub database: &'static str,
 }
 
-/// Of a sandbox, in its own database.
+/// The account of a sandbox, in its own database.
 pub(crate) const ACCOUNT: Account = Account {
     user: sandbox::USER,
     password: sandbox::PASSWORD,
     database: sandbox::DATABASE,
 };
 
-/// Of a sandbox, in the database of sysbench's tables.
+/// The account of a sandbox, in the database of sysbench's tables.
 pub(crate) const SANDBOX: Account = Account {
     database: "sbtest",
     ..ACCOUNT

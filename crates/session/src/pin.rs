@@ -126,7 +126,7 @@ impl PinReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     pub reason: PinReason,
-    /// Of the statement; 0 where it is not known, and where no statement is to blame.
+    /// The digest of the statement; 0 where it is not known, and where no statement is to blame.
     pub digest: u64,
     pub since_ms: u64,
 }

@@ -31,11 +31,11 @@ crate::labels! {
         Token = "token",
         /// An act on the address, where no token is configured.
         NoTokenFile = "no_token_file",
-        /// It asks by a name that is not the gateway's.
+        /// A request by a name that is not the gateway's.
         Host = "host",
-        /// It comes from a web page.
+        /// A request of a web page.
         Page = "page",
-        /// It comes by the socket from another system user.
+        /// A request of another system user, by the socket.
         User = "user",
     }
 }

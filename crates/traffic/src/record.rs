@@ -185,8 +185,8 @@ impl Flags {
 
     /// Of a replay: behind it a transaction was open.
     pub const IN_TRANSACTION: Self = Self(8192);
-    /// The files that it loads were to be captured and were not written: they are too long, have found no
-    /// room, were not sent to their end, or may have a secret; or it was anonymised.
+    /// The files that it loads were to be captured and are not there: they are too long, have found no room,
+    /// were not sent to their end, or may have a secret; or the command was anonymised.
     pub const FILES_CUT: Self = Self(16384);
 
     /// Whether all of these are so.

@@ -68,7 +68,7 @@ async fn a_transaction_begins_when_those_before_have_ended() {
     let captured = start(&gateway, "captured");
     let [mut writes, mut reads] = [client::connect(&gateway).await, client::connect(&gateway).await];
     for round in 0..3 {
-        // As fast as it can be, the other one would read before this is committed.
+        // The other session of a replay that is as fast as it can be would read before this is committed.
         writes.query_drop("BEGIN").await.unwrap();
         let insert = format!("INSERT INTO test.ordered SELECT {round} + SLEEP(1)");
         writes.query_drop(insert).await.unwrap();

@@ -29,22 +29,22 @@ labels! {
     pub(crate) enum AtPrimary {
         /// No replica had what it must see, and waiting for one took too long.
         NotFresh = "not_fresh",
-        /// What it must see is not known, since the primary does not say.
+        /// The writes that it must see are not known, since the primary does not say.
         PositionUnknown = "position_unknown",
         /// There was no replica, or none that may be used.
         NoReplica = "no_replica",
-        /// Of the replicas some refuse the account, and no other could take it.
+        /// Some replicas refuse the account, and no other could take it.
         AccountRefused = "account_refused",
     }
 }
 
 labels! {
-    /// What became of a transaction that reads on a replica before it writes.
+    /// The fate of a transaction that reads on a replica before it writes.
     #[derive(Debug, Clone, Copy)]
     pub(crate) enum OnReplica {
-        /// It has begun there.
+        /// The transaction has begun there.
         Begun = "begun",
-        /// It has gone on to the primary.
+        /// The transaction has gone on to the primary.
         Moved = "moved",
     }
 }
@@ -55,9 +55,9 @@ labels! {
     pub(crate) enum Apart {
         /// The statement means something else under what the session has set since.
         Meaning = "meaning",
-        /// It asks for what the statement before has left.
+        /// The statement asks for what the one before has left.
         Last = "last",
-        /// It has a comment for servers of some versions.
+        /// The statement has a comment for servers of some versions.
         Versions = "versions",
         /// The id that the server gives is not to be guessed.
         Id = "id",
@@ -69,10 +69,10 @@ labels! {
 }
 
 labels! {
-    /// What became of a transaction whose server was lost in the middle.
+    /// The fate of a transaction whose server was lost in the middle.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Replayed {
-        /// It went on on the new primary.
+        /// The transaction went on on the new primary.
         Done = "done",
         /// An answer was another one there.
         Differs = "differs",
@@ -82,7 +82,7 @@ labels! {
         Behind = "behind",
         /// There was no room for its statements.
         TooLarge = "too-large",
-        /// What it has done cannot be done again.
+        /// Something that it has done cannot be done again.
         NotReplayable = "not-replayable",
         /// Its COMMIT or ROLLBACK was under way.
         Ended = "ended",
@@ -102,11 +102,11 @@ labels! {
     /// Why a session does not leave its connection with its user variables.
     #[derive(Debug, Clone, Copy)]
     pub(crate) enum VariablesStay {
-        /// It is not known for certain which there are.
+        /// Their names are not known for certain.
         Names = "names",
-        /// They are long, or their server takes short commands only.
+        /// Their values are long, or the server takes short commands only.
         Long = "long",
-        /// What they are does not come out as it was.
+        /// Their values do not come out as they were.
         Values = "values",
     }
 }

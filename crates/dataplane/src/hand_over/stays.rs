@@ -13,13 +13,13 @@ telemetry::labels! {
         Tls = "tls",
         /// The protocol is compressed, with the client or with its server.
         Compressed = "compressed",
-        /// It holds a connection to a server that is encrypted.
+        /// The connection to a server that it holds is encrypted.
         ServerTls = "server-tls",
         /// Bytes are on their way.
         Unfinished = "unfinished",
         /// Its answer has no end (a replica's), or its listener has another protocol than MySQL's.
         Stream = "stream",
-        /// It is about to end, or to be moved to another server.
+        /// The session is about to end, or to be moved to another server.
         Signalled = "signalled",
         /// More is to be said of it than fits: prepared statements, mostly.
         Large = "large",

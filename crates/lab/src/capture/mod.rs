@@ -517,7 +517,7 @@ fn client_load(address: SocketAddr, client: usize, seconds: f64) -> anyhow::Resu
     load.run()
 }
 
-/// What the command `what` of forebay has given, or why it has failed.
+/// The output of the command `what` of forebay; an error where it has failed.
 fn succeeded(output: Output, what: &str) -> anyhow::Result<Output> {
     ensure!(output.status.success(), "forebay {what}: {}", said(&output));
     Ok(output)

@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub output: PathBuf,
 }
 
-/// What the run gives each of its parts.
+/// A run as each of its parts gets it.
 pub(super) struct Scene<'a> {
     pub plan: &'a Plan,
     pub progress: &'a ProgressBar,

@@ -3,8 +3,9 @@
 //! A [`Capture`] is made once; it is idle until [`start`](Capture::start). While it runs, each worker's
 //! observer hands copies of commands and answers to the capture's thread, by a queue that is bounded in
 //! bytes. The worker never waits: where the queue is full the session gives way (it is not captured any
-//! further, from that command on), or the capture ends. Short answers are read by the worker, others by the
-//! thread, which decides what texts may be written, and writes.
+//! further, from that command on), or the capture ends. Short answers are read by the worker, and those of
+//! clients that keep columns, whose order counts; others by the thread, which decides what texts may be
+//! written, and writes.
 
 mod files;
 mod observer;

@@ -24,7 +24,7 @@ pub(super) enum Part {
     Inside,
     /// The same, and nobody knows whether one is open behind it.
     Several,
-    /// `COMMIT`, `ROLLBACK`.
+    /// `COMMIT`, `ROLLBACK`, `XA COMMIT … ONE PHASE`.
     Ends,
     /// `XA PREPARE`: the transaction outlives its connection from there on.
     PreparesXa,

@@ -69,8 +69,8 @@ impl<'p, S: Travel> Ticket<'p, S> {
         Ok(ticket)
     }
 
-    /// What the wait has brought, and when. `left`, where there is that, ends it. It takes no timer: the pool
-    /// looks after those in line, see [`Pool::run`].
+    /// Waits in line; returns what that has brought, and when. The future `left`, where there is one, ends
+    /// the wait ([`LeaseError::Left`]). No timer is taken: the pool looks after the line, see [`Pool::run`].
     pub(super) async fn wait(
         &mut self,
         left: Pin<&mut Option<impl Future<Output = ()>>>,

@@ -234,8 +234,8 @@ async fn is_primary(old: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a server take writes. No other does meanwhile, so what comes to nothing with its connection is said
-/// again until then: twice is as good as once.
+/// Makes a server take writes. No other does meanwhile, so that statements that are lost with their
+/// connection are said again while there is time: twice is as good as once.
 pub(super) async fn take_writes(client: &mut Client, until: Instant) -> Result<(), String> {
     loop {
         let told = make_writable(client).await;
@@ -246,7 +246,7 @@ pub(super) async fn take_writes(client: &mut Client, until: Instant) -> Result<(
     }
 }
 
-/// One attempt; looks whether the server does then.
+/// Makes one attempt, and looks whether the server takes writes then.
 async fn make_writable(client: &mut Client) -> Result<(), String> {
     for statement in writable(client.flavor) {
         client.run(statement).await?;

@@ -100,7 +100,7 @@ pub(super) struct Lag {
     pub(super) was: Duration,
     /// Zero as long as every look tells.
     pub(super) age: Duration,
-    /// The primary is what it was behind, whoever is in between.
+    /// The lag is that behind the primary, whoever is in between; else that behind the source.
     pub(super) to_primary: bool,
 }
 
