@@ -110,24 +110,57 @@ struct Part {
     run: Option<(Arc<Run>, Queue, Arc<Room>)>,
     /// Sessions that are not captured any further. As many as have come and been thinned while it ran.
     thinned: HashSet<u32>,
+    sessions: Sessions,
+}
+
+/// The sessions of a worker, as far as they are known.
+#[derive(Default)]
+struct Sessions {
     known: HashMap<u32, Known, RandomState>,
-    /// Bytes of the columns of all sessions.
+    /// Bytes of the columns of all of them.
     column_bytes: usize,
 }
 
-/// What is known of a session.
+/// A session, as far as it is known.
 #[derive(Default)]
 struct Known {
-    /// What the thread was told of it: a hash of the user, and one of the schema.
+    /// Hashes of the user and of the schema that the thread was told.
     told: Option<(u64, u64)>,
     columns: KeptColumns,
 }
+
+/// A session's user and its schema, where the thread has not heard of them.
+type News = (Option<Box<Who>>, Option<Box<[u8]>>);
 
 /// Sessions that are known. Beyond that all are forgotten: the thread is told once more.
 const KNOWN_MAX: usize = 200_000;
 /// Bytes of columns. Beyond that all are forgotten: executions that come without definitions have no checks
 /// until their statement is prepared again.
 const COLUMNS_MAX: usize = 32 << 20;
+
+impl Sessions {
+    /// Reads the answer to a command of one of them, or leaves that to the thread.
+    fn read(&mut self, copied: Copied, finished: &Finished<'_>) -> (News, Answer) {
+        if self.known.len() >= KNOWN_MAX {
+            *self = Self::default();
+        }
+        let known = self.known.entry(finished.session).or_default();
+        let news = news(&mut known.told, finished);
+        let size_before = known.columns.size();
+        let answer = answer(copied, &mut known.columns, finished);
+        self.column_bytes = self.column_bytes + known.columns.size() - size_before;
+        if finished.command == Command::QUIT {
+            self.column_bytes -= known.columns.size();
+            self.known.remove(&finished.session);
+        }
+        if self.column_bytes > COLUMNS_MAX {
+            let all = self.known.values_mut();
+            all.for_each(|known| known.columns = KeptColumns::default());
+            self.column_bytes = 0;
+        }
+        (news, answer)
+    }
+}
 
 impl WorkerObserver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
@@ -193,28 +226,9 @@ impl Observer for WorkerObserver {
             return;
         };
         let (packet, is_packet_whole) = (copied.command().into(), copied.is_command_whole());
-        let session = finished.session;
-        if part.known.len() >= KNOWN_MAX {
-            part.known.clear();
-            part.column_bytes = 0;
-        }
-        let known = part.known.entry(session).or_default();
-        let (who, schema) = news(&mut known.told, finished);
-        let size_before = known.columns.size();
-        let answer = answer(copied, &mut known.columns, finished);
-        part.column_bytes = part.column_bytes + known.columns.size() - size_before;
-        if finished.command == Command::QUIT {
-            part.column_bytes -= known.columns.size();
-            part.known.remove(&session);
-        }
-        if part.column_bytes > COLUMNS_MAX {
-            part.known
-                .values_mut()
-                .for_each(|known| known.columns = KeptColumns::default());
-            part.column_bytes = 0;
-        }
+        let ((who, schema), answer) = part.sessions.read(copied, finished);
         let ended = Ended {
-            session,
+            session: finished.session,
             is_first: finished.is_first,
             at: finished.ended,
             total: finished.total,
@@ -241,8 +255,8 @@ impl Observer for WorkerObserver {
         run.queued.fetch_sub(size, Relaxed);
         match run.order.when_full {
             WhenFull::Thin => {
-                lock(queue).thinned.push(session);
-                part.thinned.insert(session);
+                lock(queue).thinned.push(finished.session);
+                part.thinned.insert(finished.session);
             }
             WhenFull::End => {
                 run.is_overrun.store(true, Relaxed);
@@ -273,8 +287,8 @@ fn answer(copied: Copied, columns: &mut KeptColumns, finished: &Finished<'_>) ->
     }
 }
 
-/// What the thread has not heard of the session: whose it is, and its schema. `told`: what it was told.
-fn news(told: &mut Option<(u64, u64)>, finished: &Finished<'_>) -> (Option<Box<Who>>, Option<Box<[u8]>>) {
+/// Takes the news of a session, which count as told from here on.
+fn news(told: &mut Option<(u64, u64)>, finished: &Finished<'_>) -> News {
     let schema = finished.schema.map_or(0, hash::bytes);
     let now = (hash::bytes(finished.user.as_bytes()), schema);
     let before = told.replace(now);
@@ -300,7 +314,7 @@ mod tests {
     use super::super::tests::{finished, packet, stalled};
     use super::*;
 
-    /// What the last command of the only worker has as its answer, and the bytes of columns after it.
+    /// The answer of a command of the only worker, and the bytes of columns after it.
     fn answered(observer: &WorkerObserver, run: &Run, payload: &[u8], answer: &[&[u8]]) -> (Answer, usize) {
         let packets: Vec<_> = answer.iter().flat_map(|payload| packet(payload)).collect();
         let mut command = finished(1, payload, &[]);
@@ -308,7 +322,7 @@ mod tests {
         command.copied = RefCell::new(Some(Copied::whole(&packet(payload), &packets)));
         observer.finished(&command);
         let ended = lock(&lock(&run.queues)[0]).commands.pop_back().unwrap();
-        (ended.answer, observer.part.borrow().column_bytes)
+        (ended.answer, observer.part.borrow().sessions.column_bytes)
     }
 
     #[test]
@@ -332,7 +346,7 @@ mod tests {
         let long = [&[&[1, 0][..]], &rows[..], &[end]].concat();
         assert_eq!(is_read(&execute, &long), (true, true), "a long one as well");
         assert_eq!(is_read(&[Command::QUIT.0], &[]), (true, false));
-        assert!(observer.part.borrow().known.is_empty());
+        assert!(observer.part.borrow().sessions.known.is_empty());
         assert_eq!(is_read(&execute, &[&[1, 0], row, end]), (false, false));
     }
 }
