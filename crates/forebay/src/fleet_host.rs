@@ -36,13 +36,8 @@ impl Common {
         let mut notes = Vec::new();
         let kept = usable(path, fleet.kept());
         let looked = fleet.look().await;
-        let (found, why) = match kept {
-            Ok(Some((config, text))) => (Some((config, text)), None),
-            Ok(None) => (None, None),
-            Err(why) => (None, Some(why)),
-        };
-        let found = match (found, why) {
-            (Some(found), _) => {
+        let found = match kept {
+            Ok(Some(found)) => {
                 if let Err(error) = looked {
                     notes.push(format!(
                         "the store has not said whether statements are to wait (a pause of all); they do not: {error}"
@@ -50,7 +45,7 @@ impl Common {
                 }
                 Some(found)
             }
-            (None, why) => match (usable(path, looked), why) {
+            kept => match (usable(path, looked), kept.err()) {
                 (Ok(Some((config, text))), _) => {
                     // Here it is known that it can be run.
                     if let Err(error) = fleet.keep(text.0, &text.1) {
