@@ -69,8 +69,8 @@ enum Command {
         /// The configuration file.
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
-        /// Ask the servers as well, as `serve` would: logins of all accounts that are given with a password,
-        /// grants, GTIDs, `read_only`, roles. And the store, where there is one. 0 means that everything
+        /// Ask the servers as well, as `serve` would (logins of all accounts that are given with a password,
+        /// grants, GTIDs, `read_only`, roles), and the store, where there is one. 0 means that everything
         /// would work. A login that a server refuses counts there as any other.
         #[arg(long)]
         connect: bool,
