@@ -80,11 +80,11 @@ labels! {
         Failed = "failed",
         /// The new primary lacks what the session had written before.
         Behind = "behind",
-        /// There was no room for its statements.
+        /// There was no room for the transaction's statements.
         TooLarge = "too-large",
-        /// Something that it has done cannot be done again.
+        /// The transaction has done something that cannot be done again.
         NotReplayable = "not-replayable",
-        /// Its COMMIT or ROLLBACK was under way.
+        /// The transaction's COMMIT or ROLLBACK was under way.
         Ended = "ended",
     }
 }

@@ -13,29 +13,29 @@ telemetry::labels! {
         Tls = "tls",
         /// The protocol is compressed, with the client or with its server.
         Compressed = "compressed",
-        /// The connection to a server that it holds is encrypted.
+        /// The session's connection to a server is encrypted.
         ServerTls = "server-tls",
         /// Bytes are on their way.
         Unfinished = "unfinished",
-        /// Its answer has no end (a replica's), or its listener has another protocol than MySQL's.
+        /// The session's answer has no end (a replica's), or its listener has another protocol than MySQL's.
         Stream = "stream",
         /// The session is about to end, or to be moved to another server.
         Signalled = "signalled",
-        /// More is to be said of it than fits: prepared statements, mostly.
+        /// More is to be said of the session than fits: prepared statements, mostly.
         Large = "large",
-        /// Its prepared statements ask for figures of its last statement.
+        /// Prepared statements of the session ask for figures of its last statement.
         Figures = "figures",
         /// The new process has no such listener, or one with another mode or cluster.
         Listener = "listener",
         /// The new process has no such account any more, or no more sessions are allowed for it.
         Account = "account",
-        /// The new process does not know its connection's server, cannot reach it, or has no room for it.
+        /// The new process does not know the server of the session's connection, cannot reach it, or is full.
         Server = "server",
-        /// Its connection was opened with other TLS, compression and the like than the new process has.
+        /// The session's connection was opened with other TLS or compression than the new process has.
         Terms = "terms",
-        /// Its number is another session's there.
+        /// The session's number is another session's in the new process.
         Number = "number",
-        /// Sessions before it are on their way.
+        /// Sessions that come before this one are on their way.
         Line = "line",
         /// The new process has given no answer in time, or could not take it and does not say why.
         Refused = "refused",

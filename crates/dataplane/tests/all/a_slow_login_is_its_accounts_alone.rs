@@ -72,6 +72,7 @@ async fn and_the_server_is_not_suspected() {
         );
         let gateway = RunningGateway::start(&configuration, None);
         let is_up = async {
+            // Nothing tells when the first check is over; the limit is PATIENCE.
             while !gateway.takes_statements(&server) {
                 sleep(Duration::from_millis(1)).await;
             }

@@ -36,7 +36,7 @@ pub enum LeftOut {
     PartsMissing,
     /// The gateway has refused it, or ended its session before a server had it, or it was for the gateway.
     Gateway,
-    /// It loads a file of the client's that is not in the capture.
+    /// The statement loads a file of the client's that is not in the capture.
     LocalFile,
     /// It ends sessions or the server, or changes it for others: `KILL`, `SHUTDOWN`, `SET GLOBAL`, `FLUSH`.
     Server,

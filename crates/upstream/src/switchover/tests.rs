@@ -12,7 +12,7 @@ use super::*;
 /// Longest wait for anything that should happen at once; a busy machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One row of texts with their names.
+/// A result of a single row: texts with the names of their columns.
 fn row(values: &[(&str, &str)]) -> Reply {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let column = |&(name, _): &(&str, &str)| {
@@ -81,7 +81,7 @@ async fn a_server_is_told_again_to_take_writes_when_a_connection_is_lost() {
     let server = server.await;
     let switchover = switchover(&server, PATIENCE);
     let mut client = switchover.client(&switchover.new).await.unwrap();
-    // One attempt, where the time is over.
+    // The promotion is tried once where its time is over.
     take_writes(&mut client, Instant::now()).await.unwrap_err();
     take_writes(&mut client, Instant::now() + PATIENCE).await.unwrap();
     assert_eq!(CUTS.load(Ordering::SeqCst), 0);

@@ -5,10 +5,10 @@
 //! followers have not. Everything else is a conflict.
 //!
 //! A replica takes reads when it follows the primary, directly or through others, and applies what it gets.
-//! Its lag is what it says itself. Where that is the lag behind its source, and no heartbeat of the primary,
-//! that of those in between is added. While it cannot reach its source it says nothing; then its lag grows
-//! with the time, from the last one known, as long as there is a primary that may be writing, and stands
-//! still while there is none: reads go on when the primary is lost.
+//! The lag of a replica is what the replica says itself. Where that is the lag behind its source, and no
+//! heartbeat of the primary, the lags of those in between are added. A replica that cannot reach its source
+//! says nothing; then its lag grows with the time, from the last one known, as long as there is a primary
+//! that may be writing, and stands still while there is none: reads go on when the primary is lost.
 
 use std::time::Duration;
 
