@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "code of tests")]
 
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose statements and loads. What follows
 /// a seed never changes: tests name those that found something.
@@ -79,21 +79,67 @@ pub fn seeds(usual: u64) -> impl Iterator<Item = u64> {
     seeds.inspect(|seed| println!("FOREBAY_SEED={seed}"))
 }
 
-/// Runs the body of a fuzz target on its corpus, so that what once failed is a test on every machine.
+/// Runs the body of a fuzz target on its corpus, so that what once failed is a test on every machine. Then it
+/// takes random changes of the corpus, for one second or as many as `FOREBAY_FUZZ_SECONDS` says.
+/// `script/fuzz` is led by the code that an input reaches, and finds more.
 ///
 /// # Panics
-/// When there is none.
+/// When there is no corpus, and where the body does: the input is kept in `fuzz/artifacts` then.
 pub fn replay(target: &str, body: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(corpus.join(target)).unwrap() {
-        let path = entry.unwrap().path();
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let inputs = std::fs::read_dir(fuzz.join("corpus").join(target)).unwrap();
+    let mut paths: Vec<_> = inputs.map(|input| input.unwrap().path()).collect();
+    paths.sort(); // a seed chooses the same ones everywhere
+    let mut corpus = Vec::new();
+    for path in paths {
         let data = std::fs::read(&path).unwrap();
         println!("{}", path.display());
         // Every beginning of an input is an input as well.
         (0..data.len().min(400)).for_each(|end| body(&data[..end]));
         body(&data);
-        replayed += 1;
+        corpus.push(data);
     }
-    assert!(replayed > 0, "{target} has no corpus");
+    assert!(!corpus.is_empty(), "{target} has no corpus");
+
+    let seed = seed_of("FOREBAY_SEED");
+    println!("FOREBAY_SEED={seed}");
+    let mut random = Random::new(seed);
+    let end = Instant::now() + Duration::from_secs(asked("FOREBAY_FUZZ_SECONDS").unwrap_or(1));
+    while Instant::now() < end {
+        let data = changed(&mut random, &corpus);
+        let Err(panic) = std::panic::catch_unwind(|| body(&data)) else {
+            continue;
+        };
+        let artifacts = fuzz.join("artifacts").join(target);
+        std::fs::create_dir_all(&artifacts).unwrap();
+        let path = artifacts.join(format!("seed-{seed}"));
+        std::fs::write(&path, &data).unwrap();
+        println!("The input is {}: {}", path.display(), data.escape_ascii());
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// One input with up to four changes.
+fn changed(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+    /// First bytes of lengths and ends of numbers' ranges.
+    const EDGES: [u8; 10] = [0, 1, 0x7f, 0x80, 0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff];
+    let mut data = corpus[random.below(corpus.len())].clone();
+    for _ in 0..random.between(1, 4) {
+        let at = random.below(data.len() + 1);
+        let end = at + random.between(0, 32.min(data.len() - at));
+        let new = match random.below(6) {
+            0 => random.bytes(end - at),
+            1 => vec![random.pick(&EDGES); end - at],
+            2 => data[at..end].repeat(2),
+            3 => random.bytes(4),
+            4 => {
+                let other = &corpus[random.below(corpus.len())];
+                let from = random.below(other.len() + 1);
+                other[from..].iter().copied().take(4096).collect()
+            }
+            _ => Vec::new(),
+        };
+        data.splice(at..end, new);
+    }
+    data
 }

@@ -241,3 +241,8 @@ proptest! {
         fuzz(&bytes);
     }
 }
+
+#[test]
+fn corpus() {
+    inputs::replay("proxy_header", fuzz);
+}
