@@ -136,12 +136,11 @@ async fn and_so_do_prepared_statements_and_what_is_no_statement() {
     stage.no_more().await;
 }
 
-/// Reads that would wait for the one connection there is go down it together.
-#[tokio::test]
-async fn and_so_do_reads_that_go_together() {
+/// Has clients read again and again, over the one connection there is, until some of their reads have gone
+/// down it together. Each ends once.
+async fn read_together(stage: &mut Stage) {
     const CLIENTS: usize = 8;
     const ROUNDS: usize = 200;
-    let mut stage = Stage::start("split", 1, ", max_connections = 1", "").await;
     let mut sessions = Vec::new();
     for _ in 0..CLIENTS {
         sessions.push(stage.connect().await);
@@ -165,7 +164,57 @@ async fn and_so_do_reads_that_go_together() {
         }
     }
     assert!(pipelined > 0);
+}
+
+/// The end behind this one in the list of all. One that is new is missing here, and the compiler says so.
+fn behind(end: End) -> Option<End> {
+    match end {
+        End::Relayed => Some(End::Pipelined),
+        End::Pipelined => Some(End::Memory),
+        End::Memory => Some(End::Gateway),
+        End::Gateway => Some(End::Refused),
+        End::Refused => Some(End::Lost),
+        End::Lost => Some(End::Closed),
+        End::Closed => None,
+    }
+}
+
+/// Brings a command to this end, and sees that it is told once.
+async fn bring_about(end: End) {
+    let one_connection = ", max_connections = 1";
+    let mut stage = match end {
+        End::Pipelined => Stage::start("split", 1, one_connection, "").await,
+        End::Memory => Stage::set(Setup::with_lookups("split")).await,
+        _ => Stage::with_rules(RULES).await,
+    };
+    let text = match end {
+        End::Relayed => "SELECT 'ROWS 2'",
+        End::Memory => "SELECT c FROM remembered WHERE id = 1",
+        End::Gateway => "FOREBAY SHOW PINS",
+        End::Refused => "SELECT FORBIDDEN FROM t",
+        End::Lost => "INSERT INTO t VALUES ('ONCE CUT')",
+        End::Pipelined => {
+            read_together(&mut stage).await;
+            return stage.no_more().await;
+        }
+        End::Closed => {
+            stage.connect().await.send(Command::QUIT, b"").await;
+            assert_eq!(stage.next_end().await.end, end);
+            return stage.no_more().await;
+        }
+    };
+    let mut session = stage.connect().await;
+    let (_, ended) = run(&mut stage, &mut session, text).await;
+    assert_eq!(ended.end, end, "{text}: {ended:?}");
     stage.no_more().await;
+}
+
+#[tokio::test]
+async fn to_whichever_of_all_ends_it_comes() {
+    let all = std::iter::successors(Some(End::Relayed), |end| behind(*end));
+    for end in all {
+        bring_about(end).await;
+    }
 }
 
 #[tokio::test]
