@@ -56,11 +56,11 @@ impl fmt::Display for Caller {
 /// Counts requests that are refused, and has the log tell of some: whoever sends many would fill it.
 pub(crate) struct Refusals {
     telemetry: Arc<Telemetry>,
-    told: [Mutex<Told>; Refusal::ALL.len()],
+    told: [Mutex<RefusalLog>; Refusal::ALL.len()],
 }
 
 #[derive(Default)]
-struct Told {
+struct RefusalLog {
     last: Option<Instant>,
     untold: u64,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction, takes_no_changes};
 
-use crate::keys::{Deed, Keys, Told, View, written};
+use crate::keys::{Deed, GatewayEntry, Keys, View, written};
 use crate::order::{Fate, Refusal, said};
 
 /// For so long all have time, from when it was asked: whoever asks has ten seconds in all.
@@ -166,7 +166,7 @@ impl Wish {
         let gateways = view.gateways(keys);
         let asked_for = (cluster.clone(), asked.created);
         let has_paused =
-            |told: &Option<Told>| told.as_ref().is_some_and(|told| told.paused.contains(&asked_for));
+            |told: &Option<GatewayEntry>| told.as_ref().is_some_and(|told| told.paused.contains(&asked_for));
         let missing = gateways.iter().filter(|(_, _, told)| !has_paused(told));
         let missing = missing.map(|(name, ..)| Refusal {
             gateway: (*name).to_owned(),

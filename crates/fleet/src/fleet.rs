@@ -989,7 +989,7 @@ impl Fleet {
     pub(crate) fn publish(&self, member: &Member, view: &View) {
         let keys = self.keys();
         let (committed, _) = view.config(&keys);
-        let status = |(name, _, told): (&str, _, Option<crate::keys::Told>)| match told {
+        let status = |(name, _, told): (&str, _, Option<crate::keys::GatewayEntry>)| match told {
             Some(told) => MemberStatus {
                 name: name.to_owned(),
                 is_current: told.revision == committed && told.refused.is_none(),

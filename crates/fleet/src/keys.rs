@@ -111,7 +111,7 @@ impl Keys {
 
 /// What a gateway says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct GatewayEntry {
     /// Of its folder: the same after a restart, another on another machine.
     pub(crate) id: String,
     /// Where that folder is, as long as its machine runs. A copy of it is elsewhere.
@@ -265,7 +265,7 @@ impl View {
 
     /// The gateways that live, by name. What one of another version says may not be understood: it lives all
     /// the same.
-    pub(crate) fn gateways(&self, keys: &Keys) -> Vec<(&str, &Entry, Option<Told>)> {
+    pub(crate) fn gateways(&self, keys: &Keys) -> Vec<(&str, &Entry, Option<GatewayEntry>)> {
         let range = keys.gateways();
         let of_range = self.entries.values().filter(|entry| range.holds(&entry.key));
         let named = of_range.map(|entry| {

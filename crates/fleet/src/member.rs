@@ -18,7 +18,7 @@ use std::time::Duration;
 use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 
 use crate::deed::Wish;
-use crate::keys::{About, Deed, Keys, Proposal, Told, Verdict, View, written};
+use crate::keys::{About, Deed, GatewayEntry, Keys, Proposal, Verdict, View, written};
 use crate::kill::{Kill, Kills, NotKilled, Step};
 use crate::number::{self, Gone};
 use crate::order::{Fate, Order};
@@ -245,7 +245,7 @@ impl Member {
             return Some("another process of this gateway has come after this one".to_owned());
         }
         let entry = self.own(view).filter(|entry| Some(entry.lease) != self.lease)?;
-        let theirs = serde_json::from_slice::<Told>(&entry.value).ok();
+        let theirs = serde_json::from_slice::<GatewayEntry>(&entry.value).ok();
         if theirs.as_ref().is_some_and(|theirs| self.is_me(theirs)) {
             return None;
         }
@@ -549,7 +549,7 @@ impl Member {
     }
 
     /// Whether this gateway says it, be it by another process. An older version does not say its place.
-    fn is_me(&self, told: &Told) -> bool {
+    fn is_me(&self, told: &GatewayEntry) -> bool {
         told.id == self.me.id && (told.place.is_empty() || told.place == self.me.place)
     }
 
@@ -615,7 +615,8 @@ impl Member {
     /// The part to take now, if another one.
     fn part(&mut self, view: &View, now: Duration) -> Option<u32> {
         let own = self.own(view).filter(|entry| Some(entry.lease) == self.lease);
-        let told = own.and_then(|entry| Some(serde_json::from_slice::<Told>(&entry.value).ok()?.parts));
+        let told =
+            own.and_then(|entry| Some(serde_json::from_slice::<GatewayEntry>(&entry.value).ok()?.parts));
         let gateways = view.gateways(&self.keys);
         let others = || gateways.iter().filter(|(name, ..)| *name != self.me.name);
         let promises =
@@ -630,7 +631,7 @@ impl Member {
 
     /// Says what this gateway is, where the store has something else.
     fn tell(&mut self, view: &View, lease: i64) -> Option<Transaction> {
-        let told = Told {
+        let told = GatewayEntry {
             id: self.me.id.clone(),
             place: self.me.place.clone(),
             run: self.me.run,
@@ -653,7 +654,7 @@ impl Member {
             Some(entry) if entry.lease == lease && entry.value == value => return None,
             Some(entry) if entry.lease == lease => Guard::Modified(key.clone(), entry.modified),
             Some(entry) => {
-                let theirs: Told = serde_json::from_slice(&entry.value).ok()?;
+                let theirs: GatewayEntry = serde_json::from_slice(&entry.value).ok()?;
                 if !self.is_me(&theirs) {
                     return None;
                 }

@@ -129,7 +129,7 @@ pub(crate) fn length(names: &[Box<[u8]>]) -> Vec<u8> {
 
 /// A variable as a server has told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct ToldVariable {
     /// Of its column. Names, lengths, types: nothing of it may differ.
     definition: Vec<u8>,
     value: Option<Vec<u8>>,
@@ -140,7 +140,7 @@ struct Told {
 
 /// The answer to the [`question`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserVariables(Vec<Told>);
+pub struct UserVariables(Vec<ToldVariable>);
 
 impl UserVariables {
     /// `definitions`: those of the columns, as packets; `row`: its values in plain characters. `None` where
@@ -150,7 +150,7 @@ impl UserVariables {
         let definitions: Vec<_> = definitions.step_by(COLUMNS).collect();
         let mut values = row.into_iter();
         let told = definitions.into_iter().map(|definition| {
-            Some(Told {
+            Some(ToldVariable {
                 definition: definition.to_vec(),
                 value: values.next()?,
                 collation: values.next()?,
@@ -187,7 +187,7 @@ const DOUBLE: u8 = 5;
 const DECIMAL: u8 = 246;
 const UNSIGNED: u8 = 32;
 
-impl Told {
+impl ToldVariable {
     /// Its type, and the low byte of the flags.
     fn kind(&self) -> (u8, u8) {
         // Type, two bytes of flags, decimals, two of nothing.

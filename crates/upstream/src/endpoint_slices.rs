@@ -61,7 +61,7 @@ type Known = BTreeMap<String, Value>;
 
 /// Follows the API server until the future is dropped.
 pub(crate) async fn follow(cluster: Arc<Cluster>) {
-    let mut told = Told::default();
+    let mut told = LastLogged::default();
     loop {
         let config = cluster.config();
         let Some(slices) = &config.endpoint_slices else {
@@ -77,7 +77,7 @@ pub(crate) async fn follow(cluster: Arc<Cluster>) {
     }
 }
 
-async fn follow_one(cluster: &Arc<Cluster>, slices: &EndpointSlices, told: &mut Told) {
+async fn follow_one(cluster: &Arc<Cluster>, slices: &EndpointSlices, told: &mut LastLogged) {
     let mut pauses = PAUSES;
     loop {
         match list_and_watch(cluster, slices, told).await {
@@ -97,7 +97,7 @@ async fn follow_one(cluster: &Arc<Cluster>, slices: &EndpointSlices, told: &mut 
 async fn list_and_watch(
     cluster: &Arc<Cluster>,
     slices: &EndpointSlices,
-    told: &mut Told,
+    told: &mut LastLogged,
 ) -> io::Result<io::Error> {
     let api = Api::new(slices)?;
     let list = timeout(ANSWER_LIMIT, api.list());
@@ -305,12 +305,12 @@ fn take(cluster: &Arc<Cluster>, slices: &EndpointSlices, known: &Known, family: 
 
 /// What the log has heard last.
 #[derive(Default)]
-struct Told {
+struct LastLogged {
     failing: Option<String>,
     left_out: usize,
 }
 
-impl Told {
+impl LastLogged {
     /// Says whether Kubernetes can be asked where that is news: why not, or `None`.
     fn tell(&mut self, cluster: &Cluster, reason: Option<String>) {
         cluster.slices_answer.store(reason.is_none(), Ordering::Relaxed);

@@ -40,14 +40,14 @@ pub(super) struct Table {
     /// Its rows are looked at again so late where they are not what its definition says.
     pub(super) mismatches: Backoff,
     /// Why it could not be served, as far as the log has it.
-    pub(super) told: Told,
+    pub(super) told: LoggedReason,
 }
 
 /// What the log says of something that is tried again and again.
 #[derive(Default)]
-pub(super) struct Told(Option<(String, Instant)>);
+pub(super) struct LoggedReason(Option<(String, Instant)>);
 
-impl Told {
+impl LoggedReason {
     /// Whether the log is to have this: it did not say so last, or a while ago.
     pub(super) fn is_news(&mut self, reason: &str) -> bool {
         let now = Instant::now();
@@ -120,7 +120,7 @@ impl Table {
             config,
             state: State::Waiting { from, reason },
             mismatches: MISMATCH_BACKOFF,
-            told: Told::default(),
+            told: LoggedReason::default(),
         }
     }
 

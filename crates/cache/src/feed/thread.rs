@@ -19,7 +19,7 @@ use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
 use super::mapping_tables::{MappingTables, Wanted};
 use super::status::{Counts, FeedStatus, Fills};
 use super::stream::{Ended, Stream, Surroundings};
-use super::tables::{Tables, Told};
+use super::tables::{LoggedReason, Tables};
 use crate::coherence::Applied;
 use crate::store::{Version, Writer};
 use crate::tracking::Tracking;
@@ -133,7 +133,7 @@ struct Follower {
 impl Follower {
     async fn run(mut self) {
         let mut backoff = BACKOFF;
-        let mut told = Told::default();
+        let mut told = LoggedReason::default();
         while let Some(server) = self.primary().await {
             let (reason, heard) = self.follow(&server).await;
             if *self.around.stop.borrow() {

@@ -27,7 +27,7 @@ pub(crate) struct ClientInfo {
     address: Box<str>,
     local_address: Box<str>,
     since: Instant,
-    told: Mutex<Told>,
+    told: Mutex<ClientNames>,
     /// The last command, counted from 1.
     command: AtomicU8,
     /// Seconds after `since` when the last command came.
@@ -40,7 +40,7 @@ pub(crate) struct ClientInfo {
 
 /// What the client said of itself.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Told {
+pub(crate) struct ClientNames {
     pub(crate) user: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) library: Box<str>,
@@ -127,12 +127,12 @@ impl ClientInfo {
     }
 
     /// What the client said of itself.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> ClientNames {
         self.lock().clone()
     }
 
     /// The client says something else of itself.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut Told)) {
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut ClientNames)) {
         change(&mut self.lock());
     }
 
@@ -219,7 +219,7 @@ impl ClientInfo {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, ClientNames> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -99,7 +99,8 @@ impl Session {
 
     /// As at first (`RESET`).
     pub(crate) fn reset(&mut self, control: &ProtocolSession) {
-        self.listed.tell(|told| *told = super::clients::Told::default());
+        self.listed
+            .tell(|told| *told = super::clients::ClientNames::default());
         self.speak(Version::V2);
         self.track(None);
         self.unsubscribe();

@@ -14,12 +14,12 @@ pub struct Report {
     /// The one that there is to be.
     pub to: String,
     began: Instant,
-    told: Mutex<Told>,
+    told: Mutex<ReportedProgress>,
 }
 
 /// What has happened so far.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ReportedProgress {
     /// How it is.
     pub state: State,
     /// What was done, in this order.
@@ -72,7 +72,7 @@ impl State {
 
 impl Report {
     pub(super) fn new(cluster: &str, from: &str, to: &str) -> Self {
-        let told = Told {
+        let told = ReportedProgress {
             state: State::Running,
             steps: Vec::new(),
             warnings: Vec::new(),
@@ -90,7 +90,7 @@ impl Report {
 
     /// All of it, now.
     #[must_use]
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> ReportedProgress {
         self.lock().clone()
     }
 
@@ -135,7 +135,7 @@ impl Report {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, ReportedProgress> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

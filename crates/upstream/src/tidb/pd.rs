@@ -38,7 +38,7 @@ type Known = BTreeMap<String, Vec<u8>>;
 
 /// Follows PD until the future is dropped.
 pub(crate) async fn follow(cluster: Arc<Cluster>) {
-    let mut told = Told::default();
+    let mut told = LastLogged::default();
     loop {
         let config = cluster.config();
         let Some(pd) = &config.pd else {
@@ -54,7 +54,7 @@ pub(crate) async fn follow(cluster: Arc<Cluster>) {
     }
 }
 
-async fn follow_one(cluster: &Arc<Cluster>, pd: &Pd, told: &mut Told) {
+async fn follow_one(cluster: &Arc<Cluster>, pd: &Pd, told: &mut LastLogged) {
     let members = pd.addresses.iter().filter_map(|address| match address {
         ServerAddress::Host { host, port } => Some((host.as_str(), *port)),
         ServerAddress::Unix(_) => None,
@@ -112,7 +112,7 @@ fn apply(known: &mut Known, change: Change) {
 }
 
 /// Takes over the list, unless it is empty.
-fn take(cluster: &Arc<Cluster>, pd: &Pd, known: &Known, told: &mut Told) {
+fn take(cluster: &Arc<Cluster>, pd: &Pd, known: &Known, told: &mut LastLogged) {
     let (servers, left_out) = servers(pd, known);
     if servers.is_empty() {
         let reason = format!("it knows no living server below {}", prefix(pd));
@@ -129,12 +129,12 @@ fn take(cluster: &Arc<Cluster>, pd: &Pd, known: &Known, told: &mut Told) {
 
 /// What the log has heard last.
 #[derive(Default)]
-struct Told {
+struct LastLogged {
     failing: Option<String>,
     left_out: usize,
 }
 
-impl Told {
+impl LastLogged {
     /// Says whether PD can be asked where that is news: why not, or `None`.
     fn tell(&mut self, cluster: &Cluster, reason: Option<String>) {
         cluster.pd_answers.store(reason.is_none(), Ordering::Relaxed);
