@@ -59,7 +59,7 @@ pub enum NotKilled {
 
 /// As it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Question {
+struct KillQuestion {
     /// The gateway that is asked, and its lease: another process of it is not asked again.
     to: String,
     lease: i64,
@@ -228,7 +228,7 @@ impl Kills {
     /// What others ask.
     fn serve(&mut self, view: &View, keys: &Keys, (name, lease): (&str, i64)) -> Option<Step> {
         let is_for_this =
-            |asked: &Question| asked.to == name && asked.lease == lease && asked.answer.is_none();
+            |asked: &KillQuestion| asked.to == name && asked.lease == lease && asked.answer.is_none();
         for entry in view.kills(keys) {
             let Some(mut question) = question(entry).filter(is_for_this) else {
                 continue;
@@ -334,7 +334,7 @@ impl Own {
             return None;
         }
         self.asked = Some(holder.to_owned());
-        let question = Question {
+        let question = KillQuestion {
             to: holder.to_owned(),
             lease: gateway.lease,
             kill: self.kill.clone(),
@@ -353,7 +353,7 @@ impl Own {
     }
 }
 
-fn question(entry: &Entry) -> Option<Question> {
+fn question(entry: &Entry) -> Option<KillQuestion> {
     serde_json::from_slice(&entry.value).ok()
 }
 

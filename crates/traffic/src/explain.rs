@@ -34,7 +34,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const PLAN_MAX: usize = 16 << 10;
 
 /// What both servers are asked.
-struct Question {
+struct ExplainQuestion {
     text: Vec<u8>,
     schema: Vec<u8>,
     /// The part of its session that changes how the text is read.
@@ -76,7 +76,7 @@ fn questions(
     comparison: &Comparison,
     folder: &Path,
     key: Option<&Key>,
-) -> Result<BTreeMap<usize, Question>, FileError> {
+) -> Result<BTreeMap<usize, ExplainQuestion>, FileError> {
     let statements = comparison.statements.iter().enumerate();
     let mut places: HashMap<(u64, &str), usize> = statements
         .filter(|(_, statement)| is_worse(statement))
@@ -116,7 +116,7 @@ fn questions(
                     && may_be_asked(&text)
                 {
                     places.remove(&place);
-                    let question = Question {
+                    let question = ExplainQuestion {
                         text: without_comments_in_front(&text).to_vec(),
                         schema: command.schema,
                         session: sessions.get(&command.session).cloned().unwrap_or_default(),
@@ -191,7 +191,7 @@ struct Server<'a> {
 
 impl Server<'_> {
     /// The server's plan, or why there is none.
-    async fn plan(&mut self, question: &Question) -> String {
+    async fn plan(&mut self, question: &ExplainQuestion) -> String {
         if let Some(why) = &self.failed {
             return why.clone();
         }
@@ -207,7 +207,7 @@ impl Server<'_> {
 }
 
 /// Each question has a connection of its own, so that none is asked in the schema of another one.
-async fn ask(mut client: Client, question: &Question) -> Result<String, String> {
+async fn ask(mut client: Client, question: &ExplainQuestion) -> Result<String, String> {
     let explain = [&b"EXPLAIN "[..], &question.text].concat();
     let commands: [(Command, &[u8]); 3] = [
         // A function within a view may write. Servers that cannot forbid it are asked all the same.
@@ -444,7 +444,7 @@ mod tests {
             login: &login,
             failed: None,
         };
-        let question = Question {
+        let question = ExplainQuestion {
             text: b"SELECT 1".to_vec(),
             schema: Vec::new(),
             session: SessionRecord::default(),

@@ -59,7 +59,7 @@ pub struct PointLookups<M> {
 }
 
 /// What is known of a lookup that goes to the primary.
-struct Question {
+struct PendingLookup {
     hash: u64,
     shape: Kept,
     environment: u32,
@@ -147,7 +147,7 @@ impl<M: Memory + 'static> PointLookups<M> {
         shape: &Shape<'_>,
         hash: u64,
         key: &mut Vec<u8>,
-    ) -> Result<Question, Left> {
+    ) -> Result<PendingLookup, Left> {
         let environments = self.environments.borrow();
         let settings = environments.get(environment).ok_or(Left::Settings)?;
         let schema = asked
@@ -169,7 +169,7 @@ impl<M: Memory + 'static> PointLookups<M> {
         if !learned.is_settled(definitions, Instant::now()) {
             return Err(Left::Learned);
         }
-        Ok(Question {
+        Ok(PendingLookup {
             hash,
             shape: shape.kept(),
             environment,
@@ -181,7 +181,7 @@ impl<M: Memory + 'static> PointLookups<M> {
     }
 
     /// What follows from an answer. `None`: nothing.
-    fn conclusion(&self, question: &Question, bytes: &[u8]) -> Option<Conclusion> {
+    fn conclusion(&self, question: &PendingLookup, bytes: &[u8]) -> Option<Conclusion> {
         let environments = self.environments.borrow();
         let settings = environments.get(question.environment)?;
         let Some(answer) = Answer::read(bytes, settings.capabilities) else {
@@ -444,7 +444,7 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
     }
 
     fn learn(&self, lesson: Lesson, answer: &[u8]) {
-        let Ok(question) = lesson.0.downcast::<Question>() else {
+        let Ok(question) = lesson.0.downcast::<PendingLookup>() else {
             return;
         };
         if question.definitions != self.memory.definitions() {
@@ -453,7 +453,7 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
         let Some(conclusion) = self.conclusion(&question, answer) else {
             return;
         };
-        let Question {
+        let PendingLookup {
             hash,
             shape,
             definitions,

@@ -97,7 +97,7 @@ pub(super) struct Fetcher {
 }
 
 /// What the primary is asked for.
-struct Question {
+struct FetchQuestion {
     parts: Vec<Part>,
     /// That all rows may take, in bytes of memory.
     bytes_max: usize,
@@ -147,7 +147,7 @@ impl Fetcher {
     ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
         let begun = Instant::now();
         let parts = parts(wants).map_err(|error| NotFetched::new(error.to_string()))?;
-        let question = Question { parts, bytes_max };
+        let question = FetchQuestion { parts, bytes_max };
         let last = RefCell::new(None);
         let fetched = match timeout(self.limit, self.until_shown(&question, wants, &last)).await {
             Ok(fetched) => fetched,
@@ -171,7 +171,7 @@ impl Fetcher {
     /// Asks until there is an answer that may be shown. `last` is why the last one was none.
     async fn until_shown(
         &self,
-        question: &Question,
+        question: &FetchQuestion,
         wants: &[Want<'_>],
         last: &RefCell<Option<Arc<str>>>,
     ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
@@ -203,7 +203,7 @@ impl Fetcher {
     }
 
     /// One exchange with the primary. A connection that is gone is no reason to fail: another one is tried.
-    async fn ask(&self, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
+    async fn ask(&self, question: &FetchQuestion, begun: &Applied) -> Result<Answer, AskError> {
         let _permit = self
             .connections
             .acquire()
@@ -375,7 +375,7 @@ fn parts(wants: &[Want<'_>]) -> Result<Vec<Part>, BinlogError> {
 
 /// The rows of the wants, out of the answers to the parts.
 fn read(
-    question: &Question,
+    question: &FetchQuestion,
     wants: &[Want<'_>],
     answers: &[Vec<TextRow>],
 ) -> Result<Vec<Option<Row>>, AskError> {
@@ -403,7 +403,7 @@ fn read(
 /// Asks for the parts in one snapshot.
 async fn exchange(
     connection: &mut PrimaryConnection,
-    question: &Question,
+    question: &FetchQuestion,
     begun: &Applied,
 ) -> Result<Answer, AskError> {
     match connection.flavor {
@@ -418,7 +418,7 @@ async fn exchange(
 /// connection was made, and while there are no GTIDs at all.
 async fn exchange_mysql(
     connection: &mut PrimaryConnection,
-    question: &Question,
+    question: &FetchQuestion,
     begun: &Applied,
 ) -> Result<Answer, AskError> {
     let parts = &question.parts;
@@ -450,7 +450,7 @@ async fn exchange_mysql(
 /// The snapshot says itself where it is.
 async fn exchange_mariadb(
     connection: &mut PrimaryConnection,
-    question: &Question,
+    question: &FetchQuestion,
     begun: &Applied,
 ) -> Result<Answer, AskError> {
     let parts = &question.parts;

@@ -51,13 +51,13 @@ impl Pace {
 
 /// What the server is asked for.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct AheadQuestion {
     wanted: Vec<Wanted>,
     /// How many of them each request wants. The first is the one that cannot wait.
     counts: Vec<usize>,
 }
 
-impl Question {
+impl AheadQuestion {
     /// That of a request, and of those behind it in `bytes`.
     pub(crate) fn new(execution: &mut Execution<'_>, args: Args<'_>, bytes: &[u8]) -> Result<Self, Stop> {
         let wanted = execution.wanted(args)?;

@@ -502,7 +502,7 @@ impl Connection<'_> {
         let Scratch { parser, out, space } = scratch;
         let args = parser.args(self.input.bytes());
         let mut asking = execution(self.service, &self.control, &mut self.session, batch, space);
-        let question = match ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]) {
+        let question = match ahead::AheadQuestion::new(&mut asking, args, &self.input.bytes()[size..]) {
             Ok(question) => question,
             Err(Stop::Right(mapping)) => return Ok(!self.learn_right(&mapping, out).await?),
             Err(_) => return self.gives_up(waited, out).await,

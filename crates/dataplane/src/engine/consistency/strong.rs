@@ -136,7 +136,7 @@ async fn ask_primary(
 async fn ask_server(session: &ClientSession, primary: &Member) -> Result<PrimaryPosition, Refused> {
     let server = Arc::clone(&primary.server);
     let mut connection = lease::connection(session, &server).await?;
-    let question = Question::of(session);
+    let question = PositionQuestion::of(session);
     let commands = question.commands(session, &connection);
     let replies = rebuild::asked(session, &mut connection, &commands).await?;
     // In a group, it is between what has it wait and what ends that.
@@ -158,7 +158,7 @@ async fn ask_server(session: &ClientSession, primary: &Member) -> Result<Primary
 }
 
 /// What is asked, of a cluster of this kind.
-struct Question {
+struct PositionQuestion {
     flavor: Flavor,
     /// The server has to say that it is the primary.
     must_prove: bool,
@@ -166,7 +166,7 @@ struct Question {
     in_group: bool,
 }
 
-impl Question {
+impl PositionQuestion {
     fn of(session: &ClientSession) -> Self {
         let (flavor, topology) = (flavor(session), session.pool().config().topology);
         Self {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn only_the_primary_has_an_answer() {
-        let question = Question {
+        let question = PositionQuestion {
             flavor: Flavor::MariaDb,
             must_prove: true,
             in_group: false,
@@ -309,7 +309,7 @@ mod tests {
             question.understood(None, &reply(&[b"0-1-5", b"8", b"0", b"0"])),
             PrimaryPosition::At(_)
         ));
-        let believed = Question {
+        let believed = PositionQuestion {
             must_prove: false,
             ..question
         };

@@ -40,7 +40,7 @@ use crate::error::SessionError;
 use crate::frontend::listener_state::ListenerState;
 use crate::relay::flow::Flow;
 
-use rule_set::Question;
+use rule_set::RuledStatement;
 pub(crate) use time_limit::TimeLimit;
 
 /// The longest normalised text in a log line, in bytes.
@@ -203,7 +203,7 @@ pub(crate) fn original(session: &ClientSession, id: u32) -> Option<Rc<[u8]>> {
 /// What the rules say about a statement.
 fn decide(session: &ClientSession, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<Verdict> {
     let schema = session.state.carried().schema().map(String::from_utf8_lossy);
-    let question = Question {
+    let question = RuledStatement {
         text,
         facts,
         syntax: session.state.syntax(),
@@ -453,7 +453,7 @@ pub(crate) fn sends_again(session: &ClientSession) -> bool {
 pub(crate) fn explain(session: &mut ClientSession, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
     concern(session);
     let schema = session.state.carried().schema().map(String::from_utf8_lossy);
-    let question = Question {
+    let question = RuledStatement {
         text,
         facts,
         syntax: session.state.syntax(),

@@ -114,7 +114,7 @@ struct Remembered {
 
 /// A statement, about which more is found out where rules ask for it.
 #[derive(Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct RuledStatement<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) facts: &'a Facts,
     pub(crate) syntax: Syntax,
@@ -146,7 +146,7 @@ impl Rules {
     }
 
     /// What is to happen to a statement.
-    pub(crate) fn decide(&self, selection: &Rc<Selection>, question: Question<'_>) -> Rc<Verdict> {
+    pub(crate) fn decide(&self, selection: &Rc<Selection>, question: RuledStatement<'_>) -> Rc<Verdict> {
         let needs = selection.needs();
         if !needs.digest && !needs.digest_text && !needs.tables {
             return Rc::new(self.set.decide(selection, &question.statement(0, "", &[])));
@@ -191,7 +191,12 @@ impl Rules {
         verdict
     }
 
-    fn decide_anew(&self, selection: &Selection, question: Question<'_>, digest: Option<Digest>) -> Verdict {
+    fn decide_anew(
+        &self,
+        selection: &Selection,
+        question: RuledStatement<'_>,
+        digest: Option<Digest>,
+    ) -> Verdict {
         let needs = selection.needs();
         let digest = match digest {
             None if needs.digest || needs.digest_text => sql_class::digest(question.text, question.syntax),
@@ -211,7 +216,7 @@ impl Rules {
     }
 
     /// Every rule with what became of it.
-    pub(crate) fn explain(&self, who: &Who<'_>, question: Question<'_>) -> Vec<(&str, Look)> {
+    pub(crate) fn explain(&self, who: &Who<'_>, question: RuledStatement<'_>) -> Vec<(&str, Look)> {
         if self.set.is_empty() {
             return Vec::new();
         }
@@ -258,7 +263,7 @@ impl Rules {
     }
 }
 
-impl<'a> Question<'a> {
+impl<'a> RuledStatement<'a> {
     fn tag(self) -> Option<&'a str> {
         match &self.facts.hint {
             Some(Hint::Tag(tag)) => Some(tag),

@@ -27,7 +27,7 @@ fn who(user: &str) -> Who<'_> {
 
 fn decide(rules: &Rules, user: &str, text: &str, schema: Option<&str>) -> Rc<Verdict> {
     let syntax = Syntax::default();
-    let question = Question {
+    let question = RuledStatement {
         text: text.as_bytes(),
         facts: &sql_class::facts(text.as_bytes(), syntax),
         syntax,
@@ -101,7 +101,7 @@ fn a_digest_that_is_known_says_the_same_as_the_text() {
     let selection = rules.select(&who("a"));
     let facts = sql_class::facts(text.as_bytes(), Syntax::default());
     for known in [None, Some(digest)] {
-        let question = Question {
+        let question = RuledStatement {
             text: text.as_bytes(),
             facts: &facts,
             syntax: Syntax::default(),
