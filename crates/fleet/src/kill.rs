@@ -106,7 +106,7 @@ enum Writing {
 }
 
 /// What is to be done.
-pub(crate) enum Step {
+pub(crate) enum KillStep {
     /// Write it, and tell with [`Kills::written`].
     Write(Transaction),
     /// Do it, and tell with [`Kills::answered`].
@@ -190,7 +190,13 @@ impl Kills {
     }
 
     /// What is to be done next by the gateway of this name, which lives by this lease.
-    pub(crate) fn next(&mut self, view: &View, keys: &Keys, me: (&str, i64), now: Duration) -> Option<Step> {
+    pub(crate) fn next(
+        &mut self,
+        view: &View,
+        keys: &Keys,
+        me: (&str, i64),
+        now: Duration,
+    ) -> Option<KillStep> {
         self.taken.retain(|key, _| view.get(key).is_some());
         if let Some(step) = self.serve(view, keys, me) {
             return Some(step);
@@ -198,10 +204,10 @@ impl Kills {
         for own in self.own.iter_mut().filter(|own| own.answer.is_none()) {
             if let Some((writing, write)) = own.next(view, keys, me, now) {
                 self.writing = Some(writing);
-                return Some(Step::Write(write));
+                return Some(KillStep::Write(write));
             }
         }
-        self.clean(view, keys, me.1).map(Step::Write)
+        self.clean(view, keys, me.1).map(KillStep::Write)
     }
 
     /// What this gateway has asked by this lease and nobody waits for any more is taken back. A store that is
@@ -226,7 +232,7 @@ impl Kills {
     }
 
     /// What others ask.
-    fn serve(&mut self, view: &View, keys: &Keys, (name, lease): (&str, i64)) -> Option<Step> {
+    fn serve(&mut self, view: &View, keys: &Keys, (name, lease): (&str, i64)) -> Option<KillStep> {
         let is_for_this =
             |asked: &KillQuestion| asked.to == name && asked.lease == lease && asked.answer.is_none();
         for entry in view.kills(keys) {
@@ -236,7 +242,7 @@ impl Kills {
             match self.taken.get(&entry.key) {
                 None if question.is_taken => {
                     self.taken.insert(entry.key.clone(), None);
-                    return Some(Step::Kill {
+                    return Some(KillStep::Kill {
                         key: entry.key.clone(),
                         kill: question.kill,
                     });
@@ -245,7 +251,7 @@ impl Kills {
                 Some(None) => continue,
                 Some(answer @ Some(_)) => question.answer.clone_from(answer),
             }
-            return Some(Step::Write(Transaction {
+            return Some(KillStep::Write(Transaction {
                 guards: vec![Guard::Modified(entry.key.clone(), entry.modified)],
                 ops: vec![Op::Put(entry.key.clone(), written(&question), entry.lease)],
             }));
@@ -405,16 +411,16 @@ mod tests {
             self.model.read(&self.keys.live()).into()
         }
 
-        fn of_asker(&mut self, view: &View, now: Duration) -> Option<Step> {
+        fn of_asker(&mut self, view: &View, now: Duration) -> Option<KillStep> {
             self.asker.next(view, &self.keys, ASKER, now)
         }
 
-        fn of_asked(&mut self, view: &View) -> Option<Step> {
+        fn of_asked(&mut self, view: &View) -> Option<KillStep> {
             self.asked.next(view, &self.keys, ASKED, Duration::ZERO)
         }
 
-        fn write(&mut self, step: Option<Step>) -> Outcome {
-            let Some(Step::Write(write)) = step else {
+        fn write(&mut self, step: Option<KillStep>) -> Outcome {
+            let Some(KillStep::Write(write)) = step else {
                 panic!("nothing is written")
             };
             match self.model.change(&write) {
@@ -456,7 +462,7 @@ mod tests {
                 let now = pair.view();
                 pair.of_asker(&now, PATIENCE);
                 assert!(pair.why().contains("not known"));
-                assert!(matches!(pair.of_asked(&now), Some(Step::Kill { .. })));
+                assert!(matches!(pair.of_asked(&now), Some(KillStep::Kill { .. })));
             } else {
                 let outcome = pair.write(withdraws);
                 pair.asker.written(&outcome);
@@ -484,7 +490,7 @@ mod tests {
         // Its answer counts still.
         let takes = pair.of_asked(&pair.view());
         pair.write(takes);
-        let Some(Step::Kill { key, .. }) = pair.of_asked(&pair.view()) else {
+        let Some(KillStep::Kill { key, .. }) = pair.of_asked(&pair.view()) else {
             panic!("it is not done")
         };
         pair.asked.answered(&key, Ok(()));
@@ -510,7 +516,7 @@ mod tests {
         pair.asker.own.clear();
         pair.ask("new");
         let view = pair.view();
-        let clean = pair.asker.clean(&view, &pair.keys, ASKER.1).map(Step::Write);
+        let clean = pair.asker.clean(&view, &pair.keys, ASKER.1).map(KillStep::Write);
         let outcome = pair.write(clean);
         assert!(!pair.asker.written(&outcome), "it knows what is there now");
         assert_eq!(pair.view().kills(&pair.keys).count(), 0);

@@ -19,7 +19,7 @@ use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 
 use crate::deed::Wish;
 use crate::keys::{About, Deed, GatewayEntry, Keys, Proposal, Verdict, View, written};
-use crate::kill::{Kill, Kills, NotKilled, Step};
+use crate::kill::{Kill, KillStep, Kills, NotKilled};
 use crate::number::{self, Gone};
 use crate::order::{Fate, Order};
 use crate::share::{NONE, Others, Share};
@@ -528,8 +528,8 @@ impl Member {
         }
         // Every client may ask for these: all else goes before.
         match self.kills.next(view, &self.keys, (&self.me.name, lease?), now)? {
-            Step::Write(write) => self.write(Purpose::Kill, write),
-            Step::Kill { key, kill } => Some(Action::Kill { key, kill }),
+            KillStep::Write(write) => self.write(Purpose::Kill, write),
+            KillStep::Kill { key, kill } => Some(Action::Kill { key, kill }),
         }
     }
 

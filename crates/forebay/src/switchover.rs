@@ -103,7 +103,7 @@ fn is_busy(session: &SessionStatus, server: &Server) -> bool {
 
 fn status(report: &Report) -> SwitchoverStatus {
     let told = report.told();
-    let step = |step: upstream::switchover::Step| SwitchoverStep {
+    let step = |step: upstream::switchover::ReportedStep| SwitchoverStep {
         what: step.what,
         at_seconds: step.at.as_secs_f64(),
     };

@@ -30,7 +30,7 @@ enum Goal {
 }
 
 /// What was passed.
-enum Step {
+enum RequestStep {
     /// A header, which is here.
     Header(usize),
     NeedMore,
@@ -96,9 +96,9 @@ impl RequestTracker {
         let mut at = 0;
         loop {
             match self.step(bytes, &mut at) {
-                Step::Header(_) => {}
-                Step::NeedMore => return (at, false),
-                Step::Finished => return (at, true),
+                RequestStep::Header(_) => {}
+                RequestStep::NeedMore => return (at, false),
+                RequestStep::Finished => return (at, true),
             }
         }
     }
@@ -110,31 +110,31 @@ impl RequestTracker {
     /// numbers; on a link without compression a server does not.
     pub fn renumber(&self, bytes: &mut [u8], next: &mut u8) {
         let (mut tracker, mut at) = (*self, 0);
-        while let Step::Header(header) = tracker.step(bytes, &mut at) {
+        while let RequestStep::Header(header) = tracker.step(bytes, &mut at) {
             bytes[header + PacketHeader::LEN - 1] = *next;
             *next = next.wrapping_add(1);
         }
     }
 
     /// Passes a payload, and the header behind it.
-    fn step(&mut self, bytes: &[u8], at: &mut usize) -> Step {
+    fn step(&mut self, bytes: &[u8], at: &mut usize) -> RequestStep {
         if self.goal == Goal::Nothing {
             *at = 0;
-            return Step::NeedMore;
+            return RequestStep::NeedMore;
         }
         let passed = (self.skip as usize).min(bytes.len() - *at);
         self.skip -= passed as u32;
         *at += passed;
         if self.skip > 0 {
-            return Step::NeedMore;
+            return RequestStep::NeedMore;
         }
         if self.goal == Goal::Rest && !self.continued {
             self.goal = Goal::Nothing;
-            return Step::Finished;
+            return RequestStep::Finished;
         }
         let header_at = *at;
         let Some(header) = PacketHeader::parse(&bytes[header_at..]) else {
-            return Step::NeedMore;
+            return RequestStep::NeedMore;
         };
         *at += PacketHeader::LEN;
         self.sequence = header.sequence;
@@ -143,7 +143,7 @@ impl RequestTracker {
         if self.goal == Goal::Payload || (is_first && header.payload_len == 0) {
             self.goal = Goal::Rest;
         }
-        Step::Header(header_at)
+        RequestStep::Header(header_at)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The body of the fuzz target (`fuzz/`), here because it knows what must hold. It runs on stable Rust as an
 //! ordinary function too: `tests/fuzz_corpus.rs` replays the corpus.
 
-use crate::{Limits, Parser, Step, Version, Writer};
+use crate::{Limits, ParseStep, Parser, Version, Writer};
 
 /// Byte 0: limits. Bytes 1 and 2: where to cut. The rest: what a client sends. Panics where the cut makes a
 /// difference, where more is kept than the limits allow, or where an echo of the arguments is read as
@@ -40,13 +40,13 @@ fn read(bytes: &[u8], ends: &[usize], limits: &Limits) -> (Requests, Option<Stri
         loop {
             let window = bytes.get(start..end).unwrap_or_default();
             let n = match parser.parse(window, limits) {
-                Ok(Step::Incomplete) => {
+                Ok(ParseStep::Incomplete) => {
                     let most = limits.request_bytes.max(limits.inline_bytes) + 64;
                     assert!(window.len() <= most, "{} bytes are kept", window.len());
                     break;
                 }
-                Ok(Step::Skip(n) | Step::TooLarge(n)) => n,
-                Ok(Step::Request(n)) => {
+                Ok(ParseStep::Skip(n) | ParseStep::TooLarge(n)) => n,
+                Ok(ParseStep::Request(n)) => {
                     requests.push(parser.args(window).iter().map(<[u8]>::to_vec).collect());
                     n
                 }

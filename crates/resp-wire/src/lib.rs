@@ -17,4 +17,4 @@ pub mod fuzzing;
 pub use error::ProtocolError;
 pub use number::parse_integer;
 pub use reply::{Version, Writer};
-pub use request::{Args, Limits, Parser, Step};
+pub use request::{Args, Limits, ParseStep, Parser};

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use resp_wire::{Args, Parser, Step};
+use resp_wire::{Args, ParseStep, Parser};
 
 use super::Service;
 use super::execute::Execution;
@@ -72,7 +72,7 @@ impl AheadQuestion {
         let rows_max = execution.service.pace.0.get();
         let mut parser = Parser::default();
         while self.wanted.len() < rows_max {
-            let Ok(Step::Request(n)) = parser.parse(bytes, execution.session.limits()) else {
+            let Ok(ParseStep::Request(n)) = parser.parse(bytes, execution.session.limits()) else {
                 break;
             };
             let args = parser.args(bytes);

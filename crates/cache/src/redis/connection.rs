@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::extension::{Gating, ProtocolConnection, ProtocolEnd, ProtocolSession, is_plain};
 use net::{Stream, buffer};
-use resp_wire::{Step, Writer};
+use resp_wire::{ParseStep, Writer};
 use tokio::time::{sleep, sleep_until};
 
 use super::ahead;
@@ -315,19 +315,19 @@ impl Connection<'_> {
         self.age_rights(batch.began);
         loop {
             match scratch.parser.parse(self.input.bytes(), self.session.limits()) {
-                Ok(Step::Incomplete) => return Ok(()),
-                Ok(Step::Skip(n)) => {
+                Ok(ParseStep::Incomplete) => return Ok(()),
+                Ok(ParseStep::Skip(n)) => {
                     batch.pass_over();
                     self.input.consume(n);
                 }
-                Ok(Step::Request(n)) => {
+                Ok(ParseStep::Request(n)) => {
                     let quits = self.request(scratch, batch, n).await?;
                     self.input.consume(n);
                     if quits {
                         return Err(ProtocolEnd::Quit);
                     }
                 }
-                Ok(Step::TooLarge(n)) => {
+                Ok(ParseStep::TooLarge(n)) => {
                     batch.pass_over();
                     let (start, replies) = (scratch.out.len(), self.session.replies);
                     self.refuse_large(scratch);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use config::{CacheMapping, MappingKind};
 use mysql_wire::binlog::{Value, Zone};
 use proptest::prelude::*;
-use resp_wire::{Limits, Parser, Step, Version, Writer};
+use resp_wire::{Limits, ParseStep, Parser, Version, Writer};
 
 use super::command::Command;
 use super::reads;
@@ -164,7 +164,7 @@ impl Stage {
         let line = format!("{request}\n");
         assert!(matches!(
             parser.parse(line.as_bytes(), &Limits::LOGGED_IN),
-            Ok(Step::Request(_))
+            Ok(ParseStep::Request(_))
         ));
         let args = parser.args(line.as_bytes());
         let command = Command::find(args.get(0).unwrap()).unwrap();

@@ -1,6 +1,6 @@
 //! The commands between MULTI and EXEC, kept as they came.
 
-use resp_wire::{Args, Limits, Parser, Step, Version, Writer};
+use resp_wire::{Args, Limits, ParseStep, Parser, Version, Writer};
 
 use super::command::{Command, Nature};
 use super::refusal::Refusal;
@@ -57,7 +57,7 @@ impl Queue {
     /// Calls `each` with the commands in order, until it fails.
     pub(crate) fn each<E>(&self, mut each: impl FnMut(Command, Args<'_>) -> Result<(), E>) -> Result<(), E> {
         let (mut parser, mut rest) = (Parser::default(), &self.bytes[..]);
-        while let Ok(Step::Request(n)) = parser.parse(rest, &Limits::LOGGED_IN) {
+        while let Ok(ParseStep::Request(n)) = parser.parse(rest, &Limits::LOGGED_IN) {
             let args = parser.args(rest);
             // Only known commands are put here.
             if let Some(command) = args.get(0).and_then(Command::find) {
@@ -77,7 +77,7 @@ mod tests {
         let mut parser = Parser::default();
         assert!(matches!(
             parser.parse(request, &Limits::LOGGED_IN),
-            Ok(Step::Request(_))
+            Ok(ParseStep::Request(_))
         ));
         let args = parser.args(request);
         queue.push(Command::find(args.get(0).unwrap()).unwrap(), args)

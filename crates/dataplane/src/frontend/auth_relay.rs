@@ -29,7 +29,7 @@ use crate::frontend::users::Plugin;
 
 /// What to do after a packet of the authentication.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum AuthStep {
     ToClient(Vec<u8>),
     ToServer(Vec<u8>),
     /// The server's OK, to be passed on: the client is logged in.
@@ -165,28 +165,28 @@ impl<'k> AuthRelay<'k> {
     }
 
     /// A packet from the server.
-    pub(crate) fn server_said(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    pub(crate) fn server_said(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let step = self.take_from_server(payload);
         self.heard = true;
         self.server_owes = match &step {
             // After "the fast way did" of caching_sha2_password it is still the server's turn.
-            Ok(Step::ToClient(payload)) => *payload == FAST_WAY_DID,
+            Ok(AuthStep::ToClient(payload)) => *payload == FAST_WAY_DID,
             Ok(_) => true,
             Err(_) => false,
         };
         self.questions += u32::from(!self.server_owes);
-        self.over = matches!(step, Ok(Step::Accepted(_) | Step::Refused(_)));
+        self.over = matches!(step, Ok(AuthStep::Accepted(_) | AuthStep::Refused(_)));
         step
     }
 
     /// A packet from the client. One that its plugin could not even read is replaced: see
     /// [`Self::wrong_answer`].
-    pub(crate) fn client_said(&mut self, mut payload: Vec<u8>) -> Result<Step, SessionError> {
+    pub(crate) fn client_said(&mut self, mut payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         if !auth::is_readable_answer(&self.plugin, self.questions, &payload) {
             payload = auth::wrong_answer(&self.plugin, self.questions);
         }
         let step = self.take_from_client(payload)?;
-        self.server_owes = matches!(step, Step::ToServer(_));
+        self.server_owes = matches!(step, AuthStep::ToServer(_));
         Ok(step)
     }
 
@@ -202,21 +202,21 @@ impl<'k> AuthRelay<'k> {
         answer
     }
 
-    fn take_from_server(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    fn take_from_server(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         match payload.first() {
             Some(0x00) if self.is_taken_for_the_gateway() => {
                 Err(SessionError::PasswordExposed(TAKEN_FOR_THE_GATEWAY.into()))
             }
-            Some(0x00) => Ok(Step::Accepted(payload)),
-            Some(0xff) => Ok(Step::Refused(payload)),
+            Some(0x00) => Ok(AuthStep::Accepted(payload)),
+            Some(0xff) => Ok(AuthStep::Refused(payload)),
             Some(0xfe) => self.switch(payload),
             Some(0x02) if self.links.multi_factor => self.next_factor(payload),
             Some(0x01) => self.more_data(payload),
-            _ => Ok(Step::ToClient(payload)),
+            _ => Ok(AuthStep::ToClient(payload)),
         }
     }
 
-    fn take_from_client(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    fn take_from_client(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let Expect::Password { key_request } = self.expect else {
             if self.plugin == NATIVE {
                 self.shown = Proof::Answer {
@@ -225,7 +225,7 @@ impl<'k> AuthRelay<'k> {
                     bytes: payload.clone(),
                 };
             }
-            return Ok(Step::ToServer(payload));
+            return Ok(AuthStep::ToServer(payload));
         };
         if self.links.client.is_secure(&self.plugin) {
             self.shown = password(&payload);
@@ -233,7 +233,7 @@ impl<'k> AuthRelay<'k> {
         // An empty password is sent as it is on every link, and `sha256_password` accepts it only so.
         if payload.is_empty() || payload == [0] {
             self.expect = Expect::Opaque;
-            return Ok(Step::ToServer(payload));
+            return Ok(AuthStep::ToServer(payload));
         }
         match (
             self.links.client.is_secure(&self.plugin),
@@ -241,15 +241,15 @@ impl<'k> AuthRelay<'k> {
         ) {
             (true, true) | (false, false) => {
                 self.expect = Expect::Opaque;
-                Ok(Step::ToServer(payload))
+                Ok(AuthStep::ToServer(payload))
             }
             (true, false) => {
                 self.expect = Expect::ServerKey { password: payload };
-                Ok(Step::ToServer(vec![key_request]))
+                Ok(AuthStep::ToServer(vec![key_request]))
             }
-            (false, true) if payload == [key_request] => {
-                Ok(Step::ToClient([&[1], self.key.public_pem().as_bytes()].concat()))
-            }
+            (false, true) if payload == [key_request] => Ok(AuthStep::ToClient(
+                [&[1], self.key.public_pem().as_bytes()].concat(),
+            )),
             (false, true) => {
                 self.expect = Expect::Opaque;
                 let password = self.key.decrypt_password(&payload, &self.nonce).map_err(|_| {
@@ -260,24 +260,24 @@ impl<'k> AuthRelay<'k> {
                     )
                 })?;
                 self.shown = self::password(&password);
-                Ok(Step::ToServer(password))
+                Ok(AuthStep::ToServer(password))
             }
         }
     }
 
     /// Auth switch request. MySQL before 5.5 says only `fe`: its old passwords. The client knows what that
     /// means.
-    fn switch(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    fn switch(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let AuthSwitch { plugin, data } = AuthSwitch::decode(&payload).map_err(unreadable)?;
         self.begin(plugin, &data)?;
-        Ok(Step::ToClient(payload))
+        Ok(AuthStep::ToClient(payload))
     }
 
     /// The next of several factors, which begins as a switch does.
-    fn next_factor(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    fn next_factor(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let AuthNextFactor { plugin, data } = AuthNextFactor::decode(&payload).map_err(unreadable)?;
         self.begin(plugin, &data)?;
-        Ok(Step::ToClient(payload))
+        Ok(AuthStep::ToClient(payload))
     }
 
     /// A plugin is named: it decides what is understood from here on.
@@ -295,19 +295,19 @@ impl<'k> AuthRelay<'k> {
         self.refuse_exposure(&self.plugin)
     }
 
-    fn more_data(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    fn more_data(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         if let Expect::ServerKey { password } = std::mem::replace(&mut self.expect, Expect::Opaque) {
             let encrypted =
                 rsa_key::encrypt_password(&payload[1..], &password, &self.nonce).map_err(|error| {
                     SessionError::PasswordExposed(format!("the server's RSA key does not work: {error}"))
                 })?;
-            return Ok(Step::ToServer(encrypted));
+            return Ok(AuthStep::ToServer(encrypted));
         }
         if self.plugin == CACHING_SHA2 && payload.starts_with(PERFORM_FULL_AUTHENTICATION) {
             self.expect = Expect::Password { key_request: 2 };
             self.told = true;
         }
-        Ok(Step::ToClient(payload))
+        Ok(AuthStep::ToClient(payload))
     }
 
     /// Whether an OK of the server proves nothing by itself. Over a Unix socket it sees whose process is at
@@ -394,7 +394,7 @@ mod tests {
                 ..links(client, server)
             };
             let mut relay = AuthRelay::new(trusting, &key);
-            assert!(matches!(relay.server_said(ok.clone()), Ok(Step::Accepted(_))));
+            assert!(matches!(relay.server_said(ok.clone()), Ok(AuthStep::Accepted(_))));
         }
     }
 
@@ -403,11 +403,11 @@ mod tests {
         let key = PrivateKey::generate().unwrap();
         let mut relay = AuthRelay::new(links(Link::Unix, Link::Plain), &key);
         let switch = b"\xfesha256_password\0abcdefghijklmnopqrst\0".to_vec();
-        assert!(matches!(relay.server_said(switch), Ok(Step::ToClient(_))));
+        assert!(matches!(relay.server_said(switch), Ok(AuthStep::ToClient(_))));
         let key_request = vec![1];
         assert_eq!(
             relay.client_said(key_request.clone()).unwrap(),
-            Step::ToServer(key_request)
+            AuthStep::ToServer(key_request)
         );
     }
 

@@ -27,7 +27,7 @@ use upstream::{Cluster, GreetingError, Lease, Server, ServerProfile};
 use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::frontend::accounts::Proof;
-use crate::frontend::auth_relay::{AuthRelay, Links, Step, TAKEN_FOR_THE_GATEWAY};
+use crate::frontend::auth_relay::{AuthRelay, AuthStep, Links, TAKEN_FOR_THE_GATEWAY};
 use crate::frontend::guesses::Attempt;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::{LoginPeer, ReadError, malformed};
@@ -615,15 +615,15 @@ async fn authenticate(
             }
         };
         match step {
-            Step::ToClient(payload) => {
+            AuthStep::ToClient(payload) => {
                 if relay.has_told() && !had_told {
                     sleep(attempt.held_back()).await;
                 }
                 client.write(&payload).await.map_err(SessionError::ClientFailed)?;
                 client_owes.set(true);
             }
-            Step::ToServer(payload) => server.write(&payload).await.map_err(|_| gone())?,
-            Step::Accepted(payload) => {
+            AuthStep::ToServer(payload) => server.write(&payload).await.map_err(|_| gone())?,
+            AuthStep::Accepted(payload) => {
                 if relay.needs_proof() {
                     prove(listener, of_server, user).await?;
                 }
@@ -631,7 +631,7 @@ async fn authenticate(
                 client.write(&said).await.map_err(SessionError::ClientFailed)?;
                 return Ok(payload);
             }
-            Step::Refused(payload) => return Err(refused(payload)),
+            AuthStep::Refused(payload) => return Err(refused(payload)),
         }
     }
 }

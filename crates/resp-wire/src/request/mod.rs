@@ -64,7 +64,7 @@ impl Limits {
 
 /// What [`Parser::parse`] found at the front of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ParseStep {
     /// A request of so many bytes; [`Parser::args`] has its arguments, at least one.
     Request(usize),
     /// The end, so many bytes away, of a request that was longer than [`Limits::request_bytes`]:
@@ -79,9 +79,9 @@ pub enum Step {
 /// Finds requests, arrays of bulk strings or lines, one after the other.
 ///
 /// Give [`parse`](Self::parse) all bytes that have been received and not consumed, and consume what its
-/// answer says. After [`Step::Incomplete`] give it the same bytes and more: it goes on where it stopped, so
-/// bytes that come one by one cost no more than those that come together. Nothing is allocated but the list
-/// of arguments, and that grows with the bytes that are there, never with what they promise.
+/// answer says. After [`ParseStep::Incomplete`] give it the same bytes and more: it goes on where it stopped,
+/// so bytes that come one by one cost no more than those that come together. Nothing is allocated but the
+/// list of arguments, and that grows with the bytes that are there, never with what they promise.
 #[derive(Debug, Default)]
 pub struct Parser {
     /// Where the arguments are, from the start of the request, or in `own`.
@@ -167,10 +167,10 @@ impl Parser {
     /// # Errors
     /// The client broke the protocol: what follows cannot be read.
     #[inline]
-    pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolError> {
+    pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<ParseStep, ProtocolError> {
         if self.state == State::Start {
             match bytes.first() {
-                None => return Ok(Step::Incomplete),
+                None => return Ok(ParseStep::Incomplete),
                 Some(b'*') => {
                     if let Some(step) = self.count(bytes, limits)? {
                         return Ok(step);
@@ -203,13 +203,13 @@ impl Parser {
 
     /// The line `*count`. Answers with a step if that is all there is.
     #[inline]
-    fn count(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Step>, ProtocolError> {
+    fn count(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<ParseStep>, ProtocolError> {
         let Some((text, end)) = header(bytes, 0, ProtocolError::CountLineTooBig)? else {
-            return Ok(Some(Step::Incomplete));
+            return Ok(Some(ParseStep::Incomplete));
         };
         let count = parse_integer(text);
         match count {
-            Some(count) if count <= 0 => Ok(Some(Step::Skip(end))),
+            Some(count) if count <= 0 => Ok(Some(ParseStep::Skip(end))),
             Some(count) if count <= limits.arguments => {
                 self.begin();
                 self.state = State::Length {
@@ -235,14 +235,14 @@ impl Parser {
 
     /// Goes through as many arguments as are there.
     #[inline]
-    fn arguments(&mut self, bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolError> {
+    fn arguments(&mut self, bytes: &[u8], limits: &Limits) -> Result<ParseStep, ProtocolError> {
         loop {
             match self.state {
-                State::Start | State::Length { left: 0 } => return Ok(Step::Request(self.finish())),
-                State::DroppedLength { left: 0 } => return Ok(Step::TooLarge(self.finish())),
+                State::Start | State::Length { left: 0 } => return Ok(ParseStep::Request(self.finish())),
+                State::DroppedLength { left: 0 } => return Ok(ParseStep::TooLarge(self.finish())),
                 State::Length { left } => {
                     let Some((length, end)) = bulk_length(bytes, self.seen, limits)? else {
-                        return Ok(Step::Incomplete);
+                        return Ok(ParseStep::Incomplete);
                     };
                     let left = left - 1;
                     self.seen = end;
@@ -255,7 +255,7 @@ impl Parser {
                 State::Bulk { length, left } => {
                     let end = self.seen + length;
                     let Some(line_end) = bytes.get(end..end + 2) else {
-                        return Ok(Step::Incomplete);
+                        return Ok(ParseStep::Incomplete);
                     };
                     if line_end != b"\r\n" {
                         return Err(ProtocolError::MissingLineEnd);
@@ -311,14 +311,14 @@ impl Parser {
     }
 
     /// What has been looked at of a dropped request is of no use any more.
-    fn skip_or_wait(&mut self) -> Step {
+    fn skip_or_wait(&mut self) -> ParseStep {
         match mem::take(&mut self.seen) {
-            0 => Step::Incomplete,
-            seen => Step::Skip(seen),
+            0 => ParseStep::Incomplete,
+            seen => ParseStep::Skip(seen),
         }
     }
 
-    fn inline(&mut self, bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolError> {
+    fn inline(&mut self, bytes: &[u8], limits: &Limits) -> Result<ParseStep, ProtocolError> {
         let unseen = bytes.get(self.seen..).unwrap_or_default();
         let end = unseen.iter().position(|&byte| byte == b'\n');
         let end = end.map(|end| self.seen + end);
@@ -327,7 +327,7 @@ impl Parser {
             return Err(ProtocolError::InlineTooBig);
         }
         let Some(end) = end else {
-            return Ok(Step::Incomplete);
+            return Ok(ParseStep::Incomplete);
         };
         self.begin();
         self.own_used = true;
@@ -340,9 +340,9 @@ impl Parser {
         })?;
         self.seen = 0;
         Ok(if self.spans.is_empty() {
-            Step::Skip(end + 1)
+            ParseStep::Skip(end + 1)
         } else {
-            Step::Request(end + 1)
+            ParseStep::Request(end + 1)
         })
     }
 }

@@ -23,13 +23,13 @@ fn read(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<Found> {
             let step = parser.parse(window, limits);
             let args = || parser.args(window).iter().map(<[u8]>::to_vec).collect();
             match step {
-                Ok(Step::Incomplete) => break,
-                Ok(Step::Skip(n)) => start += n,
-                Ok(Step::Request(n)) => {
+                Ok(ParseStep::Incomplete) => break,
+                Ok(ParseStep::Skip(n)) => start += n,
+                Ok(ParseStep::Request(n)) => {
                     found.push(Found::Request(args()));
                     start += n;
                 }
-                Ok(Step::TooLarge(n)) => {
+                Ok(ParseStep::TooLarge(n)) => {
                     found.push(Found::TooLarge(args()));
                     start += n;
                 }
@@ -131,7 +131,7 @@ fn a_promise_of_many_bytes_costs_none() {
     let bytes = b"*1048576\r\n$3\r\nSET\r\n$536870912\r\n";
     assert_eq!(
         parser.parse(bytes, &Limits::LOGGED_IN),
-        Ok(Step::Skip(bytes.len()))
+        Ok(ParseStep::Skip(bytes.len()))
     );
     assert!(parser.capacity() < 256, "{}", parser.capacity());
     assert!(parser.is_within_request());
@@ -151,16 +151,16 @@ fn the_bytes_of_a_request_that_is_too_large_are_dropped_and_the_next_is_read() {
 fn nobody_is_asked_to_keep_more_than_the_limit() {
     let many = encode(&vec![b"key".to_vec(); 200_000]);
     let mut parser = Parser::default();
-    let (mut start, mut kept, mut last) = (0, 0, Step::Incomplete);
+    let (mut start, mut kept, mut last) = (0, 0, ParseStep::Incomplete);
     for end in (0..many.len()).step_by(1000).chain([many.len()]) {
         last = parser.parse(&many[start..end], &Limits::LOGGED_IN).unwrap();
-        if let Step::Skip(n) | Step::TooLarge(n) = last {
+        if let ParseStep::Skip(n) | ParseStep::TooLarge(n) = last {
             start += n;
         }
         kept = kept.max(end - start);
     }
     assert!(kept <= Limits::LOGGED_IN.request_bytes + 1000, "{kept}");
-    assert!(matches!(last, Step::TooLarge(_)) && start == many.len());
+    assert!(matches!(last, ParseStep::TooLarge(_)) && start == many.len());
     assert!(parser.capacity() < 4 * Limits::LOGGED_IN.request_bytes);
 }
 

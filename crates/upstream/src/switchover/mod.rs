@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::client::Client;
-pub use self::report::{Report, ReportedProgress, State, Step};
+pub use self::report::{Report, ReportedProgress, ReportedStep, State};
 use crate::cluster::Cluster;
 use crate::server::{DrainedBy, Server};
 use crate::topology::Signal;

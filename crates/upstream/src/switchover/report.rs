@@ -23,7 +23,7 @@ pub struct ReportedProgress {
     /// How it is.
     pub state: State,
     /// What was done, in this order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ReportedStep>,
     /// What somebody should know, or do.
     pub warnings: Vec<String>,
     /// Why it is not [`Done`](State::Done).
@@ -49,7 +49,7 @@ pub enum State {
 
 /// One thing that a switchover has done.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ReportedStep {
     /// What, in words.
     pub what: String,
     /// How long after its beginning.
@@ -103,7 +103,7 @@ impl Report {
     pub(super) fn step(&self, what: String) {
         tracing::info!(cluster = self.cluster, to = self.to, "switchover: {what}");
         let at = self.began.elapsed();
-        self.lock().steps.push(Step { what, at });
+        self.lock().steps.push(ReportedStep { what, at });
     }
 
     pub(super) fn paused(&self, paused: Duration) {

@@ -25,7 +25,7 @@ use sql_class::{Class, Effects, Facts, point_lookup};
 pub(crate) use self::behind::{bring_about, found_rows};
 pub(crate) use self::on_own_connection::{command_owes, owes};
 use self::ruled::ruled;
-use self::session_lookups::{Planned, Seen, SessionLookups, Step};
+use self::session_lookups::{LookupStep, Planned, Seen, SessionLookups};
 use crate::command_head::CommandHead;
 use crate::control::Waiting;
 use crate::engine::answered::Answered;
@@ -128,7 +128,7 @@ pub(crate) fn query(session: &mut ClientSession, head: CommandHead) -> Looked {
     take_up(session, head, None, step)
 }
 
-fn query_step(session: &mut ClientSession, head: CommandHead) -> Option<Step> {
+fn query_step(session: &mut ClientSession, head: CommandHead) -> Option<LookupStep> {
     let (syntax, capabilities) = (session.state.syntax(), session.client.capabilities);
     if session.lease.is_some() && !session.binding.is_own() || rules::concern(session) {
         point_lookup(text_of(&session.streams.up, head, capabilities)?, syntax)?;
@@ -169,12 +169,12 @@ fn take_up(
     session: &mut ClientSession,
     head: CommandHead,
     prepared: Option<(u32, u64)>,
-    step: Option<Step>,
+    step: Option<LookupStep>,
 ) -> Looked {
     let Some(step) = step else {
         return Looked::Elsewhere;
     };
-    if let Step::Answer(plan) = &step
+    if let LookupStep::Answer(plan) = &step
         && answer_now(session, head, prepared, plan)
     {
         return Looked::Answered;
@@ -234,7 +234,7 @@ fn execute_step(
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
-) -> Option<Step> {
+) -> Option<LookupStep> {
     let planned = session.lookups.as_ref()?.plans.get(&id);
     let has_plan = planned.is_some_and(|planned| Rc::ptr_eq(&planned.text, &prepared.text));
     let lookup = match has_plan {
@@ -299,7 +299,7 @@ fn step(
     lookups: &mut Option<Box<SessionLookups>>,
     metrics: &LookupMetrics,
     finding: Finding,
-) -> Option<Step> {
+) -> Option<LookupStep> {
     match finding {
         Finding::Left(reason) => {
             metrics.left(reason);
@@ -312,8 +312,8 @@ fn step(
             }
             None
         }
-        Finding::Learn(lesson) => Some(Step::Learn(lesson)),
-        Finding::Answer(plan) => Some(Step::Answer(plan)),
+        Finding::Learn(lesson) => Some(LookupStep::Learn(lesson)),
+        Finding::Answer(plan) => Some(LookupStep::Answer(plan)),
     }
 }
 
@@ -362,13 +362,13 @@ pub(crate) async fn go_on(
 ) -> Result<Next, SessionError> {
     match session.lookups.as_mut().and_then(|of| of.step.take()) {
         None => {}
-        Some(Step::Learn(lesson)) => {
+        Some(LookupStep::Learn(lesson)) => {
             session.context.lookup_metrics().left(Left::Learned);
             if let Some(of) = &mut session.lookups {
                 of.recorder = Some((lesson, Recorder::default()));
             }
         }
-        Some(Step::Answer(plan)) => match from_memory(session, plan).await? {
+        Some(LookupStep::Answer(plan)) => match from_memory(session, plan).await? {
             Ok(rows) => return reply(session, head, prepared, rows).await.map(|()| Next::Done),
             Err(reason) => session.context.lookup_metrics().left(reason),
         },

@@ -23,7 +23,7 @@ pub(crate) struct SessionLookups {
     pub(super) consistency: ReadConsistency,
     pub(super) seen: Option<Seen>,
     /// What is to be done about the statement under way.
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<LookupStep>,
     /// Where the answer to the statement under way is recorded, to learn this from it.
     pub(super) recorder: Option<(Lesson, Recorder)>,
     /// What rules say of the lookup under way.
@@ -73,7 +73,7 @@ pub(super) struct Seen {
 }
 
 /// What is to be done about a lookup.
-pub(super) enum Step {
+pub(super) enum LookupStep {
     Learn(Lesson),
     Answer(Plan),
 }

@@ -12,7 +12,7 @@ use mysql_wire::{Greeting, SslRequest};
 use net::Stream;
 use tokio::time::timeout;
 
-use crate::frontend::auth_relay::{AuthRelay, Step};
+use crate::frontend::auth_relay::{AuthRelay, AuthStep};
 use crate::frontend::packet_io::{LoginPeer, ReadError};
 
 /// How long a server may take to refuse a login that is given up. One that takes longer has more to worry
@@ -57,7 +57,7 @@ pub(super) async fn in_authentication(server: &mut LoginPeer<'_>, relay: &mut Au
                 server.write(&answer).await?;
             }
             let packet = server.read().await.map_err(ReadError::into_io)?;
-            if let Ok(Step::ToServer(payload)) = relay.server_said(packet) {
+            if let Ok(AuthStep::ToServer(payload)) = relay.server_said(packet) {
                 server.write(&payload).await?;
             }
         }
