@@ -21,9 +21,9 @@ use crate::{DATABASE, Kind, Node, Sandbox, SandboxError, Spec};
 /// Most servers that wait to be used again, all specs together. Each takes up to half a gigabyte.
 const WAITING_MAX: usize = 6;
 
-static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+static WAITING: Mutex<Vec<WaitingSandbox>> = Mutex::new(Vec::new());
 
-struct Waiting {
+struct WaitingSandbox {
     sandbox: Sandbox,
     spec: Spec,
     look: String,
@@ -95,7 +95,7 @@ impl Drop for Lent {
             servers -= one.spec.nodes;
             longest.push(one);
         }
-        waiting.push(Waiting {
+        waiting.push(WaitingSandbox {
             sandbox,
             spec,
             look,
@@ -106,11 +106,11 @@ impl Drop for Lent {
     }
 }
 
-fn waiting() -> MutexGuard<'static, Vec<Waiting>> {
+fn waiting() -> MutexGuard<'static, Vec<WaitingSandbox>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn take(spec: &Spec) -> Option<Waiting> {
+fn take(spec: &Spec) -> Option<WaitingSandbox> {
     let mut waiting = waiting();
     let at = waiting.iter().rposition(|one| one.spec == *spec)?;
     Some(waiting.remove(at))
@@ -222,8 +222,8 @@ fn files(sandbox: &Sandbox) -> Result<BTreeSet<OsString>, SandboxError> {
 }
 
 /// Puts servers back into their first state. Returns whether they are in it.
-fn clean(waiting: &Waiting) -> Result<bool, SandboxError> {
-    let Waiting {
+fn clean(waiting: &WaitingSandbox) -> Result<bool, SandboxError> {
+    let WaitingSandbox {
         sandbox, first, look, ..
     } = waiting;
     if sandbox.nodes().len() > 1 {

@@ -216,7 +216,7 @@ pub struct Plans {
 }
 
 /// What is kept of a command until its counterpart has come.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCommand {
     digest: u64,
     command: u8,
     flags: Flags,
@@ -235,7 +235,7 @@ pub(crate) struct Waiting {
     result: Option<String>,
 }
 
-impl From<CommandRecord> for Waiting {
+impl From<CommandRecord> for WaitingCommand {
     fn from(record: CommandRecord) -> Self {
         let text = if record.is_text() { record.body } else { Vec::new() };
         Self {
@@ -256,7 +256,7 @@ impl From<CommandRecord> for Waiting {
     }
 }
 
-impl Waiting {
+impl WaitingCommand {
     fn result_len(&self) -> usize {
         self.result.as_ref().map_or(0, String::len)
     }
@@ -299,7 +299,7 @@ fn compare_within<P: AsRef<Path>>(
                 continue;
             };
             let place = (record.session, record.number);
-            let mut this = Waiting::from(record);
+            let mut this = WaitingCommand::from(record);
             this.result = result;
             match side {
                 0 => comparing.learn(place.0, &mut this),
@@ -317,7 +317,7 @@ fn compare_within<P: AsRef<Path>>(
 /// Commands of both sides whose counterpart has not come yet.
 #[derive(Default)]
 struct Waits {
-    waiting: [HashMap<(u32, u64), Waiting>; 2],
+    waiting: [HashMap<(u32, u64), WaitingCommand>; 2],
     is_over: [bool; 2],
     /// How many of each side have no counterpart.
     alone: [u64; 2],
@@ -340,7 +340,7 @@ impl Waits {
 
     /// A command of a side with its counterpart, the one of the first side in front. Without one it waits, as
     /// long as the other side goes on: of a replay that was killed most of a capture may be missing.
-    fn meet(&mut self, side: usize, place: (u32, u64), this: Waiting) -> Option<[Waiting; 2]> {
+    fn meet(&mut self, side: usize, place: (u32, u64), this: WaitingCommand) -> Option<[WaitingCommand; 2]> {
         if let Some(other) = self.waiting[1 - side].remove(&place) {
             self.forget(&other);
             return Some(if side == 0 { [this, other] } else { [other, this] });
@@ -354,7 +354,7 @@ impl Waits {
 
     /// Has a command wait. Where too many wait already the command is only counted, and where too many
     /// results wait it goes without its own.
-    fn keep(&mut self, side: usize, place: (u32, u64), mut this: Waiting) {
+    fn keep(&mut self, side: usize, place: (u32, u64), mut this: WaitingCommand) {
         if self.bytes + this.len() > self.bytes_max {
             self.no_room += 1;
             return;
@@ -372,7 +372,7 @@ impl Waits {
     }
 
     /// Takes the bytes of a command off that does not wait any further.
-    fn forget(&mut self, waiting: &Waiting) {
+    fn forget(&mut self, waiting: &WaitingCommand) {
         self.bytes -= waiting.len();
         self.results -= waiting.result_len();
     }
@@ -493,7 +493,7 @@ struct Comparing {
 
 impl Comparing {
     /// An execution is told by the text of its statement.
-    fn learn(&mut self, session: u32, command: &mut Waiting) {
+    fn learn(&mut self, session: u32, command: &mut WaitingCommand) {
         match Command(command.command) {
             Command::QUERY => self.learn_named(session, command),
             Command::QUIT | Command::RESET_CONNECTION | Command::CHANGE_USER => {
@@ -517,7 +517,7 @@ impl Comparing {
     }
 
     /// Learns the names of statements that are prepared as text: `EXECUTE` has only the name.
-    fn learn_named(&mut self, session: u32, command: &mut Waiting) {
+    fn learn_named(&mut self, session: u32, command: &mut WaitingCommand) {
         let unknown = || Some(TEXT_UNKNOWN.to_owned());
         let masks = |source| volatile_source(source).unwrap_or_else(|()| unknown());
         match named(&command.text) {
@@ -536,7 +536,7 @@ impl Comparing {
         }
     }
 
-    fn pair(&mut self, place: (u32, u64), a: &Waiting, b: &Waiting) {
+    fn pair(&mut self, place: (u32, u64), a: &WaitingCommand, b: &WaitingCommand) {
         if a.flags.has(Flags::LEFT_OUT) || b.flags.has(Flags::LEFT_OUT) {
             self.comparison.left_out += 1;
             return;
@@ -666,7 +666,7 @@ impl Difference {
 }
 
 /// The name of what makes a result differ each time. An execution whose text is not known may have any.
-fn masked(a: &Waiting) -> Option<String> {
+fn masked(a: &WaitingCommand) -> Option<String> {
     let executions = [Command::STMT_EXECUTE, Command::STMT_BULK_EXECUTE];
     match a.text.is_empty() && executions.contains(&Command(a.command)) {
         true => Some(TEXT_UNKNOWN.to_owned()),
@@ -690,7 +690,7 @@ pub(crate) struct Found {
     not_known: bool,
 }
 
-pub(crate) fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool) -> Found {
+pub(crate) fn differ(a: &WaitingCommand, b: &WaitingCommand, is_masked: bool, is_ordered: bool) -> Found {
     let mut found = Found::default();
     if b.flags.has(Flags::LOST) && !a.flags.has(Flags::LOST) {
         found.new_error = true;
@@ -715,8 +715,9 @@ pub(crate) fn differ(a: &Waiting, b: &Waiting, is_masked: bool, is_ordered: bool
         return found;
     }
     // It may have failed on the one side, so that there were no rows.
-    let may_have_failed =
-        |side: &Waiting| side.flags.has(Flags::ERROR_UNKNOWN) && (side.rows, side.affected_rows) == (0, 0);
+    let may_have_failed = |side: &WaitingCommand| {
+        side.flags.has(Flags::ERROR_UNKNOWN) && (side.rows, side.affected_rows) == (0, 0)
+    };
     let differs = (a.rows, a.affected_rows) != (b.rows, b.affected_rows);
     if differs && (may_have_failed(a) || may_have_failed(b)) {
         found.unchecked = true;
@@ -773,8 +774,8 @@ impl Found {
             .find_map(|(differs, word)| differs.then_some(word))
     }
 
-    pub(crate) fn words(&self, a: &Waiting, b: &Waiting) -> Option<String> {
-        let error = |waiting: &Waiting| match (waiting.flags.has(Flags::LOST), waiting.error) {
+    pub(crate) fn words(&self, a: &WaitingCommand, b: &WaitingCommand) -> Option<String> {
+        let error = |waiting: &WaitingCommand| match (waiting.flags.has(Flags::LOST), waiting.error) {
             (true, _) => "lost".to_owned(),
             (false, 0) => "none".to_owned(),
             (false, code) => code.to_string(),
@@ -1162,7 +1163,7 @@ mod tests {
         let mut comparing = Comparing::default();
         let mut learn = |command: Command, text: &str| {
             let record = query(0, text, |record| record.command = command.0);
-            let mut waiting = Waiting::from(record);
+            let mut waiting = WaitingCommand::from(record);
             comparing.learn(1, &mut waiting);
             (waiting.masked, comparing.names)
         };
@@ -1208,7 +1209,7 @@ mod tests {
     #[test]
     fn nothing_waits_for_a_side_that_is_over() {
         let mut waits = Waits::new(WAITING_MAX);
-        let waiting = || Waiting::from(query(0, "SELECT 1", |_| {}));
+        let waiting = || WaitingCommand::from(query(0, "SELECT 1", |_| {}));
         let met = |waits: &mut Waits, side, number| waits.meet(side, (1, number), waiting()).is_some();
         assert!(!met(&mut waits, 0, 0) && !met(&mut waits, 0, 1) && !met(&mut waits, 1, 2));
         assert!(met(&mut waits, 1, 0));
@@ -1235,7 +1236,7 @@ mod tests {
             ),
             (4, 0)
         );
-        let room = Waiting::from(query(0, "SELECT 1", |_| {})).len();
+        let room = WaitingCommand::from(query(0, "SELECT 1", |_| {})).len();
         let little = compared(room);
         assert!(little.total.commands < 4 && little.no_room > 0, "{little:?}");
         for fail_on in ["none", "errors"] {
@@ -1251,7 +1252,7 @@ mod tests {
     fn executions_of_a_text_without_room_are_masked() {
         let mut comparing = Comparing::default();
         let mut learn = |digest: u64, command: Command, text: Vec<u8>| {
-            let mut waiting = Waiting::from(CommandRecord {
+            let mut waiting = WaitingCommand::from(CommandRecord {
                 digest,
                 command: command.0,
                 body: text,
@@ -1274,10 +1275,10 @@ mod tests {
     fn what_two_replayers_have_sent_is_counted() {
         let mut waits = Waits::new(WAITING_MAX);
         for _ in 0..2 {
-            let waiting = Waiting::from(query(0, "SELECT 1", |_| {}));
+            let waiting = WaitingCommand::from(query(0, "SELECT 1", |_| {}));
             assert!(waits.meet(1, (1, 0), waiting).is_none());
         }
-        let first = Waiting::from(query(0, "SELECT 1", |_| {}));
+        let first = WaitingCommand::from(query(0, "SELECT 1", |_| {}));
         assert!(waits.meet(0, (1, 0), first).is_some());
         assert_eq!((waits.alone, waits.bytes), ([0, 1], 0));
     }
@@ -1404,7 +1405,7 @@ mod tests {
     fn results_that_wait_have_a_bound() {
         let mut waits = Waits::new(WAITING_MAX);
         let waiting = |len| {
-            let mut waiting = Waiting::from(query(0, "SELECT 1", |_| {}));
+            let mut waiting = WaitingCommand::from(query(0, "SELECT 1", |_| {}));
             waiting.result = Some("x".repeat(len));
             waiting
         };

@@ -18,7 +18,7 @@ use sql_class::Class;
 use telemetry::{Histogram, Samples, Snapshot, Source, catalog};
 
 use crate::checks;
-use crate::compare::{Latency, Waiting, differ};
+use crate::compare::{Latency, WaitingCommand, differ};
 use crate::record::{CommandRecord, Flags, plain};
 use crate::secrets::may_be_written;
 use crate::volatile::{orders, volatile};
@@ -396,7 +396,7 @@ fn compare(pair: &Pair) -> Verdict {
 }
 
 /// An answer as folders have it.
-fn waiting(answer: &Answer, reads_values: bool) -> Waiting {
+fn waiting(answer: &Answer, reads_values: bool) -> WaitingCommand {
     let mut record = CommandRecord {
         error: answer.error.unwrap_or(0),
         rows: answer.rows,

@@ -91,7 +91,7 @@ pub(super) struct Fetcher {
     applied: watch::Receiver<Arc<Applied>>,
     idle: RefCell<Vec<PrimaryConnection>>,
     connections: Semaphore,
-    waiting: Rc<Waiting>,
+    waiting: Rc<WaitingRows>,
     limit: Duration,
     metrics: Arc<telemetry::Worker>,
 }
@@ -285,7 +285,7 @@ impl Fetcher {
 
 /// Rows of a worker that wait for being kept.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingRows {
     bytes: Cell<usize>,
     /// A long one is among them for which there was no room.
     has_extra: Cell<bool>,
@@ -294,14 +294,14 @@ struct Waiting {
 /// Room for the rows of an answer. It is given back when this is dropped.
 #[derive(Debug)]
 struct Room {
-    all: Rc<Waiting>,
+    all: Rc<WaitingRows>,
     bytes: usize,
     has_extra: bool,
 }
 
 impl Room {
     /// None yet.
-    fn of(all: &Rc<Waiting>) -> Self {
+    fn of(all: &Rc<WaitingRows>) -> Self {
         Self {
             all: Rc::clone(all),
             bytes: 0,

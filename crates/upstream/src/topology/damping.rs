@@ -33,13 +33,13 @@ pub(super) struct Damper {
     experienced: bool,
     /// The last changes that were believed, oldest first: to whom, and when.
     changes: VecDeque<(ServerId, Instant)>,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingPrimary>,
     /// Times that one was not believed at once.
     waits: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingPrimary {
     server: ServerId,
     since: Instant,
     patience: Duration,
@@ -63,7 +63,7 @@ impl Damper {
             return found;
         }
         let known = self.waiting.filter(|waiting| waiting.server == server);
-        let waiting = known.unwrap_or_else(|| Waiting {
+        let waiting = known.unwrap_or_else(|| WaitingPrimary {
             server,
             since: now,
             patience: self.patience(server, damping, now),

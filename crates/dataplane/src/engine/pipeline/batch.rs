@@ -18,7 +18,7 @@ use upstream::{Connection, LeaseError, Server};
 use super::answers::{Answers, Arrived};
 use super::is_same;
 use super::pipelines::BatchedExecution;
-use super::pipelines::{Answered, Answering, Batch, Member, Waiting};
+use super::pipelines::{Answered, Answering, Batch, Member, WaitingBatches};
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
 use crate::engine::ask;
@@ -258,11 +258,11 @@ impl Batch {
 }
 
 /// For as long as statements may join a batch.
-struct Boarding<'b>(&'b Rc<Batch>, &'b Waiting);
+struct Boarding<'b>(&'b Rc<Batch>, &'b WaitingBatches);
 
 impl Drop for Boarding<'_> {
     fn drop(&mut self) {
-        let Self(batch, Waiting(waiting)) = self;
+        let Self(batch, WaitingBatches(waiting)) = self;
         waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, batch));
     }
 }

@@ -19,7 +19,7 @@ use crate::relay::RelayOutcome;
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]
 pub(crate) struct Pipelines {
-    pub(super) waiting: Waiting,
+    pub(super) waiting: WaitingBatches,
     pub(super) quick: QuickStatements,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Answering {
 
 /// The batches of a worker and a cluster that have not left yet.
 #[derive(Default)]
-pub(super) struct Waiting(pub(super) RefCell<Vec<Rc<Batch>>>);
+pub(super) struct WaitingBatches(pub(super) RefCell<Vec<Rc<Batch>>>);
 
 /// What a connection has to have prepared for it.
 pub(super) struct BatchedExecution {
