@@ -26,7 +26,7 @@ use crate::frontend::kill_right;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::message::Message;
 use crate::frontend::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
-use crate::frontend::registry::{Place, is_ours};
+use crate::frontend::registry::{SessionPlace, is_ours};
 use crate::frontend::user_name::shown_user;
 use crate::relay::{Exchanged, RelayError, Streams};
 use crate::session_end::error_bytes;
@@ -94,7 +94,7 @@ pub(crate) async fn kill(
 
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
 /// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
-async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, RelayError> {
+async fn may_kill(session: &mut Session, place: &SessionPlace) -> Result<bool, RelayError> {
     if place.cluster != session.listener.cluster_serial {
         return Ok(false);
     }
@@ -151,7 +151,7 @@ async fn kill_in_pool(
     session: &mut Session,
     head: CommandHead,
     kill: Kill,
-    place: &Place,
+    place: &SessionPlace,
 ) -> Result<Exchanged, RelayError> {
     let (reply, killed) = oneshot::channel();
     let message = Message::KillInPool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::control::{Control, Signal};
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::registry::{Place, Registry};
+use crate::frontend::registry::{Registry, SessionPlace};
 
 /// A session to be ended, by the id that its client knows, or the statement that it has under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Far {
 
 /// Whether who asks may end a session that is here: his own, or those of others in the same cluster.
 /// `cluster`: the name of the session's.
-pub(crate) fn may_kill(by: &Option<KilledBy>, place: &Place, cluster: &str) -> bool {
+pub(crate) fn may_kill(by: &Option<KilledBy>, place: &SessionPlace, cluster: &str) -> bool {
     by.as_ref().is_none_or(|by| {
         let is_own = *place.user == *by.user;
         by.cluster == cluster && (is_own || by.may_others)

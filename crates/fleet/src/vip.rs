@@ -37,7 +37,7 @@ impl Fleet {
     /// [`leave`](Self::leave). `takes_over`: the process before this one leaves it to this one.
     pub async fn run_vip(self: Arc<Self>, host: Arc<dyn Host>, takes_over: bool) {
         if let Some((vip, address, prefix)) = self.vip() {
-            let place = Place {
+            let place = AddressPlace {
                 name: vip.interface.clone(),
                 address,
                 prefix,
@@ -71,7 +71,7 @@ struct Driver<'f> {
     fleet: &'f Fleet,
     host: &'f dyn Host,
     key: Range,
-    place: Place,
+    place: AddressPlace,
     claim: Claim,
     look_at: Duration,
     /// What was said of it last.
@@ -257,7 +257,7 @@ async fn next<W: Changes>(watch: &mut Option<W>) -> io::Result<Vec<Change>> {
 }
 
 /// Where the address is.
-struct Place {
+struct AddressPlace {
     name: String,
     address: Ipv4Addr,
     prefix: u8,
@@ -266,7 +266,7 @@ struct Place {
     arp: Option<Arp>,
 }
 
-impl Place {
+impl AddressPlace {
     fn look(&mut self) -> Result<(), String> {
         let found = interface(&self.name);
         self.found = found.as_ref().ok().copied().flatten();

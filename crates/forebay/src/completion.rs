@@ -14,7 +14,7 @@ pub(crate) enum Shell {
 }
 
 /// What may stand behind some words.
-struct Place {
+struct CompletionPlace {
     /// `forebay ctl drain`.
     path: String,
     /// Commands and options, each with what it is for.
@@ -33,7 +33,7 @@ pub(crate) fn script(shell: Shell, command: &mut Command) -> String {
 }
 
 /// The place behind a command, and those behind what is inside it.
-fn list(command: &Command, path: String, places: &mut Vec<Place>) {
+fn list(command: &Command, path: String, places: &mut Vec<CompletionPlace>) {
     let inner = || command.get_subcommands().filter(|inner| !inner.is_hide_set());
     let commands = inner().map(|inner| (inner.get_name().to_owned(), inner.get_about().map(first_sentence)));
     let options = command.get_arguments().filter(|option| !option.is_hide_set());
@@ -43,7 +43,7 @@ fn list(command: &Command, path: String, places: &mut Vec<Place>) {
     };
     let words = commands.chain(options.filter_map(option));
     let words = words.map(|(word, help)| (word, help.unwrap_or_default()));
-    places.push(Place {
+    places.push(CompletionPlace {
         path: path.clone(),
         words: words.collect(),
     });
@@ -64,7 +64,7 @@ fn first_sentence(text: &clap::builder::StyledStr) -> String {
 }
 
 /// The path grows by each word that makes another place of it; options and their values leave it as it is.
-fn bash(places: &[Place]) -> String {
+fn bash(places: &[CompletionPlace]) -> String {
     let mut script = "\
 # eval \"$(forebay completion bash)\", or a file of /usr/share/bash-completion/completions
 _forebay() {
@@ -91,7 +91,7 @@ complete -o default -F _forebay forebay
     script
 }
 
-fn zsh(places: &[Place]) -> String {
+fn zsh(places: &[CompletionPlace]) -> String {
     let mut script = "\
 #compdef forebay
 # eval \"$(forebay completion zsh)\" behind compinit, or a file _forebay in a folder of $fpath
@@ -126,7 +126,7 @@ if [[ $funcstack[1] == _forebay ]]; then _forebay \"$@\"; else compdef _forebay 
     script
 }
 
-fn fish(places: &[Place]) -> String {
+fn fish(places: &[CompletionPlace]) -> String {
     let mut script = "\
 # forebay completion fish | source, or a file of ~/.config/fish/completions
 function __forebay_at

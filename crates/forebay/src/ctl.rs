@@ -35,7 +35,7 @@ const LAST_SECOND: u64 = 253_402_300_799;
 #[derive(Args)]
 pub(crate) struct Ctl {
     #[command(flatten)]
-    place: Place,
+    place: GatewayPlace,
     /// For programs: JSON as the gateway gives it.
     #[arg(long, global = true)]
     json: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Ctl {
 
 /// Where the gateway is.
 #[derive(Args)]
-pub(crate) struct Place {
+pub(crate) struct GatewayPlace {
     /// The gateway's configuration file, which names the socket; FOREBAY_ADDRESS does not count then. Without
     /// either it is /etc/forebay/forebay.toml.
     #[arg(short, long)]
@@ -187,11 +187,11 @@ pub(crate) fn run(ctl: Ctl) -> Result<ExitCode> {
 }
 
 /// The gateway that is meant.
-pub(crate) fn gateway(place: Place) -> Result<Gateway> {
+pub(crate) fn gateway(place: GatewayPlace) -> Result<Gateway> {
     gateway_or_other(place, false)
 }
 
-fn gateway_or_other(place: Place, is_elsewhere: bool) -> Result<Gateway> {
+fn gateway_or_other(place: GatewayPlace, is_elsewhere: bool) -> Result<Gateway> {
     // What is said on the command line counts before the environment.
     let of_environment = || {
         let address = std::env::var(ADDRESS).ok()?;

@@ -24,7 +24,7 @@ const ANSWER_MAX: usize = 8 << 20;
 
 /// A place to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ExporterPlace {
     url: HttpUrl,
     /// A port with the encryption of PD; what is configured by itself has none.
     is_status_port: bool,
@@ -32,7 +32,7 @@ struct Place {
 
 /// Asks the exporter of `server` again and again, until the server is removed or the future is dropped.
 pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
-    let mut source: Option<(Place, Host)> = None;
+    let mut source: Option<(ExporterPlace, Host)> = None;
     let mut failing = false;
     while !server.is_removed() {
         let begun = Instant::now();
@@ -57,14 +57,14 @@ pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
 }
 
 /// The place to ask; none where that is of no use.
-fn place(cluster: &Cluster, server: &Server) -> Option<Place> {
+fn place(cluster: &Cluster, server: &Server) -> Option<ExporterPlace> {
     let config = cluster.config();
     if config.rebalance.policy != RebalancePolicy::Resource {
         return None;
     }
     let place = server.place();
     if let Some(url) = &place.exporter {
-        return Some(Place {
+        return Some(ExporterPlace {
             url: url.clone(),
             is_status_port: false,
         });
@@ -78,13 +78,13 @@ fn place(cluster: &Cluster, server: &Server) -> Option<Place> {
         port,
         path: "/metrics".to_owned(),
     };
-    Some(Place {
+    Some(ExporterPlace {
         url,
         is_status_port: true,
     })
 }
 
-async fn ask(cluster: &Cluster, place: &Place, host: &Host) -> io::Result<Reading> {
+async fn ask(cluster: &Cluster, place: &ExporterPlace, host: &Host) -> io::Result<Reading> {
     let tls = cluster.pd_tls().filter(|_| place.is_status_port);
     let request = Request {
         method: "GET",

@@ -19,7 +19,7 @@ use crate::metrics::{CheckMetrics, LookMetrics};
 use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
 use crate::tickets::Tickets;
-use crate::topology::{Place, Signal};
+use crate::topology::{ServerPlace, Signal};
 use crate::usage::Usage;
 
 /// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed
@@ -56,7 +56,7 @@ pub struct Server {
     /// Sessions that may leave it so that the load evens out.
     pub(crate) tickets: Tickets,
     drained_by: ArcSwapOption<DrainedBy>,
-    place: ArcSwap<Place>,
+    place: ArcSwap<ServerPlace>,
     /// It is in the gateway's own zone.
     near: AtomicBool,
     /// Other members named it; it is not in the configuration.
@@ -214,7 +214,7 @@ impl Server {
             attempts: [AtomicU64::new(0), AtomicU64::new(0)],
             tickets: Tickets::default(),
             drained_by: ArcSwapOption::empty(),
-            place: ArcSwap::from_pointee(Place::of(config)),
+            place: ArcSwap::from_pointee(ServerPlace::of(config)),
             near: AtomicBool::new(false),
             discovered: AtomicBool::new(false),
             looked_up: AtomicBool::new(false),
@@ -476,7 +476,7 @@ impl Server {
     }
 
     /// What the configuration says of its place in the cluster.
-    pub(crate) fn place(&self) -> Arc<Place> {
+    pub(crate) fn place(&self) -> Arc<ServerPlace> {
         self.place.load_full()
     }
 
@@ -605,7 +605,7 @@ impl Server {
         self.max_connections
             .store(config.max_connections, Ordering::SeqCst);
         self.backup.store(config.backup, Ordering::Relaxed);
-        self.place.store(Arc::new(Place::of(config)));
+        self.place.store(Arc::new(ServerPlace::of(config)));
     }
 
     /// A check passed; `reason` is what to show if that changes anything.

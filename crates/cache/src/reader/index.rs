@@ -31,7 +31,7 @@ pub use self::gate::Gate;
 use self::gate::{GateInbox, Gates};
 use super::NotFresh;
 use super::primary_connection::{AskError, Primary, PrimaryConnection};
-use super::wait_list::{Place, WaitList};
+use super::wait_list::{WaitList, WaitPlace};
 use crate::coherence::{self, Applied, Position};
 use crate::probes::{Ended, Probes};
 
@@ -87,7 +87,7 @@ struct GivenWay {
 /// A read's place among those who wait. It is given up when this is dropped.
 struct Read<'i> {
     index: &'i Index,
-    place: Place,
+    place: WaitPlace,
 }
 
 impl Drop for Read<'_> {
@@ -368,7 +368,7 @@ impl State {
         arrivals.map(|(arrival, _)| arrival).min()
     }
 
-    fn enter(&mut self, arrival: Arrival, now: Instant) -> Place {
+    fn enter(&mut self, arrival: Arrival, now: Instant) -> WaitPlace {
         self.came += 1;
         self.wait_list.enter(arrival, now)
     }

@@ -24,12 +24,12 @@ pub(super) struct WaitList {
 struct Entry {
     arrival: Arrival,
     since: Instant,
-    place: Place,
+    place: WaitPlace,
 }
 
 /// Where a read finds out how its wait ended. To be given to [`WaitList::leave`] in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct WaitPlace {
     slot: usize,
     /// Slots are used again; a read whose wait was given up stays in the queue until its turn comes.
     round: u64,
@@ -43,7 +43,7 @@ struct Slot {
 }
 
 impl WaitList {
-    pub(super) fn enter(&mut self, arrival: Arrival, since: Instant) -> Place {
+    pub(super) fn enter(&mut self, arrival: Arrival, since: Instant) -> WaitPlace {
         debug_assert!(self.queue.back().is_none_or(|last| last.arrival <= arrival));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -54,7 +54,7 @@ impl WaitList {
             self.slots.len() - 1
         });
         let round = self.slots[slot].round;
-        let place = Place { slot, round };
+        let place = WaitPlace { slot, round };
         self.queue.push_back(Entry {
             arrival,
             since,
@@ -64,7 +64,7 @@ impl WaitList {
     }
 
     /// How a wait has ended, once it has.
-    pub(super) fn poll(&mut self, place: Place, context: &Context<'_>) -> Poll<Result<(), NotFresh>> {
+    pub(super) fn poll(&mut self, place: WaitPlace, context: &Context<'_>) -> Poll<Result<(), NotFresh>> {
         let slot = &mut self.slots[place.slot];
         if let Some(ended) = slot.ended.take() {
             return Poll::Ready(ended);
@@ -77,17 +77,17 @@ impl WaitList {
     }
 
     /// Who is to be woken in the end, of one that is not polled.
-    pub(super) fn will_wake(&mut self, place: Place, waker: Waker) {
+    pub(super) fn will_wake(&mut self, place: WaitPlace, waker: Waker) {
         self.slots[place.slot].waker = Some(waker);
     }
 
     /// The wait has ended, and memory is fresh enough.
-    pub(super) fn has_ended_well(&self, place: Place) -> bool {
+    pub(super) fn has_ended_well(&self, place: WaitPlace) -> bool {
         self.slots[place.slot].ended == Some(Ok(()))
     }
 
     /// The read has its answer, or wants none any more.
-    pub(super) fn leave(&mut self, place: Place) {
+    pub(super) fn leave(&mut self, place: WaitPlace) {
         let slot = &mut self.slots[place.slot];
         slot.round += 1;
         slot.waker = None;
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn poll(wait_list: &mut WaitList, place: Place) -> Poll<Result<(), NotFresh>> {
+    fn poll(wait_list: &mut WaitList, place: WaitPlace) -> Poll<Result<(), NotFresh>> {
         wait_list.poll(place, &Context::from_waker(Waker::noop()))
     }
 

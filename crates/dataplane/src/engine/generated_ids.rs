@@ -17,11 +17,11 @@ const PLACES: usize = 1024;
 /// Some statements, each at the place that its key names: another one takes it.
 #[derive(Default)]
 pub(crate) struct GeneratedIds {
-    places: OnceCell<Box<[Place]>>,
+    places: OnceCell<Box<[GeneratedPlace]>>,
 }
 
 /// A statement, and when it was right.
-type Place = Cell<(Key, u64)>;
+type GeneratedPlace = Cell<(Key, u64)>;
 
 /// A statement in a schema. 0 is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

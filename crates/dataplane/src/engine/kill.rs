@@ -23,7 +23,7 @@ use crate::engine::{answer, command, lease};
 use crate::error::{SessionError, not_killed};
 use crate::frontend::kill_right;
 use crate::frontend::message::Message;
-use crate::frontend::registry::{Place, is_ours};
+use crate::frontend::registry::{SessionPlace, is_ours};
 use upstream::{Cluster, Direct, DirectError, Server, ServerId};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.
@@ -130,7 +130,7 @@ async fn kill_elsewhere(session: &mut ClientSession, kill: Kill) -> Result<Next,
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
 /// Sessions of other clusters are other servers' sessions, where the user's rights say nothing. `None`: that
 /// is for a server to say.
-fn may_kill(session: &ClientSession, place: &Place) -> Option<bool> {
+fn may_kill(session: &ClientSession, place: &SessionPlace) -> Option<bool> {
     if place.cluster != session.context.listener.cluster_serial {
         return Some(false);
     }

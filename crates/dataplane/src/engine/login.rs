@@ -34,7 +34,7 @@ use crate::frontend::handshake::{self, Client, PASSED_ON, WATCHED, client_read};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::{LoginPeer, malformed};
 use crate::frontend::proxy_header;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
 use crate::relay::flow::Flow;
@@ -217,7 +217,7 @@ fn streams(client: Stream, unread: &[u8], traffic: Traffic) -> Streams {
 
 /// From now on others find the session by its number.
 fn register(worker: &Worker, control: &Control, listener: &ListenerState, account: &Authenticated) {
-    let place = Place {
+    let place = SessionPlace {
         worker: worker.index,
         seat: None,
         cluster: listener.cluster_serial,

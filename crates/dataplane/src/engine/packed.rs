@@ -32,7 +32,7 @@ use crate::engine::prepared::PackedStatements;
 use crate::engine::{client_limits, keep};
 use crate::frontend::authenticate::Authenticated;
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::users::User;
 use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
@@ -261,7 +261,7 @@ pub(super) fn unpack(
         }
         _ => return Err(Stays::Refused),
     };
-    let place = Place {
+    let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
         seat,

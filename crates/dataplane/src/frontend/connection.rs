@@ -30,7 +30,7 @@ use crate::frontend::handshake::{self, Client, LoggedIn, Patience};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::protocol;
 use crate::frontend::proxy_header;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::user_name::shown_user;
 use crate::frontend::worker::Worker;
@@ -688,7 +688,7 @@ fn connect(
     };
     control.set_limits(listener.idle_limits());
     control.mark(Waiting::Client);
-    let place = Place {
+    let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
         seat: Some((listener.key(&server), logged_in.greeting.connection_id)),

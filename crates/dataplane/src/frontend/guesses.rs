@@ -240,7 +240,7 @@ impl Guesses {
                     self.refused.fetch_add(1, Ordering::Relaxed);
                     return Err(SessionError::TooManyFailures);
                 }
-                waiting = Some(Place {
+                waiting = Some(QueuePlace {
                     guesses: self,
                     key: counted.key,
                 });
@@ -374,12 +374,12 @@ impl Shard {
 }
 
 /// A place among those who wait.
-struct Place<'g> {
+struct QueuePlace<'g> {
     guesses: &'g Guesses,
     key: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut shard = self.guesses.shard(self.key);
         shard.settle(self.key, |failing| {

@@ -14,7 +14,7 @@ use upstream::{Credential, CredentialSecret};
 use crate::frontend::accounts::{Proof, is_an_alias};
 use crate::frontend::extension::ProtocolSession;
 use crate::frontend::guesses::Asking;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::users::UserSession;
 
 /// Somebody who has shown who he is. The session counts against the limit of the account until this is
@@ -76,7 +76,7 @@ impl ProtocolSession {
         match &judged {
             Ok(identity) => {
                 self.introduce(identity.user());
-                let place = Place {
+                let place = SessionPlace {
                     worker: self.home.worker,
                     cluster: self.listener.cluster_serial,
                     seat: None,

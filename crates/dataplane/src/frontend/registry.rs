@@ -32,7 +32,7 @@ pub(crate) fn is_ours(id: u32) -> bool {
 
 /// Where a logged-in session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SessionPlace {
     pub(crate) worker: usize,
     /// Among all clusters.
     pub(crate) cluster: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Registry {
     next: AtomicU32,
     /// The gateway's, in its place within an id.
     number: AtomicU32,
-    places: Mutex<HashMap<u32, Place>>,
+    places: Mutex<HashMap<u32, SessionPlace>>,
 }
 
 impl Default for Registry {
@@ -94,7 +94,7 @@ impl Registry {
     }
 
     /// A session comes with its number from the process before this one. False where that is another's.
-    pub(crate) fn insert_new(&self, id: u32, place: Place) -> bool {
+    pub(crate) fn insert_new(&self, id: u32, place: SessionPlace) -> bool {
         match self.places().entry(id) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {
@@ -115,7 +115,7 @@ impl Registry {
             .store(last.wrapping_add(1 << (OWN_BITS - 1)), Ordering::Relaxed);
     }
 
-    pub(crate) fn insert(&self, id: u32, place: Place) {
+    pub(crate) fn insert(&self, id: u32, place: SessionPlace) {
         self.places().insert(id, place);
     }
 
@@ -148,7 +148,7 @@ impl Registry {
     }
 
     /// Finds a session by the id its client knows.
-    pub(crate) fn find(&self, id: u32) -> Option<Place> {
+    pub(crate) fn find(&self, id: u32) -> Option<SessionPlace> {
         self.places().get(&id).filter(|place| !place.is_arriving).cloned()
     }
 
@@ -165,7 +165,7 @@ impl Registry {
     }
 
     /// A lock that outlives a panic in another worker: the map is whole after every call.
-    fn places(&self) -> MutexGuard<'_, HashMap<u32, Place>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<u32, SessionPlace>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         let first = registry.new_id();
         assert_eq!(first, OURS | 1);
         assert!(is_ours(first) && is_ours(2 * OURS - 1) && !is_ours(2 * OURS) && !is_ours(OURS - 1));
-        let place = Place {
+        let place = SessionPlace {
             worker: 0,
             cluster: 1,
             seat: None,
@@ -202,7 +202,7 @@ mod tests {
         new.keep_off(old.last_id());
         let own = |id: u32| id & ((1 << OWN_BITS) - 1);
         assert!(own(new.new_id()).abs_diff(own(id)) > 1 << (OWN_BITS - 2));
-        let place = Place {
+        let place = SessionPlace {
             worker: 0,
             cluster: 1,
             seat: None,

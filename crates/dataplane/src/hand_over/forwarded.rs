@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::error::SessionError;
 use crate::forwarded::session::Session;
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::worker::Worker;
 use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
@@ -110,7 +110,7 @@ pub(super) fn arrive(
     let mut traffic = Traffic::new(Arc::clone(metrics), Arc::clone(&server_metrics));
     (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
     let seat = (listener.key(server), known.thread_id);
-    let place = Place {
+    let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
         seat: Some(seat),

@@ -20,7 +20,7 @@ use crate::engine::hand_over;
 use crate::forwarded::session::Session;
 use crate::frontend::connection::{self, Counted};
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
 use crate::relay::Pair;
@@ -105,7 +105,7 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
 
 /// From here on nobody else gets its number.
 fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
-    let place = Place {
+    let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
         seat: None,

@@ -14,7 +14,7 @@ use traffic::offline::{self, Summary};
 use traffic::record::{Record, digest_of, harmless};
 
 use super::KeyFile;
-use crate::ctl::{self, Gateway, Place, date, escaped};
+use crate::ctl::{self, Gateway, GatewayPlace, date, escaped};
 
 #[derive(Subcommand)]
 pub(super) enum Act {
@@ -23,12 +23,12 @@ pub(super) enum Act {
     /// Ends that, and waits until everything is written.
     Stop {
         #[command(flatten)]
-        place: Place,
+        place: GatewayPlace,
     },
     /// Tells how the present capture is, or how the last one was, as JSON.
     Status {
         #[command(flatten)]
-        place: Place,
+        place: GatewayPlace,
     },
     /// Lists the folders with captured or replayed traffic in a folder.
     List {
@@ -66,7 +66,7 @@ pub(super) enum Act {
 #[derive(Args)]
 pub(super) struct Start {
     #[command(flatten)]
-    place: Place,
+    place: GatewayPlace,
     /// The new folder, as an absolute path on the gateway's machine; or `s3://BUCKET/PREFIX`,
     /// `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, with the account in the gateway's environment.
     #[arg(long, value_name = "DIR|URL")]

@@ -16,7 +16,7 @@ const PROXYSQL: &str = include_str!("../../../../bench/proxysql.cnf");
 pub(super) const SESSIONS: usize = 9000;
 
 /// Where a contender stands.
-pub(super) struct Place<'a> {
+pub(super) struct ContenderPlace<'a> {
     pub listen: SocketAddr,
     /// The primary first.
     pub servers: &'a [SocketAddr],
@@ -31,7 +31,7 @@ pub(super) fn haproxy(other: Option<&Path>) -> anyhow::Result<String> {
 }
 
 /// It cannot read its environment: the names stand for their values.
-pub(super) fn proxysql(other: Option<&Path>, place: &Place<'_>) -> anyhow::Result<String> {
+pub(super) fn proxysql(other: Option<&Path>, place: &ContenderPlace<'_>) -> anyhow::Result<String> {
     let mut servers = String::new();
     for (at, (server, limit)) in place.servers.iter().zip(place.limits).enumerate() {
         let separator = if at == 0 { "" } else { ",\n" };
@@ -55,7 +55,7 @@ pub(super) fn proxysql(other: Option<&Path>, place: &Place<'_>) -> anyhow::Resul
 
 /// This program, in one of its modes. Checks ask no more of a server than its kernel can answer: the rig sees
 /// to the fake servers only while it opens sessions and makes load.
-pub(super) fn forebay(kind: Kind, plan: &Plan, workers: usize, place: &Place<'_>) -> String {
+pub(super) fn forebay(kind: Kind, plan: &Plan, workers: usize, place: &ContenderPlace<'_>) -> String {
     let sessions = match kind.shares_connections() {
         true => SESSIONS.max(plan.idle_sessions + 200),
         false => SESSIONS,
@@ -124,9 +124,9 @@ fn given_or(other: Option<&Path>, built_in: &str) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    fn with_place<T>(test: impl FnOnce(&Place<'_>) -> T) -> T {
+    fn with_place<T>(test: impl FnOnce(&ContenderPlace<'_>) -> T) -> T {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        test(&Place {
+        test(&ContenderPlace {
             listen: address(1),
             servers: &[address(3), address(4), address(5)],
             limits: &[2, 3, 3],

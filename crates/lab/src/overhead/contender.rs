@@ -153,7 +153,7 @@ fn command(
         replicas: servers.len() - 1,
         ..plan.servers
     };
-    let place = configuration::Place {
+    let place = configuration::ContenderPlace {
         listen: address,
         servers,
         limits: &limits.shares(),

@@ -236,21 +236,21 @@ impl Transactions {
 }
 
 /// A command's place in the capture: when it had begun, its session, its number there.
-type Place = (u64, u32, u64);
+type CapturePlace = (u64, u32, u64);
 
 /// Commits that are still to be executed, and when they had ended in the capture.
 ///
 /// A command waits only for those that had begun before it, so that no two wait for one another.
 #[derive(Default)]
 pub(super) struct Commits {
-    open: RefCell<BTreeMap<Place, u64>>,
+    open: RefCell<BTreeMap<CapturePlace, u64>>,
     changed: Notify,
 }
 
 /// A commit for which others wait as long as this is there: no longer than its session is.
 pub(super) struct Expected {
     commits: Rc<Commits>,
-    place: Place,
+    place: CapturePlace,
 }
 
 impl Drop for Expected {

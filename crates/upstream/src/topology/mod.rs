@@ -38,7 +38,7 @@ pub(crate) use discovery::discover;
 pub(crate) use follow::Follow;
 pub use inspect::{Inspection, LoginTrial, Variables};
 pub(crate) use monitor::watch;
-pub(crate) use observation::Place;
+pub(crate) use observation::ServerPlace;
 pub use signal::Signal;
 pub(crate) use signal::Standing;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What the configuration says of a server's place in its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ServerPlace {
     pub(crate) role: Option<config::Role>,
     pub(crate) zone: Option<Arc<str>>,
     /// The port at which a TiDB server says whether it is about to end.
@@ -18,7 +18,7 @@ pub(crate) struct Place {
     pub(crate) exporter: Option<config::HttpUrl>,
 }
 
-impl Place {
+impl ServerPlace {
     pub(crate) fn of(config: &config::Server) -> Self {
         Self {
             role: config.role,

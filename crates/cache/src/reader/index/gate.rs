@@ -33,7 +33,7 @@ use upstream::Arrival;
 
 use super::Index;
 use crate::probes::Probes;
-use crate::reader::wait_list::{Place, WaitList};
+use crate::reader::wait_list::{WaitList, WaitPlace};
 
 /// Longest wait at a gate: other commands than reads wait, too.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(10);
@@ -160,7 +160,7 @@ struct Keeper {
     gate_waker: Arc<GateWaker>,
     task: Waker,
     /// Since it has rung.
-    place: Option<Place>,
+    place: Option<WaitPlace>,
 }
 
 impl Gates {

@@ -83,14 +83,14 @@ pub(crate) struct Mirrors {
 }
 
 /// A place among the copies under way.
-struct Place(Rc<Cell<usize>>);
+struct CopyPlace(Rc<Cell<usize>>);
 
 impl Mirrors {
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<CopyPlace> {
         let count = self.under_way.get();
         (count < COPIES_MAX).then(|| {
             self.under_way.set(count + 1);
-            Place(Rc::clone(&self.under_way))
+            CopyPlace(Rc::clone(&self.under_way))
         })
     }
 
@@ -122,7 +122,7 @@ impl Mirrors {
     }
 }
 
-impl Drop for Place {
+impl Drop for CopyPlace {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -238,7 +238,7 @@ fn compare(
 }
 
 /// Sends the copy, and hands its answer to the comparer together with the client's own, if that is asked for.
-async fn run(copy: Copy, mut comparing: Option<Comparing>, metrics: Arc<MirrorMetrics>, place: Place) {
+async fn run(copy: Copy, mut comparing: Option<Comparing>, metrics: Arc<MirrorMetrics>, place: CopyPlace) {
     let packets = comparing.as_mut().map(|comparing| &mut comparing.packets);
     let answered = timeout(LONGEST, copy.send(packets)).await.unwrap_or(None);
     match answered {
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn there_is_room_for_so_many_copies_and_no_more() {
         let mirrors = Mirrors::default();
-        let places: Vec<Place> = (0..COPIES_MAX).filter_map(|_| mirrors.place()).collect();
+        let places: Vec<CopyPlace> = (0..COPIES_MAX).filter_map(|_| mirrors.place()).collect();
         assert_eq!(places.len(), COPIES_MAX);
         assert!(mirrors.place().is_none());
         drop(places);
