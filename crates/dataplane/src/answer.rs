@@ -63,7 +63,7 @@ pub(crate) async fn kill(
         }
         return forward::forward(session, head).await;
     };
-    if let Some((server, thread_id)) = place.seat
+    if let Some((server, thread_id)) = place.server_connection
         && server == session.listener.key(&session.server)
     {
         let kill = in_words_of(kill, session.server.profile().as_deref());
@@ -73,7 +73,7 @@ pub(crate) async fn kill(
         return refuse(session, head, (not_owner(kill.id), Fault::Client)).await;
     }
     let has_account = session.listener.cluster.has_account();
-    match place.seat {
+    match place.server_connection {
         Some((server, thread_id)) if has_account => {
             let servers = session.listener.cluster.servers();
             let target = servers.iter().find(|target| target.id() == server.server);

@@ -436,7 +436,7 @@ impl Control {
             waits_for: self.waiting.get().label(),
             waiting_seconds: tick.as_secs_f64() * f64::from(ticks),
             server: None,
-            server_connection_id: self.seat().map(|(_, id)| id).filter(|id| *id != 0),
+            server_connection_id: self.server_connection().map(|(_, id)| id).filter(|id| *id != 0),
             schema: self.shown.schema(),
             digest: self.shown.digest(),
             pins: shown.collect(),
@@ -487,7 +487,7 @@ impl Control {
     }
 
     /// The server connection that the session holds, in mode `split`.
-    pub(crate) fn seat(&self) -> Option<(ServerKey, u32)> {
+    pub(crate) fn server_connection(&self) -> Option<(ServerKey, u32)> {
         Some((self.server.get()?, self.thread_id.get()))
     }
 

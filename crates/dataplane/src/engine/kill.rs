@@ -206,10 +206,10 @@ fn any_server(session: &ClientSession) -> Option<Arc<Server>> {
 /// On the worker of the session: ends it, and has the connection that it holds killed by the account that
 /// watches the servers: a server goes on with a statement whose client is gone, and commits it.
 pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
-    let seat = control.seat();
+    let server_connection = control.server_connection();
     let _aim = control.aim();
     control.raise(Signal::Kill);
-    let Some((server, thread_id)) = seat.filter(|(_, thread_id)| *thread_id != 0) else {
+    let Some((server, thread_id)) = server_connection.filter(|(_, thread_id)| *thread_id != 0) else {
         return;
     };
     let kill = kill_on(&cluster, server.server, "");
@@ -225,7 +225,7 @@ pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
 
 /// On the worker of the session: has the statement under way killed by the account that watches the servers.
 pub(crate) async fn shoot(control: Rc<Control>, cluster: Arc<Cluster>) -> Result<(), String> {
-    let Some((server, thread_id)) = control.seat() else {
+    let Some((server, thread_id)) = control.server_connection() else {
         // Between two statements there is nothing to be killed, as on a server.
         return Ok(());
     };

@@ -219,7 +219,7 @@ fn streams(client: Stream, unread: &[u8], traffic: Traffic) -> Streams {
 fn register(worker: &Worker, control: &Control, listener: &ListenerState, account: &Authenticated) {
     let place = SessionPlace {
         worker: worker.index,
-        seat: None,
+        server_connection: None,
         cluster: listener.cluster_serial,
         user: Arc::clone(&account.user.name).into(),
         is_arriving: false,

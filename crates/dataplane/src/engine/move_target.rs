@@ -253,9 +253,9 @@ pub(super) fn go_on(
     let (server, thread_id) = (Arc::clone(&connection.server), connection.thread_id);
     lease::attach(session, connection, is_primary);
     session.binding.moved(&session.streams.traffic.server);
-    let seat = (session.context.listener.key(&server), thread_id);
+    let server_connection = (session.context.listener.key(&server), thread_id);
     let registry = &session.context.worker.shared.registry;
-    registry.reseat(session.control.id, seat);
+    registry.set_server_connection(session.control.id, server_connection);
     if server.state().status == Status::Removed {
         session.control.raise(Signal::Drain);
     }

@@ -251,20 +251,20 @@ pub(super) fn unpack(
         let pin = pin.by_clock(there, here);
         Box::new(KeptVariables { set, pin })
     });
-    let seat = match (packed.lease, server, server_stream) {
+    let server_connection = match (packed.lease, server, server_stream) {
         (None, None, None) => None,
         (Some(lease), Some(server), Some(stream)) => {
-            let seat = (listener.key(server), lease.connection.thread_id());
+            let server_connection = (listener.key(server), lease.connection.thread_id());
             unpack_lease(&mut session, server, lease, stream)?;
             keep::keep(&mut session);
-            is_own.then_some(seat)
+            is_own.then_some(server_connection)
         }
         _ => return Err(Stays::Refused),
     };
     let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
-        seat,
+        server_connection,
         user: Arc::clone(&session.client.account.user.name).into(),
         is_arriving: true,
     };

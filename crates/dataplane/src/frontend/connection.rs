@@ -691,7 +691,7 @@ fn connect(
     let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
-        seat: Some((listener.key(&server), logged_in.greeting.connection_id)),
+        server_connection: Some((listener.key(&server), logged_in.greeting.connection_id)),
         user: logged_in.user.as_slice().into(),
         is_arriving: false,
     };

@@ -79,7 +79,7 @@ impl ProtocolSession {
                 let place = SessionPlace {
                     worker: self.home.worker,
                     cluster: self.listener.cluster_serial,
-                    seat: None,
+                    server_connection: None,
                     user: user.as_bytes().into(),
                     is_arriving: false,
                 };

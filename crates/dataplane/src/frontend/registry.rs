@@ -38,7 +38,7 @@ pub(crate) struct SessionPlace {
     pub(crate) cluster: u32,
     /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every
     /// statement: only the worker knows them.
-    pub(crate) seat: Option<(ServerKey, u32)>,
+    pub(crate) server_connection: Option<(ServerKey, u32)>,
     /// Shared with the account, where that is known.
     pub(crate) user: Arc<[u8]>,
     /// It is about to come from the process before this one, which may keep it: nobody finds it here yet.
@@ -131,9 +131,9 @@ impl Registry {
     }
 
     /// The session goes on on another server.
-    pub(crate) fn reseat(&self, id: u32, seat: (ServerKey, u32)) {
+    pub(crate) fn set_server_connection(&self, id: u32, server_connection: (ServerKey, u32)) {
         if let Some(place) = self.places().get_mut(&id) {
-            place.seat = Some(seat);
+            place.server_connection = Some(server_connection);
         }
     }
 
@@ -141,8 +141,8 @@ impl Registry {
     pub(crate) fn numbers_on(&self, server: ServerKey) -> HashMap<u32, u32> {
         let places = self.places();
         let on_it = places.iter().filter_map(|(id, place)| {
-            let (seat, thread_id) = place.seat?;
-            (seat == server).then_some((thread_id, *id))
+            let (on, thread_id) = place.server_connection?;
+            (on == server).then_some((thread_id, *id))
         });
         on_it.collect()
     }
@@ -183,7 +183,7 @@ mod tests {
         let place = SessionPlace {
             worker: 0,
             cluster: 1,
-            seat: None,
+            server_connection: None,
             user: (*b"app").into(),
             is_arriving: false,
         };
@@ -205,7 +205,7 @@ mod tests {
         let place = SessionPlace {
             worker: 0,
             cluster: 1,
-            seat: None,
+            server_connection: None,
             user: (*b"app").into(),
             is_arriving: true,
         };

@@ -77,7 +77,7 @@ fn pack(session: &Session) -> Result<Forwarded, Stays> {
     let traffic = &session.streams.traffic;
     Ok(Forwarded {
         server: session.server.whereabouts(),
-        thread_id: place.seat.map_or(0, |(_, thread_id)| thread_id),
+        thread_id: place.server_connection.map_or(0, |(_, thread_id)| thread_id),
         terms: upstream::terms_in_words(&session.listener.cluster.config()),
         user: place.user.to_vec(),
         capabilities: session.capabilities,
@@ -109,16 +109,16 @@ pub(super) fn arrive(
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
     let mut traffic = Traffic::new(Arc::clone(metrics), Arc::clone(&server_metrics));
     (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
-    let seat = (listener.key(server), known.thread_id);
+    let server_connection = (listener.key(server), known.thread_id);
     let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
-        seat: Some(seat),
+        server_connection: Some(server_connection),
         user: known.user.into(),
         is_arriving: true,
     };
     worker.shared.registry.insert(control.id, place);
-    control.attach_connection(seat.0, seat.1);
+    control.attach_connection(server_connection.0, server_connection.1);
     control.set_limits(listener.idle_limits());
     Ok(Box::new(Session {
         control: Rc::clone(control),

@@ -108,7 +108,7 @@ fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
     let place = SessionPlace {
         worker: worker.index,
         cluster: listener.cluster_serial,
-        seat: None,
+        server_connection: None,
         user: head.user.as_bytes().into(),
         is_arriving: true,
     };
