@@ -29,14 +29,14 @@ pub struct Pair {
     /// What kind of statement it is.
     pub class: Class,
     /// The client's own answer.
-    pub original: Answer,
+    pub original: ServerAnswer,
     /// The copy's.
-    pub copy: Answer,
+    pub copy: ServerAnswer,
 }
 
 /// What a server has answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ServerAnswer {
     /// The code of the error that was the answer, or its end.
     pub error: Option<u16>,
     /// Rows of the last result.
@@ -54,7 +54,7 @@ pub struct Answer {
     pub packets: Copied,
 }
 
-impl Answer {
+impl ServerAnswer {
     pub(crate) fn new(
         outcome: &Outcome,
         took: Duration,

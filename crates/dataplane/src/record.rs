@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use crate::copied::Copied;
-use crate::mirrored::Answer;
+use crate::mirrored::ServerAnswer;
 use crate::relay::flow::Flow;
 
 use mysql_wire::{Capabilities, Outcome};
@@ -63,7 +63,7 @@ pub(crate) struct Noted {
 #[derive(Debug)]
 struct Mirrored {
     packets: Copied,
-    copy: oneshot::Sender<Answer>,
+    copy: oneshot::Sender<ServerAnswer>,
 }
 
 impl Record {
@@ -87,7 +87,11 @@ impl Record {
     /// The answer to the command under way is to be compared with the one to its copy. What it has on the
     /// receiving end is the answer, as soon as the client has it. Nothing comes where it is not a server's,
     /// or not whole. `bytes`: as where a record [begins](Self::begin).
-    pub(crate) fn note_mirrored(&self, bytes: (u64, u64), packets: Copied) -> oneshot::Receiver<Answer> {
+    pub(crate) fn note_mirrored(
+        &self,
+        bytes: (u64, u64),
+        packets: Copied,
+    ) -> oneshot::Receiver<ServerAnswer> {
         let (copy, answer) = oneshot::channel();
         let mut noted = self.0.take().unwrap_or_else(|| Box::new(Noted::new(bytes, None)));
         noted.mirrored = Some(Mirrored { packets, copy });
@@ -251,7 +255,7 @@ impl Noted {
             (self.end, &self.outcome, self.sent)
         {
             // The copy may have come to nothing.
-            let _ = copy.send(Answer::new(outcome, sent.elapsed(), capabilities, packets));
+            let _ = copy.send(ServerAnswer::new(outcome, sent.elapsed(), capabilities, packets));
         }
     }
 }

@@ -44,12 +44,12 @@ struct Asked {
     ask: Ask,
     /// When it is there; never.
     arrives: Option<u64>,
-    answer: Option<(Option<u64>, Answer)>,
+    answer: Option<(Option<u64>, ClaimAnswer)>,
     given_up: u64,
 }
 
 #[derive(Clone)]
-enum Answer {
+enum ClaimAnswer {
     Key(Option<Entry>, i64),
     Granted(i64),
     Wrote(Option<i64>),
@@ -265,21 +265,21 @@ impl World {
         self.model.read(&Range::of(KEY)).entries.into_iter().next()
     }
 
-    fn serve(&mut self, ask: &Ask) -> Answer {
+    fn serve(&mut self, ask: &Ask) -> ClaimAnswer {
         match ask {
-            Ask::Look => Answer::Key(self.entry(), self.model.revision()),
+            Ask::Look => ClaimAnswer::Key(self.entry(), self.model.revision()),
             Ask::Grant => {
                 let lasts = u64::try_from(LEASE.as_millis()).unwrap();
-                Answer::Granted(self.model.grant(lasts, self.now))
+                ClaimAnswer::Granted(self.model.grant(lasts, self.now))
             }
             Ask::Write(transaction) => {
                 let made = self.model.change(transaction);
-                Answer::Wrote(made.then(|| self.model.revision()))
+                ClaimAnswer::Wrote(made.then(|| self.model.revision()))
             }
-            Ask::Renew(lease) => Answer::Renewed(self.model.renew(*lease, self.now)),
+            Ask::Renew(lease) => ClaimAnswer::Renewed(self.model.renew(*lease, self.now)),
             Ask::Revoke(lease) => {
                 self.model.end(*lease);
-                Answer::Revoked
+                ClaimAnswer::Revoked
             }
         }
     }
@@ -361,16 +361,16 @@ impl World {
             self.strays.push((arrives, ask));
         }
         match answer {
-            Some(Answer::Key(entry, revision)) => {
+            Some(ClaimAnswer::Key(entry, revision)) => {
                 process.claim.looked(entry.as_ref(), revision, now);
                 process.watched = revision;
                 process.news.clear();
             }
-            Some(Answer::Granted(lease)) => process.claim.granted(lease),
-            Some(Answer::Wrote(Some(revision))) => process.claim.wrote(&Outcome::Made(revision), now),
-            Some(Answer::Wrote(None)) => process.claim.wrote(&Outcome::NotMade, now),
-            Some(Answer::Renewed(is_so)) => process.claim.renewed(is_so),
-            Some(Answer::Revoked) => process.claim.revoked(),
+            Some(ClaimAnswer::Granted(lease)) => process.claim.granted(lease),
+            Some(ClaimAnswer::Wrote(Some(revision))) => process.claim.wrote(&Outcome::Made(revision), now),
+            Some(ClaimAnswer::Wrote(None)) => process.claim.wrote(&Outcome::NotMade, now),
+            Some(ClaimAnswer::Renewed(is_so)) => process.claim.renewed(is_so),
+            Some(ClaimAnswer::Revoked) => process.claim.revoked(),
             None if is_write => process
                 .claim
                 .wrote(&Outcome::Unknown("no answer".to_owned()), now),

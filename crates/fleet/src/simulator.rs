@@ -68,7 +68,7 @@ enum Request {
     Write(Transaction),
 }
 
-enum Answer {
+enum StoreAnswer {
     Read(View, Option<About>),
     Grant(i64),
     Renew(bool),
@@ -101,7 +101,7 @@ struct World {
     gateways: Vec<Gateway>,
     processes: Vec<Process>,
     sent: Vec<Sent>,
-    answers: Vec<(u64, u64, Answer)>,
+    answers: Vec<(u64, u64, StoreAnswer)>,
     calls: u64,
     texts: u64,
     /// Who holds a lease.
@@ -258,20 +258,20 @@ impl World {
         }
     }
 
-    fn serve(&mut self, sent: &Sent) -> Answer {
+    fn serve(&mut self, sent: &Sent) -> StoreAnswer {
         match &sent.request {
             Request::Read(range) => {
                 let found = self.model.read(range);
                 let about = first_about(&found);
-                Answer::Read(found.into(), about)
+                StoreAnswer::Read(found.into(), about)
             }
             Request::Grant => {
                 let lease = self.model.grant(LEASE, self.now);
                 self.holders.insert(lease, sent.by);
-                Answer::Grant(lease)
+                StoreAnswer::Grant(lease)
             }
-            Request::Renew(lease) => Answer::Renew(self.model.renew(*lease, self.now)),
-            Request::Write(transaction) => Answer::Write(self.write(transaction)),
+            Request::Renew(lease) => StoreAnswer::Renew(self.model.renew(*lease, self.now)),
+            Request::Write(transaction) => StoreAnswer::Write(self.write(transaction)),
         }
     }
 
@@ -442,22 +442,22 @@ impl World {
         process.retry_at = self.now + self.random.below(3_000u64);
     }
 
-    fn answered(&mut self, index: usize, waits: &Waits, answer: Answer) {
+    fn answered(&mut self, index: usize, waits: &Waits, answer: StoreAnswer) {
         let process = &mut self.processes[index];
         match (waits, answer) {
-            (Waits::Look, Answer::Read(view, _)) => {
+            (Waits::Look, StoreAnswer::Read(view, _)) => {
                 process.view = view;
                 process.is_connected = true;
                 process.member.seen();
             }
-            (Waits::Ask, Answer::Read(_, about)) => process.member.told_about(about),
-            (Waits::Grant, Answer::Grant(lease)) => {
+            (Waits::Ask, StoreAnswer::Read(_, about)) => process.member.told_about(about),
+            (Waits::Grant, StoreAnswer::Grant(lease)) => {
                 process.member.granted(lease);
                 process.renew_at = self.now + LEASE / 3;
             }
-            (Waits::Renew, Answer::Renew(true)) => process.renew_at = self.now + LEASE / 3,
-            (Waits::Renew, Answer::Renew(false)) => process.member.lease_lost(),
-            (Waits::Write, Answer::Write(outcome)) => {
+            (Waits::Renew, StoreAnswer::Renew(true)) => process.renew_at = self.now + LEASE / 3,
+            (Waits::Renew, StoreAnswer::Renew(false)) => process.member.lease_lost(),
+            (Waits::Write, StoreAnswer::Write(outcome)) => {
                 if outcome == Outcome::NotMade {
                     process.renew_at = 0;
                 }

@@ -120,7 +120,7 @@ impl From<WireError> for ClientError {
 
 /// What came of a statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct StatementAnswer {
     /// The values of each row; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
     /// Rows that it has changed.
@@ -215,7 +215,7 @@ impl Client {
     }
 
     /// Runs one statement and reads its whole response.
-    pub(crate) fn query(&mut self, statement: &str) -> Result<Answer, ClientError> {
+    pub(crate) fn query(&mut self, statement: &str) -> Result<StatementAnswer, ClientError> {
         let (outcome, response) = self.ask(Command::QUERY, statement.as_bytes())?;
         let read = |packet: &[u8], _types: &[u8]| {
             text_values(packet)
@@ -233,7 +233,11 @@ impl Client {
     }
 
     /// Runs a prepared statement whose parameters are numbers.
-    pub(crate) fn execute(&mut self, statement: Prepared, parameters: &[u64]) -> Result<Answer, ClientError> {
+    pub(crate) fn execute(
+        &mut self,
+        statement: Prepared,
+        parameters: &[u64],
+    ) -> Result<StatementAnswer, ClientError> {
         let mut payload = statement.id.to_le_bytes().to_vec();
         payload.extend([0, 1, 0, 0, 0]); // no cursor; once
         if !parameters.is_empty() {
@@ -374,8 +378,8 @@ fn answer(
     outcome: &Outcome,
     response: &[u8],
     read_row: impl Fn(&[u8], &[u8]) -> Result<Vec<Option<String>>, ClientError>,
-) -> Result<Answer, ClientError> {
-    let mut answer = Answer {
+) -> Result<StatementAnswer, ClientError> {
+    let mut answer = StatementAnswer {
         rows: Vec::new(),
         affected: outcome.affected_rows,
     };

@@ -19,7 +19,7 @@ use crate::compare::{Comparison, Plans, Statement};
 use crate::export::{Texts, without_comments_in_front};
 use crate::file::{FileError, Folder};
 use crate::record::{Record, SessionRecord, harmless};
-use crate::replay::{Answer, Client, Login, Permitted};
+use crate::replay::{Client, Login, Permitted, ReplayAnswer};
 use crate::seal::Key;
 
 /// Statements that are asked.
@@ -232,7 +232,7 @@ async fn ask(mut client: Client, question: &ExplainQuestion) -> Result<String, S
 }
 
 /// A line for each row, or the server's error.
-fn in_lines(answer: Answer, capabilities: Capabilities) -> Result<String, String> {
+fn in_lines(answer: ReplayAnswer, capabilities: Capabilities) -> Result<String, String> {
     let reply = Reply {
         outcome: answer.outcome,
         bytes: answer.packets,
@@ -488,7 +488,7 @@ mod tests {
         for (number, packet) in sent.iter().enumerate() {
             write_packet(&mut packets, &mut (number as u8), packet);
         }
-        let answer = |outcome: Outcome, packets: &[u8]| Answer {
+        let answer = |outcome: Outcome, packets: &[u8]| ReplayAnswer {
             outcome,
             packets: packets.to_vec(),
             is_cut: false,

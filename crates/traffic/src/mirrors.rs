@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use dataplane::mirrored::{Answer, Comparer, Pair};
+use dataplane::mirrored::{Comparer, Pair, ServerAnswer};
 use mysql_wire::Command;
 use sql_class::Class;
 use telemetry::{Histogram, Samples, Snapshot, Source, catalog};
@@ -396,7 +396,7 @@ fn compare(pair: &Pair) -> Verdict {
 }
 
 /// An answer as folders have it.
-fn waiting(answer: &Answer, reads_values: bool) -> WaitingCommand {
+fn waiting(answer: &ServerAnswer, reads_values: bool) -> WaitingCommand {
     let mut record = CommandRecord {
         error: answer.error.unwrap_or(0),
         rows: answer.rows,
@@ -429,7 +429,7 @@ mod tests {
     const DOUBLE: u8 = 5;
 
     /// An answer with rows of one column of this type.
-    fn rows(kind: u8, values: &[&str]) -> Answer {
+    fn rows(kind: u8, values: &[&str]) -> ServerAnswer {
         let mut definition = vec![3, b'd', b'e', b'f', 0, 0, 0, 1, b'c', 0, 12, 45, 0, 0, 0, 0, 0];
         definition.extend_from_slice(&[kind, 0, 0, 0, 0, 0]);
         let (mut packets, mut sequence) = (Vec::new(), 1);
@@ -440,7 +440,7 @@ mod tests {
             write_packet(&mut packets, &mut sequence, &row);
         }
         write_packet(&mut packets, &mut sequence, &[0xfe, 0, 0, 2, 0, 0, 0]);
-        Answer {
+        ServerAnswer {
             rows: values.len() as u64,
             packets: Copied::whole(&[], &packets),
             ..written(0)
@@ -448,8 +448,8 @@ mod tests {
     }
 
     /// An answer without rows.
-    fn written(affected_rows: u64) -> Answer {
-        Answer {
+    fn written(affected_rows: u64) -> ServerAnswer {
+        ServerAnswer {
             error: None,
             rows: 0,
             affected_rows,
@@ -460,14 +460,14 @@ mod tests {
         }
     }
 
-    fn failed(code: u16) -> Answer {
-        Answer {
+    fn failed(code: u16) -> ServerAnswer {
+        ServerAnswer {
             error: Some(code),
             ..written(0)
         }
     }
 
-    fn pair(text: &str, class: Class, original: Answer, copy: Answer) -> Box<Pair> {
+    fn pair(text: &str, class: Class, original: ServerAnswer, copy: ServerAnswer) -> Box<Pair> {
         Box::new(Pair {
             cluster: "next".into(),
             text: text.into(),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     /// What differs, in words; `=` where nothing does.
-    fn told(text: &str, class: Class, original: Answer, copy: Answer) -> String {
+    fn told(text: &str, class: Class, original: ServerAnswer, copy: ServerAnswer) -> String {
         match compare(&pair(text, class, original, copy)) {
             Verdict::Equal => "=".to_owned(),
             Verdict::Unchecked(reason) => reason.to_owned(),
@@ -487,7 +487,7 @@ mod tests {
         }
     }
 
-    fn read(text: &str, original: Answer, copy: Answer) -> String {
+    fn read(text: &str, original: ServerAnswer, copy: ServerAnswer) -> String {
         told(text, Class::Read, original, copy)
     }
 
@@ -535,7 +535,7 @@ mod tests {
         assert_eq!(of(written(2), failed(1146)), "errors: error none → 1146");
         assert_eq!(of(failed(1062), failed(1062)), "=");
         assert_eq!(of(failed(1062), failed(1146)), "errors: error 1062 → 1146");
-        let warned = Answer {
+        let warned = ServerAnswer {
             warnings: 1,
             ..written(2)
         };
@@ -544,7 +544,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_makes_no_sense_is_not_compared() {
-        let cut = Answer {
+        let cut = ServerAnswer {
             packets: Copied::whole(&[], &[1, 0, 0]),
             ..rows(VARCHAR, &["a"])
         };

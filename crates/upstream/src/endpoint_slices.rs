@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::cluster::Cluster;
-use crate::http::{Answer, Host, Lines, Request};
+use crate::http::{Host, HttpAnswer, Lines, Request};
 
 /// Who names the servers, for the log.
 const NAMED_BY: &str = "Kubernetes";
@@ -194,7 +194,7 @@ impl Api {
         })
     }
 
-    async fn ask(&self, path: &str) -> io::Result<Answer<Stream>> {
+    async fn ask(&self, path: &str) -> io::Result<HttpAnswer<Stream>> {
         let request = Request {
             method: "GET",
             path,

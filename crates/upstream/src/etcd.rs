@@ -16,7 +16,7 @@ use net::{Stream, TlsConnector};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::http::{Answer, Host, Lines, Request};
+use crate::http::{Host, HttpAnswer, Lines, Request};
 
 /// Time for a member to answer, the body of the answer included where it has an end.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -309,7 +309,7 @@ impl Etcd {
         path: &str,
         body: &Value,
         until: Until,
-    ) -> io::Result<(Answer<Stream>, Vec<u8>)> {
+    ) -> io::Result<(HttpAnswer<Stream>, Vec<u8>)> {
         self.log_in().await?;
         match self.each_as(path, body, until).await {
             Err(error) if self.was_token_refused(&error) => {
@@ -325,7 +325,7 @@ impl Etcd {
         path: &str,
         body: &Value,
         until: Until,
-    ) -> io::Result<(Answer<Stream>, Vec<u8>)> {
+    ) -> io::Result<(HttpAnswer<Stream>, Vec<u8>)> {
         let body = body.to_string();
         let token = self.token();
         let request = posted(path, token.as_deref(), &body);
@@ -505,7 +505,7 @@ async fn post(
     tls: Option<&TlsConnector>,
     request: &Request<'_>,
     until: Until,
-) -> io::Result<(Answer<Stream>, Vec<u8>)> {
+) -> io::Result<(HttpAnswer<Stream>, Vec<u8>)> {
     let mut answer = accepted(host.ask(tls, request).await?).await?;
     let whole = match until {
         Until::Head => Vec::new(),
@@ -515,7 +515,7 @@ async fn post(
 }
 
 /// An answer that is no refusal.
-async fn accepted(mut answer: Answer<Stream>) -> io::Result<Answer<Stream>> {
+async fn accepted(mut answer: HttpAnswer<Stream>) -> io::Result<HttpAnswer<Stream>> {
     if answer.status == 200 {
         return Ok(answer);
     }

@@ -66,13 +66,17 @@ impl Host {
         &self,
         tls: Option<&TlsConnector>,
         request: &Request<'_>,
-    ) -> io::Result<Answer<Stream>> {
+    ) -> io::Result<HttpAnswer<Stream>> {
         let stream = self.connect(tls).await?;
         self.ask_on(stream, request).await
     }
 
     /// The same on a connection that there is.
-    pub(crate) async fn ask_on(&self, stream: Stream, request: &Request<'_>) -> io::Result<Answer<Stream>> {
+    pub(crate) async fn ask_on(
+        &self,
+        stream: Stream,
+        request: &Request<'_>,
+    ) -> io::Result<HttpAnswer<Stream>> {
         exchange(stream, &self.authority(), request).await
     }
 
@@ -118,7 +122,7 @@ pub(crate) struct Request<'r> {
 
 /// The answer to a request, whose body is still to be read.
 #[derive(Debug)]
-pub(crate) struct Answer<S> {
+pub(crate) struct HttpAnswer<S> {
     pub(crate) status: u16,
     stream: S,
     unread: Vec<u8>,
@@ -144,7 +148,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     authority: &str,
     request: &Request<'_>,
-) -> io::Result<Answer<S>> {
+) -> io::Result<HttpAnswer<S>> {
     let Request {
         method, path, body, ..
     } = request;
@@ -166,7 +170,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         }
         if let Some((length, status, body)) = head(&unread)? {
             unread.drain(..length);
-            return Ok(Answer {
+            return Ok(HttpAnswer {
                 status,
                 stream,
                 unread,
@@ -210,7 +214,7 @@ fn head(bytes: &[u8]) -> io::Result<Option<(usize, u16, Body)>> {
     Ok(Some((length, status, body)))
 }
 
-impl<S: AsyncRead + Unpin> Answer<S> {
+impl<S: AsyncRead + Unpin> HttpAnswer<S> {
     /// The next piece of the body, as it comes; `None` at its end.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
@@ -291,14 +295,14 @@ impl<S: AsyncRead + Unpin> Answer<S> {
 
 /// The lines of a body, as they come: one JSON value each, where something is watched.
 pub(crate) struct Lines<S> {
-    answer: Answer<S>,
+    answer: HttpAnswer<S>,
     unread: Vec<u8>,
     /// So many of the unread bytes end no line.
     searched: usize,
 }
 
 impl<S: AsyncRead + Unpin> Lines<S> {
-    pub(crate) fn of(answer: Answer<S>) -> Self {
+    pub(crate) fn of(answer: HttpAnswer<S>) -> Self {
         Self {
             answer,
             unread: Vec::new(),
@@ -378,7 +382,7 @@ mod tests {
     fn lines_end_where_they_say() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lines = |body: &[u8], max: usize| {
-            let mut lines = Lines::of(Answer {
+            let mut lines = Lines::of(HttpAnswer {
                 status: 200,
                 stream: body,
                 unread: Vec::new(),

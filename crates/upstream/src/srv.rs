@@ -153,10 +153,10 @@ async fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<Record>> {
     loop {
         let length = socket.recv(&mut answer).await?;
         match read(&answer[..length], id, name)? {
-            Answer::Records(records) => return Ok(records),
-            Answer::Truncated => break,
+            DnsAnswer::Records(records) => return Ok(records),
+            DnsAnswer::Truncated => break,
             // Late, or somebody else's.
-            Answer::ToAnother => {}
+            DnsAnswer::ToAnother => {}
         }
     }
     let mut stream = TcpStream::connect(server).await?;
@@ -167,8 +167,8 @@ async fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<Record>> {
     answer.resize(usize::from(stream.read_u16().await?), 0);
     stream.read_exact(&mut answer).await?;
     match read(&answer, id, name)? {
-        Answer::Records(records) => Ok(records),
-        Answer::Truncated | Answer::ToAnother => Err(io::ErrorKind::InvalidData.into()),
+        DnsAnswer::Records(records) => Ok(records),
+        DnsAnswer::Truncated | DnsAnswer::ToAnother => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
@@ -185,14 +185,14 @@ fn question(id: u16, name: &str) -> Result<Vec<u8>, simple_dns::SimpleDnsError> 
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+enum DnsAnswer {
     /// In the order of their priority.
     Records(Vec<Record>),
     Truncated,
     ToAnother,
 }
 
-fn read(bytes: &[u8], id: u16, name: &str) -> io::Result<Answer> {
+fn read(bytes: &[u8], id: u16, name: &str) -> io::Result<DnsAnswer> {
     let Ok(packet) = Packet::parse(bytes) else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -207,10 +207,10 @@ fn read(bytes: &[u8], id: u16, name: &str) -> io::Result<Answer> {
     };
     if packet.id() != id || !packet.has_flags(PacketFlag::RESPONSE) || !packet.questions.iter().all(is_asked)
     {
-        return Ok(Answer::ToAnother);
+        return Ok(DnsAnswer::ToAnother);
     }
     if packet.has_flags(PacketFlag::TRUNCATION) {
-        return Ok(Answer::Truncated);
+        return Ok(DnsAnswer::Truncated);
     }
     if packet.rcode() != RCODE::NoError {
         return Err(io::Error::other(format!("{name}: {:?}", packet.rcode())));
@@ -233,7 +233,7 @@ fn read(bytes: &[u8], id: u16, name: &str) -> io::Result<Answer> {
         return Err(io::Error::other(format!("{name} has no SRV records")));
     }
     records.sort();
-    Ok(Answer::Records(records))
+    Ok(DnsAnswer::Records(records))
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
 
     fn answered(bytes: &[u8]) -> Vec<Record> {
         match read(bytes, 7, NAME).unwrap() {
-            Answer::Records(records) => records,
+            DnsAnswer::Records(records) => records,
             other => panic!("{other:?}"),
         }
     }
@@ -311,10 +311,10 @@ mod tests {
     fn what_is_no_answer_changes_nothing() {
         let records = [(10, 5, 3306, "db1")];
         let ours = answer(7, &records, PacketFlag::RESPONSE);
-        assert_eq!(read(&ours, 8, NAME).unwrap(), Answer::ToAnother);
-        assert_eq!(read(&ours, 7, "_mysql._tcp.other").unwrap(), Answer::ToAnother);
+        assert_eq!(read(&ours, 8, NAME).unwrap(), DnsAnswer::ToAnother);
+        assert_eq!(read(&ours, 7, "_mysql._tcp.other").unwrap(), DnsAnswer::ToAnother);
         let cut = answer(7, &records, PacketFlag::RESPONSE | PacketFlag::TRUNCATION);
-        assert_eq!(read(&cut, 7, NAME).unwrap(), Answer::Truncated);
+        assert_eq!(read(&cut, 7, NAME).unwrap(), DnsAnswer::Truncated);
         read(&answer(7, &[], PacketFlag::RESPONSE), 7, NAME).unwrap_err();
         read(&ours[..20], 7, NAME).unwrap_err();
     }

@@ -124,7 +124,7 @@ impl Refused {
 
 /// What one of the tables says.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum TableAnswer {
     Rows(Vec<TextRow>),
     Missing,
     /// It cannot be read, in the server's words.
@@ -132,7 +132,7 @@ pub(super) enum Answer {
 }
 
 /// One for each of them.
-pub(super) type Answers = [Answer; 2];
+pub(super) type Answers = [TableAnswer; 2];
 
 #[derive(Debug, Default)]
 struct Contents {
@@ -252,12 +252,12 @@ impl MappingTables {
 }
 
 impl Contents {
-    fn take(&mut self, answer: Answer) {
-        self.was_read |= !matches!(answer, Answer::Refused(_));
+    fn take(&mut self, answer: TableAnswer) {
+        self.was_read |= !matches!(answer, TableAnswer::Refused(_));
         (self.rows, self.trouble) = match answer {
-            Answer::Rows(rows) => (rows, None),
-            Answer::Missing => (Vec::new(), None),
-            Answer::Refused(reason) => (std::mem::take(&mut self.rows), Some(reason)),
+            TableAnswer::Rows(rows) => (rows, None),
+            TableAnswer::Missing => (Vec::new(), None),
+            TableAnswer::Refused(reason) => (std::mem::take(&mut self.rows), Some(reason)),
         };
     }
 }
@@ -345,17 +345,17 @@ impl Reading {
             Flavor::MySql if !by_gtid => " FOR SHARE",
             _ => "",
         };
-        let mut answers = [Answer::Missing, Answer::Missing];
+        let mut answers = [TableAnswer::Missing, TableAnswer::Missing];
         for (answer, (_, table, _)) in answers.iter_mut().zip(TABLES) {
             // One more than there may be shows that there are more.
             let limit = MAPPINGS_MAX + 1;
             let sql = format!("SELECT {COLUMNS} FROM {table} ORDER BY name LIMIT {limit}{lock}");
             *answer = match (link.query(&sql).await, &is_shown) {
-                (Ok(_), Err(error)) => Answer::Refused(error.to_string()),
-                (Ok(rows), Ok(())) => Answer::Rows(rows),
+                (Ok(_), Err(error)) => TableAnswer::Refused(error.to_string()),
+                (Ok(rows), Ok(())) => TableAnswer::Rows(rows),
                 (Err(error), _) => match error.code() {
-                    Some(code) if MISSING.contains(&code) => Answer::Missing,
-                    Some(_) => Answer::Refused(format!("cannot be read: {error}")),
+                    Some(code) if MISSING.contains(&code) => TableAnswer::Missing,
+                    Some(_) => TableAnswer::Refused(format!("cannot be read: {error}")),
                     None => return Err(error.into()),
                 },
             };
@@ -377,7 +377,7 @@ mod tests {
             mappings: configured.to_vec(),
             tables: true,
         });
-        mapping_tables.answered(Ok(rows.map(|rows| Answer::Rows(rows.to_vec()))));
+        mapping_tables.answered(Ok(rows.map(|rows| TableAnswer::Rows(rows.to_vec()))));
         mapping_tables
     }
 
@@ -466,12 +466,15 @@ mod tests {
     fn what_cannot_be_read_stays_as_it_was() {
         let strings = [row(["a", "s", "t", "id", "v", ""])];
         let mut mapping_tables = mapping_tables(&[], [&strings, &[]]);
-        mapping_tables.answered(Ok([Answer::Refused("denied".to_owned()), Answer::Missing]));
+        mapping_tables.answered(Ok([
+            TableAnswer::Refused("denied".to_owned()),
+            TableAnswer::Missing,
+        ]));
         let (wanted, refused) = mapping_tables.arrangement();
         assert_eq!((wanted.len(), refused.len()), (1, 1));
         assert_eq!((&refused[0].name, refused[0].reason.as_str()), (&None, "denied"));
         assert!(mapping_tables.due().is_some());
-        mapping_tables.answered(Ok([Answer::Missing, Answer::Missing]));
+        mapping_tables.answered(Ok([TableAnswer::Missing, TableAnswer::Missing]));
         assert_eq!(mapping_tables.arrangement(), (Vec::new(), Vec::new()));
     }
 

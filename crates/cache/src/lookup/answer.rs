@@ -11,7 +11,7 @@ use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
 
 /// An answer as the client got it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer<'a> {
+pub(super) struct ClientAnswer<'a> {
     /// All packets before the row, with their headers.
     pub(super) head: &'a [u8],
     /// The number of the packet after those.
@@ -79,7 +79,7 @@ impl<'a> Packets<'a> {
     }
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ClientAnswer<'a> {
     /// `None` for anything but a result set of at most one row, with columns, that says nothing of warnings
     /// or of a change of the session.
     pub(super) fn read(bytes: &'a [u8], capabilities: Capabilities) -> Option<Self> {
@@ -220,7 +220,7 @@ pub(super) mod tests {
     fn both_forms_are_taken_apart() {
         let id = definition("t", "id", 3, 0x4003);
         let older = packets(&[&[1], &id, END, b"\x011", END]);
-        let answer = Answer::read(&older, EOF).unwrap();
+        let answer = ClientAnswer::read(&older, EOF).unwrap();
         assert_eq!((answer.head.len(), answer.next), (5 + 4 + id.len() + 9, 4));
         assert_eq!((answer.row, answer.end), (Some(&b"\x011"[..]), END));
         let Definition {
@@ -234,7 +234,7 @@ pub(super) mod tests {
         assert_eq!((kind, flags), (3, 0x4003));
 
         let newer = packets(&[&[1], &id, OK]);
-        let answer = Answer::read(&newer, NO_EOF).unwrap();
+        let answer = ClientAnswer::read(&newer, NO_EOF).unwrap();
         assert_eq!((answer.next, answer.row, answer.end), (3, None, OK));
     }
 
@@ -277,11 +277,11 @@ pub(super) mod tests {
             ("more than one answer", vec![&[1], &id, row, OK, OK]),
             ("a broken definition", vec![&[1], &id[..9], row, OK]),
         ] {
-            assert_eq!(Answer::read(&packets(&payloads), NO_EOF), None, "{what}");
+            assert_eq!(ClientAnswer::read(&packets(&payloads), NO_EOF), None, "{what}");
         }
         let whole = packets(&[&[1], &id, row, OK]);
         for cut in 0..whole.len() {
-            assert_eq!(Answer::read(&whole[..cut], NO_EOF), None, "{cut}");
+            assert_eq!(ClientAnswer::read(&whole[..cut], NO_EOF), None, "{cut}");
         }
     }
 }

@@ -42,7 +42,7 @@ use tokio::task::{spawn_local, yield_now};
 
 pub use self::memory::Memory;
 
-use self::answer::Answer;
+use self::answer::ClientAnswer;
 use self::environment::Environments;
 use self::learned::{EPOCH, Learned, Ready, Shown};
 use self::render::Rendering;
@@ -184,7 +184,7 @@ impl<M: Memory + 'static> PointLookups<M> {
     fn conclusion(&self, question: &PendingLookup, bytes: &[u8]) -> Option<Conclusion> {
         let environments = self.environments.borrow();
         let settings = environments.get(question.environment)?;
-        let Some(answer) = Answer::read(bytes, settings.capabilities) else {
+        let Some(answer) = ClientAnswer::read(bytes, settings.capabilities) else {
             let is_error = bytes.get(PacketHeader::LEN) == Some(&ErrPacket::HEADER);
             return (!is_error).then_some(Conclusion::Known(Err(Left::Settings)));
         };

@@ -109,7 +109,7 @@ struct Part {
     wants: Vec<usize>,
 }
 
-struct Answer {
+struct FetchAnswer {
     visible: Visible,
     /// The primary's position after it, or its own.
     until: Position,
@@ -203,7 +203,7 @@ impl Fetcher {
     }
 
     /// One exchange with the primary. A connection that is gone is no reason to fail: another one is tried.
-    async fn ask(&self, question: &FetchQuestion, begun: &Applied) -> Result<Answer, AskError> {
+    async fn ask(&self, question: &FetchQuestion, begun: &Applied) -> Result<FetchAnswer, AskError> {
         let _permit = self
             .connections
             .acquire()
@@ -231,7 +231,7 @@ impl Fetcher {
     fn keep(
         &self,
         fill: Fill,
-        answer: &Answer,
+        answer: &FetchAnswer,
         wants: &[Want<'_>],
         tickets: &[Option<FillTicket>],
         rows: &[Option<Row>],
@@ -405,7 +405,7 @@ async fn exchange(
     connection: &mut PrimaryConnection,
     question: &FetchQuestion,
     begun: &Applied,
-) -> Result<Answer, AskError> {
+) -> Result<FetchAnswer, AskError> {
     match connection.flavor {
         Flavor::MySql => exchange_mysql(connection, question, begun).await,
         Flavor::MariaDb => exchange_mariadb(connection, question, begun).await,
@@ -420,7 +420,7 @@ async fn exchange_mysql(
     connection: &mut PrimaryConnection,
     question: &FetchQuestion,
     begun: &Applied,
-) -> Result<Answer, AskError> {
+) -> Result<FetchAnswer, AskError> {
     let parts = &question.parts;
     let by_gtid = connection.has_gtids && begun.is_numbered && !begun.gtids.is_empty();
     let (begin, lock) = match by_gtid {
@@ -444,7 +444,7 @@ async fn exchange_mysql(
         false => Visible::Everything(identity.source),
     };
     let rows = answers.into_iter().skip(1).take(parts.len()).collect();
-    Ok(Answer { visible, until, rows })
+    Ok(FetchAnswer { visible, until, rows })
 }
 
 /// The snapshot says itself where it is.
@@ -452,7 +452,7 @@ async fn exchange_mariadb(
     connection: &mut PrimaryConnection,
     question: &FetchQuestion,
     begun: &Applied,
-) -> Result<Answer, AskError> {
+) -> Result<FetchAnswer, AskError> {
     let parts = &question.parts;
     let by_gtid = matches!(
         begun.position,
@@ -471,7 +471,7 @@ async fn exchange_mariadb(
     let rows: Vec<Vec<TextRow>> = rows.into_iter().take(parts.len()).collect();
     let snapshot = answers.pop().ok_or(AskError::Malformed("no snapshot"))?;
     let until = snapshot_position(connection, &identity, &snapshot, by_gtid).await?;
-    Ok(Answer {
+    Ok(FetchAnswer {
         visible: Visible::Snapshot(until.clone()),
         until,
         rows,

@@ -388,7 +388,7 @@ impl State {
     }
 }
 
-type Answer = (Prober, Result<Position, Arc<str>>);
+type ProbeAnswer = (Prober, Result<Position, Arc<str>>);
 
 /// A probe that is under way.
 struct Asking {
@@ -396,7 +396,7 @@ struct Asking {
     sent: Instant,
     /// When it was sent.
     applied: Arc<Applied>,
-    answer: Pin<Box<dyn Future<Output = Answer>>>,
+    answer: Pin<Box<dyn Future<Output = ProbeAnswer>>>,
 }
 
 impl Asking {
@@ -430,7 +430,7 @@ fn counted(answer: Result<Position, Arc<str>>, applied: &Applied) -> Result<Posi
 }
 
 /// Its answer. To be polled only while there is one.
-async fn answered(asking: &mut Option<Asking>) -> Answer {
+async fn answered(asking: &mut Option<Asking>) -> ProbeAnswer {
     match asking {
         Some(asking) => asking.answer.as_mut().await,
         None => std::future::pending().await,
@@ -445,7 +445,7 @@ struct Prober {
 }
 
 impl Prober {
-    async fn ask(mut self, by_gtid: bool, limit: Duration) -> Answer {
+    async fn ask(mut self, by_gtid: bool, limit: Duration) -> ProbeAnswer {
         let primary = Rc::clone(&self.primary);
         let asked = primary.cluster.topology();
         let answer = tokio::select! {

@@ -59,13 +59,13 @@ struct Claim<'c> {
 }
 
 /// What the client has to answer, and its answer.
-struct Answer {
+struct LoginAnswer {
     plugin: Plugin,
     nonce: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-impl Answer {
+impl LoginAnswer {
     fn into_proof(self) -> Proof {
         let Self { plugin, nonce, bytes } = self;
         Proof::Answer { plugin, nonce, bytes }
@@ -252,11 +252,11 @@ pub(crate) fn access_denied(user: &[u8], host: &Peer, with_password: bool) -> Se
 /// The answer in the login packet, where it can be judged. An empty one is none: clients send that as well
 /// when the greeting's nonce is for another plugin than theirs, and wait to be asked. Only from one that has
 /// read the nonce it says that there is no password.
-fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<Answer> {
+fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<LoginAnswer> {
     let (bytes, nonce) = claim.answer?;
     let plugin = Plugin::by_name(claim.plugin)
         .filter(|plugin| *plugin != Plugin::Ed25519 && applicant.can_use(*plugin))?;
-    let answer = Answer {
+    let answer = LoginAnswer {
         plugin,
         nonce: nonce.to_vec(),
         bytes: bytes.to_vec(),
@@ -280,7 +280,7 @@ fn plugin_to_ask_for(claim: &Claim<'_>, applicant: &Applicant) -> Plugin {
 }
 
 /// What clients of a plugin say where they have no password to prove.
-fn says_no_password(answer: &Answer) -> bool {
+fn says_no_password(answer: &LoginAnswer) -> bool {
     match answer.plugin {
         Plugin::Native | Plugin::Ed25519 => answer.bytes.is_empty(),
         Plugin::CachingSha2 => matches!(answer.bytes.as_slice(), [] | [0]),
@@ -288,7 +288,7 @@ fn says_no_password(answer: &Answer) -> bool {
 }
 
 /// Asks for an answer by a plugin, to a nonce of its own.
-async fn ask(side: &mut LoginPeer<'_>, plugin: Plugin) -> Result<Answer, SessionError> {
+async fn ask(side: &mut LoginPeer<'_>, plugin: Plugin) -> Result<LoginAnswer, SessionError> {
     let (nonce, data) = match plugin {
         Plugin::Native | Plugin::CachingSha2 => {
             let nonce = nonce::<20>().map_err(SessionError::ClientFailed)?;
@@ -307,7 +307,7 @@ async fn ask(side: &mut LoginPeer<'_>, plugin: Plugin) -> Result<Answer, Session
     .encode(&mut payload);
     side.write(&payload).await.map_err(SessionError::ClientFailed)?;
     let bytes = side.read_next().await.map_err(client_read)?;
-    Ok(Answer { plugin, nonce, bytes })
+    Ok(LoginAnswer { plugin, nonce, bytes })
 }
 
 /// Bytes of the fast answer of `caching_sha2_password`: a SHA-256.
@@ -335,13 +335,13 @@ enum Fast {
 /// is to be asked for the password, as a server asks that does not have the account in its cache.
 async fn fast_answer(
     side: &mut LoginPeer<'_>,
-    answer: Answer,
+    answer: LoginAnswer,
     applicant: &Applicant,
     in_full: bool,
 ) -> Result<Fast, SessionError> {
     if says_no_password(&answer) {
         let bytes = Vec::new();
-        return Ok(Fast::Proof(Answer { bytes, ..answer }.into_proof()));
+        return Ok(Fast::Proof(LoginAnswer { bytes, ..answer }.into_proof()));
     }
     if answer.bytes.len() != FAST_ANSWER_LEN {
         return Ok(Fast::Password {

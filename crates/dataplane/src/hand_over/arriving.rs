@@ -71,7 +71,7 @@ impl Arriving {
 
 /// What becomes of an offer. It is refused where this is dropped.
 pub(crate) struct Verdict {
-    pub(super) answers: Sender<Answer>,
+    pub(super) answers: Sender<OfferAnswer>,
     pub(super) number: u32,
     pub(super) why: Option<Stays>,
     /// The old process has said that it is ours.
@@ -79,7 +79,7 @@ pub(crate) struct Verdict {
 }
 
 /// An answer on its way to the old process: at most one for each of its offers, whose number it bounds.
-pub(super) type Answer = (u32, Result<(), Stays>);
+pub(super) type OfferAnswer = (u32, Result<(), Stays>);
 
 impl Verdict {
     pub(crate) fn refuse(mut self, why: Stays) {

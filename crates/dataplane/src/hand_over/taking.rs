@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::arriving::{Answer, Arriving, Verdict};
+use super::arriving::{Arriving, OfferAnswer, Verdict};
 use super::frame::{self, Kind};
 use super::stays::Staying;
 use super::{FORMAT, OFFER_MAX, Stays, offer, sizes};
@@ -75,8 +75,8 @@ fn take(gateway: &Weak<Gateway>, channel: Channel) {
 }
 
 /// Writes answers on a thread of its own: whoever reads must not wait for the other process to read.
-fn answering(channel: &Arc<Channel>) -> std::io::Result<Sender<Answer>> {
-    let (answers, to_write) = std::sync::mpsc::channel::<Answer>();
+fn answering(channel: &Arc<Channel>) -> std::io::Result<Sender<OfferAnswer>> {
+    let (answers, to_write) = std::sync::mpsc::channel::<OfferAnswer>();
     let channel = Arc::clone(channel);
     let thread = std::thread::Builder::new().name("take-over-ack".into());
     thread.spawn(move || {
@@ -97,7 +97,7 @@ impl Offers {
     fn take(
         &mut self,
         gateway: &Gateway,
-        answers: &Sender<Answer>,
+        answers: &Sender<OfferAnswer>,
         bytes: &[u8],
         sockets: Vec<OwnedFd>,
     ) -> Option<()> {

@@ -18,7 +18,7 @@ use super::{
     script::{Counter, Script, Statement, Template, Work},
     seen::{Doing, Seen},
 };
-use crate::client::{ACCOUNT, Answer, Client, ClientError, Prepared};
+use crate::client::{ACCOUNT, Client, ClientError, Prepared, StatementAnswer};
 
 /// A client of every other pair says goodbye and logs in anew after so many turns, as applications with
 /// short-lived connections do.
@@ -167,7 +167,7 @@ impl Connection {
         Ok(Self { client, prepared })
     }
 
-    fn run(&mut self, statement: &Statement) -> Result<Answer, ClientError> {
+    fn run(&mut self, statement: &Statement) -> Result<StatementAnswer, ClientError> {
         match self.prepared.get(statement.template.sql()) {
             Some(prepared) => self.client.execute(*prepared, &statement.parameters),
             None => self.client.query(&statement.text()),
@@ -230,7 +230,12 @@ impl OneClient {
         connection.as_mut()
     }
 
-    fn take_note(&mut self, due: Duration, statement: &Statement, result: &Result<Answer, ClientError>) {
+    fn take_note(
+        &mut self,
+        due: Duration,
+        statement: &Statement,
+        result: &Result<StatementAnswer, ClientError>,
+    ) {
         let wrong = self.script.answered(statement, result);
         match result {
             Ok(_) => {

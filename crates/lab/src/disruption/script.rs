@@ -12,7 +12,7 @@ use inputs::Random;
 use super::seen::Doing;
 use crate::{
     cache::rig,
-    client::{Answer, ClientError},
+    client::{ClientError, StatementAnswer},
 };
 
 /// Rows of `sbtest.sbtest1`.
@@ -335,7 +335,7 @@ impl Script {
     pub(super) fn answered(
         &mut self,
         statement: &Statement,
-        result: &Result<Answer, ClientError>,
+        result: &Result<StatementAnswer, ClientError>,
     ) -> Option<String> {
         match result {
             Ok(answer) => {
@@ -353,7 +353,7 @@ impl Script {
         }
     }
 
-    fn is_wrong(&mut self, statement: &Statement, answer: &Answer) -> bool {
+    fn is_wrong(&mut self, statement: &Statement, answer: &StatementAnswer) -> bool {
         let column = || {
             answer
                 .rows
@@ -420,21 +420,21 @@ impl Script {
 mod tests {
     use super::*;
 
-    fn shown(value: u64) -> Result<Answer, ClientError> {
-        Ok(Answer {
+    fn shown(value: u64) -> Result<StatementAnswer, ClientError> {
+        Ok(StatementAnswer {
             rows: vec![vec![Some(value.to_string())]],
             affected: 0,
         })
     }
 
-    fn changed() -> Result<Answer, ClientError> {
-        Ok(Answer {
+    fn changed() -> Result<StatementAnswer, ClientError> {
+        Ok(StatementAnswer {
             rows: Vec::new(),
             affected: 1,
         })
     }
 
-    fn refused() -> Result<Answer, ClientError> {
+    fn refused() -> Result<StatementAnswer, ClientError> {
         Err(ClientError::Refused {
             code: 1290,
             message: "read only".to_owned(),
@@ -449,7 +449,7 @@ mod tests {
                 return statement;
             }
             let answer = match &statement.expected {
-                Expected::Rows(rows) => Ok(Answer {
+                Expected::Rows(rows) => Ok(StatementAnswer {
                     rows: rows.iter().map(|row| vec![Some(row.clone())]).collect(),
                     affected: 0,
                 }),

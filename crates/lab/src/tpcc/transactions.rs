@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use inputs::Random;
 
 use super::{DISTRICTS, Size, last_name, load::money, uneven, within};
-use crate::client::{Answer, Client, ClientError, Server};
+use crate::client::{Client, ClientError, Server, StatementAnswer};
 
 /// Codes of transactions that the server gave up for a lock: another one was first (MariaDB), it waited too
 /// long, a deadlock.
@@ -310,7 +310,7 @@ impl Terminal {
         ))?;
         let middle = found.rows.len().saturating_sub(1) / 2;
         let rows = found.rows.into_iter().skip(middle).take(1).collect();
-        Ok(number(&Answer { rows, affected: 0 })?)
+        Ok(number(&StatementAnswer { rows, affected: 0 })?)
     }
 
     fn district(&mut self) -> u64 {
@@ -332,11 +332,11 @@ impl Terminal {
 }
 
 /// The first value of the first row.
-fn value(answer: &Answer) -> anyhow::Result<&str> {
+fn value(answer: &StatementAnswer) -> anyhow::Result<&str> {
     let value = answer.rows.first().and_then(|row| row.first()?.as_deref());
     value.context("a row is missing")
 }
 
-fn number(answer: &Answer) -> anyhow::Result<u64> {
+fn number(answer: &StatementAnswer) -> anyhow::Result<u64> {
     Ok(value(answer)?.parse()?)
 }

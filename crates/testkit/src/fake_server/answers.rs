@@ -30,7 +30,7 @@ const VARIABLES: [[&str; 2]; 10] = [
 ];
 
 /// What to do about a command.
-pub(super) enum Answer<'a> {
+pub(super) enum FakeAnswer<'a> {
     Bytes(&'a [u8]),
     /// The protocol has no answer to this command.
     Silence,
@@ -78,9 +78,9 @@ impl Answers {
         command: &[u8],
         negotiated: Capabilities,
         rows_of: &mut Vec<u32>,
-    ) -> Answer<'_> {
+    ) -> FakeAnswer<'_> {
         let Some((&code, body)) = command.split_first() else {
-            return Answer::Bytes(&self.unknown_command);
+            return FakeAnswer::Bytes(&self.unknown_command);
         };
         let deprecate_eof = negotiated.contains(Capabilities::DEPRECATE_EOF);
         match Command(code) {
@@ -94,7 +94,7 @@ impl Answers {
                 rows_of.push(rows_wanted(body));
                 let id = u32::try_from(rows_of.len()).unwrap_or(u32::MAX);
                 self.prepared = result_set::encode_prepare_ok(id, parameters(body), deprecate_eof);
-                Answer::Bytes(&self.prepared)
+                FakeAnswer::Bytes(&self.prepared)
             }
             Command::STMT_EXECUTE => match rows_prepared(body, rows_of) {
                 Some(rows) => self.result_set(Shape {
@@ -102,17 +102,17 @@ impl Answers {
                     binary: true,
                     deprecate_eof,
                 }),
-                None => Answer::Bytes(&self.unknown_statement),
+                None => FakeAnswer::Bytes(&self.unknown_statement),
             },
-            Command::STMT_CLOSE | Command::STMT_SEND_LONG_DATA => Answer::Silence,
-            Command::QUIT => Answer::Close,
+            Command::STMT_CLOSE | Command::STMT_SEND_LONG_DATA => FakeAnswer::Silence,
+            Command::QUIT => FakeAnswer::Close,
             Command::QUERY
             | Command::PING
             | Command::INIT_DB
             | Command::STMT_RESET
             | Command::RESET_CONNECTION
-            | Command::SET_OPTION => Answer::Bytes(&self.ok),
-            _ => Answer::Bytes(&self.unknown_command),
+            | Command::SET_OPTION => FakeAnswer::Bytes(&self.ok),
+            _ => FakeAnswer::Bytes(&self.unknown_command),
         }
     }
 
@@ -121,15 +121,15 @@ impl Answers {
         self.results
     }
 
-    fn variables(&mut self, deprecate_eof: bool) -> Answer<'_> {
+    fn variables(&mut self, deprecate_eof: bool) -> FakeAnswer<'_> {
         let encode =
             || result_set::encode_text(&["VARIABLE_NAME", "VARIABLE_VALUE"], &VARIABLES, deprecate_eof);
-        Answer::Bytes(self.variables.entry(deprecate_eof).or_insert_with(encode))
+        FakeAnswer::Bytes(self.variables.entry(deprecate_eof).or_insert_with(encode))
     }
 
-    fn result_set(&mut self, shape: Shape) -> Answer<'_> {
+    fn result_set(&mut self, shape: Shape) -> FakeAnswer<'_> {
         self.results += 1;
-        Answer::Bytes(self.result_sets.entry(shape).or_insert_with(|| shape.encode()))
+        FakeAnswer::Bytes(self.result_sets.entry(shape).or_insert_with(|| shape.encode()))
     }
 }
 

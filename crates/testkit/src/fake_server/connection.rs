@@ -8,7 +8,7 @@ use std::{
 use mio::{event::Event, net::TcpStream};
 use mysql_wire::{AuthSwitch, Capabilities, Greeting, Login, PacketHeader, StatusFlags, write_packet};
 
-use super::answers::{Answer, Answers};
+use super::answers::{Answers, FakeAnswer};
 use crate::result_set;
 
 const PLUGIN: &[u8] = b"mysql_native_password";
@@ -113,9 +113,9 @@ impl Connection {
             Phase::Login => self.login(sequence, payload),
             Phase::AuthSwitch => self.accept_login(sequence),
             Phase::Command => match answers.answer(payload, self.negotiated, &mut self.rows_of) {
-                Answer::Bytes(bytes) => self.send(bytes),
-                Answer::Silence => Continue(()),
-                Answer::Close => Break(()),
+                FakeAnswer::Bytes(bytes) => self.send(bytes),
+                FakeAnswer::Silence => Continue(()),
+                FakeAnswer::Close => Break(()),
             },
         }
     }

@@ -141,18 +141,18 @@ impl Script {
         let mut all = Vec::new();
         for (at, statement) in statements.iter().enumerate() {
             match self.statement(statement, rows, at + 1 < statements.len()) {
-                Answer::Payloads(payloads) => all.extend(payloads),
-                Answer::Failed(payloads) => {
+                ScriptedAnswer::Payloads(payloads) => all.extend(payloads),
+                ScriptedAnswer::Failed(payloads) => {
                     all.extend(payloads);
                     break;
                 }
-                Answer::Other(reply) => return reply,
+                ScriptedAnswer::Other(reply) => return reply,
             }
         }
         Reply::Payloads(all)
     }
 
-    fn statement(&self, statement: &str, rows: Rows, more: bool) -> Answer {
+    fn statement(&self, statement: &str, rows: Rows, more: bool) -> ScriptedAnswer {
         let (word, argument) = statement.split_once(' ').unwrap_or((statement, ""));
         let number: usize = argument.parse().unwrap_or(1);
         let status = if more {
@@ -161,16 +161,16 @@ impl Script {
             StatusFlags::AUTOCOMMIT
         };
         match word {
-            "ROWS" => Answer::Payloads(self.rows(number, ROW_VALUE, rows, status)),
-            "WIDE" => Answer::Payloads(self.rows(1, &vec![b'w'; number], rows, status)),
+            "ROWS" => ScriptedAnswer::Payloads(self.rows(number, ROW_VALUE, rows, status)),
+            "WIDE" => ScriptedAnswer::Payloads(self.rows(1, &vec![b'w'; number], rows, status)),
             "BROKEN" => {
                 let mut payloads = self.rows(number, ROW_VALUE, rows, status);
                 payloads.pop();
                 payloads.push(self.error(1317, "Query execution was interrupted"));
-                Answer::Failed(payloads)
+                ScriptedAnswer::Failed(payloads)
             }
-            "ERROR" => Answer::Failed(vec![self.error(1064, "You have an error in your SQL syntax")]),
-            "TRACK" => Answer::Payloads(vec![self.ok_packet(status, 0, &track())]),
+            "ERROR" => ScriptedAnswer::Failed(vec![self.error(1064, "You have an error in your SQL syntax")]),
+            "TRACK" => ScriptedAnswer::Payloads(vec![self.ok_packet(status, 0, &track())]),
             "PROGRESS" => {
                 let reports = if self.negotiated.contains(Capabilities::MARIADB_PROGRESS) {
                     number
@@ -179,25 +179,25 @@ impl Script {
                 };
                 let mut payloads: Vec<_> = (0..reports).map(|at| progress(at as u8)).collect();
                 payloads.push(self.ok_packet(status, 0, &[]));
-                Answer::Payloads(payloads)
+                ScriptedAnswer::Payloads(payloads)
             }
             "INFILE" => {
                 let request = [&[0xfb], argument.as_bytes()].concat();
                 let end = self.ok_packet(status, INFILE_CONTENT.concat().len() as u64, &[]);
-                Answer::Other(Reply::LocalInfile(request, vec![end]))
+                ScriptedAnswer::Other(Reply::LocalInfile(request, vec![end]))
             }
             "HALF" | "PART" => {
                 let reply = Reply::Payloads(self.rows(1000, ROW_VALUE, rows, status));
                 let mut bytes = Self::bytes(&reply).unwrap_or_default();
                 bytes.truncate(number);
-                Answer::Other(match word {
+                ScriptedAnswer::Other(match word {
                     "HALF" => Reply::Cut(bytes),
                     _ => Reply::Part(bytes),
                 })
             }
-            "CUT" => Answer::Other(Reply::Cut(Vec::new())),
-            "STALL" => Answer::Other(Reply::Silence),
-            _ => Answer::Payloads(vec![self.ok_packet(status, 3, &[])]),
+            "CUT" => ScriptedAnswer::Other(Reply::Cut(Vec::new())),
+            "STALL" => ScriptedAnswer::Other(Reply::Silence),
+            _ => ScriptedAnswer::Payloads(vec![self.ok_packet(status, 3, &[])]),
         }
     }
 
@@ -389,14 +389,14 @@ fn rows_of_cursor(statement: &str) -> Option<u32> {
     rest.split_once('\'')?.0.parse().ok()
 }
 
-enum Answer {
+enum ScriptedAnswer {
     Payloads(Vec<Vec<u8>>),
     /// What comes after in a multi-statement is not run.
     Failed(Vec<Vec<u8>>),
     Other(Reply),
 }
 
-impl Answer {
+impl ScriptedAnswer {
     fn into_reply(self) -> Reply {
         match self {
             Self::Payloads(payloads) | Self::Failed(payloads) => Reply::Payloads(payloads),

@@ -33,7 +33,7 @@ use crate::seal::{Key, KeyError};
 
 use self::observer::{Queue, WorkerObserver};
 
-pub(crate) use self::observer::{Answer, Ended};
+pub(crate) use self::observer::{CapturedAnswer, Ended};
 pub use self::servers::servers;
 pub(crate) use self::thread::{STATEMENTS_MAX, Session, record, schema_of};
 

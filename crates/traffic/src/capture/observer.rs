@@ -59,11 +59,11 @@ pub(crate) struct Ended {
     /// within, as are the checks of a short answer.
     pub(crate) packet: SmallVec<[u8; 64]>,
     pub(crate) is_packet_whole: bool,
-    pub(crate) answer: Answer,
+    pub(crate) answer: CapturedAnswer,
 }
 
 /// The answer to a command, as the client got it.
-pub(crate) enum Answer {
+pub(crate) enum CapturedAnswer {
     /// More than is copied of one.
     Cut,
     Read(Read),
@@ -71,7 +71,7 @@ pub(crate) enum Answer {
     Long(Copied),
 }
 
-impl Answer {
+impl CapturedAnswer {
     /// Reads it. `packets`: with their headers; there are none where the command has no answer.
     pub(crate) fn read(command: Command, capabilities: Capabilities, packets: &[u8]) -> Self {
         Self::Read(checks::read_with(command, capabilities, &[], packets))
@@ -90,8 +90,8 @@ impl Ended {
     /// About so many bytes of memory, without those of a long answer, which are counted already.
     pub(super) fn size(&self) -> usize {
         let checks = match &self.answer {
-            Answer::Read(read) => size_of_val(&read.checks[..]),
-            Answer::Cut | Answer::Long(_) => 0,
+            CapturedAnswer::Read(read) => size_of_val(&read.checks[..]),
+            CapturedAnswer::Cut | CapturedAnswer::Long(_) => 0,
         };
         size_of::<Self>() + 128 + self.packet.len() + checks
     }
@@ -140,7 +140,7 @@ const COLUMNS_MAX: usize = 32 << 20;
 
 impl Sessions {
     /// Reads the answer to a command of one of them, or leaves that to the thread.
-    fn read(&mut self, copied: Copied, finished: &Finished<'_>) -> (News, Answer) {
+    fn read(&mut self, copied: Copied, finished: &Finished<'_>) -> (News, CapturedAnswer) {
         if self.known.len() >= KNOWN_MAX {
             *self = Self::default();
         }
@@ -267,23 +267,25 @@ impl Observer for WorkerObserver {
 }
 
 /// Reads an answer, or leaves that to the thread.
-fn answer(copied: Copied, columns: &mut KeptColumns, finished: &Finished<'_>) -> Answer {
+fn answer(copied: Copied, columns: &mut KeptColumns, finished: &Finished<'_>) -> CapturedAnswer {
     let (command, capabilities) = (finished.command, finished.capabilities);
     let keeps_columns = KeptColumns::are_those_of(capabilities);
     let payload = copied.command().get(PacketHeader::LEN..).unwrap_or_default();
     match copied.answer() {
         // The thread takes the files over.
-        _ if copied.has_files() => Answer::Long(copied),
+        _ if copied.has_files() => CapturedAnswer::Long(copied),
         _ if copied.is_answer_cut() => {
             if keeps_columns {
                 columns.forget(command, payload);
             }
-            Answer::Cut
+            CapturedAnswer::Cut
         }
         // Long ones as well: what one of them tells of columns counts for the next.
-        packets if keeps_columns => Answer::Read(columns.read(command, capabilities, payload, packets)),
-        packets if packets.len() > READ_HERE_MAX => Answer::Long(copied),
-        packets => Answer::read(command, capabilities, packets),
+        packets if keeps_columns => {
+            CapturedAnswer::Read(columns.read(command, capabilities, payload, packets))
+        }
+        packets if packets.len() > READ_HERE_MAX => CapturedAnswer::Long(copied),
+        packets => CapturedAnswer::read(command, capabilities, packets),
     }
 }
 
@@ -315,7 +317,12 @@ mod tests {
     use super::*;
 
     /// The answer of a command of the only worker, and the bytes of columns after it.
-    fn answered(observer: &WorkerObserver, run: &Run, payload: &[u8], answer: &[&[u8]]) -> (Answer, usize) {
+    fn answered(
+        observer: &WorkerObserver,
+        run: &Run,
+        payload: &[u8],
+        answer: &[&[u8]],
+    ) -> (CapturedAnswer, usize) {
         let packets: Vec<_> = answer.iter().flat_map(|payload| packet(payload)).collect();
         let mut command = finished(1, payload, &[]);
         command.capabilities = command.capabilities | Capabilities::MARIADB_CACHE_METADATA;
@@ -336,8 +343,8 @@ mod tests {
         );
         let execute = [Command::STMT_EXECUTE.0, 7, 0, 0, 0, 0, 1, 0, 0, 0];
         let is_read = |payload: &[u8], answer: &[&[u8]]| match answered(&observer, &run, payload, answer) {
-            (Answer::Read(read), bytes) => (read.is_whole, bytes > 0),
-            (Answer::Cut | Answer::Long(_), _) => panic!("it is read at once"),
+            (CapturedAnswer::Read(read), bytes) => (read.is_whole, bytes > 0),
+            (CapturedAnswer::Cut | CapturedAnswer::Long(_), _) => panic!("it is read at once"),
         };
         let ok: &[u8] = &[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         assert_eq!(is_read(b"\x16SELECT 7", &[ok, number]), (true, true));

@@ -11,7 +11,7 @@ use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader, statement};
 use sql_class::Syntax;
 
-use super::observer::{Answer, Batch, Ended, Queue};
+use super::observer::{Batch, CapturedAnswer, Ended, Queue};
 use super::{Run, files, free_percent, lock};
 use crate::checks::{self, Read};
 use crate::file::{FileError, FolderWriter};
@@ -575,13 +575,13 @@ fn text<'a>(payload: &'a [u8], ended: &Ended) -> &'a [u8] {
 
 /// Takes over the answer, as the client got it.
 fn answer(ended: &mut Ended, session: &mut Session, record: &mut CommandRecord) {
-    let read = match std::mem::replace(&mut ended.answer, Answer::Cut) {
-        Answer::Read(read) => read,
-        Answer::Long(copied) => {
+    let read = match std::mem::replace(&mut ended.answer, CapturedAnswer::Cut) {
+        CapturedAnswer::Read(read) => read,
+        CapturedAnswer::Long(copied) => {
             files::take_over(&copied, record);
             checks::read(ended.command, ended.capabilities, copied.answer())
         }
-        Answer::Cut => Read::default(),
+        CapturedAnswer::Cut => Read::default(),
     };
     if !read.is_whole {
         record.flags.set(Flags::UNCHECKED);
@@ -672,7 +672,7 @@ mod tests {
             error: 0,
             packet: packet(payload).into(),
             is_packet_whole: true,
-            answer: Answer::read(Command(payload[0]), Capabilities::PROTOCOL_41, answer),
+            answer: CapturedAnswer::read(Command(payload[0]), Capabilities::PROTOCOL_41, answer),
         }
     }
 

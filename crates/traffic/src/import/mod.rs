@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use dataplane::finished::End as HowEnded;
 use mysql_wire::{Capabilities, ChangeUser, Command, PacketHeader, write_packet};
 
-use crate::capture::{Answer, COMMAND_MAX, Ended, STATEMENTS_MAX, Session, record};
+use crate::capture::{COMMAND_MAX, CapturedAnswer, Ended, STATEMENTS_MAX, Session, record};
 use crate::file::{FileError, FolderWriter};
 use crate::kept_columns::KeptColumns;
 use crate::record::{End, Flags, Head, Record, ServerAtStart, SessionRecord, plain};
@@ -483,10 +483,10 @@ fn ended(said: &Said<'_>, known: &mut Known) -> Ended {
     let answer = match KeptColumns::are_those_of(capabilities) {
         true if lacks_answer => {
             known.columns.forget(command, &payload);
-            Answer::Cut
+            CapturedAnswer::Cut
         }
-        true => Answer::Read(known.columns.read(command, capabilities, &payload, said.answer)),
-        false => Answer::read(command, capabilities, said.answer),
+        true => CapturedAnswer::Read(known.columns.read(command, capabilities, &payload, said.answer)),
+        false => CapturedAnswer::read(command, capabilities, said.answer),
     };
     Ended {
         session: known.id,

@@ -63,7 +63,7 @@ pub(crate) struct Client {
 }
 
 /// The answer to a command.
-pub(crate) struct Answer {
+pub(crate) struct ReplayAnswer {
     pub(crate) outcome: Outcome,
     /// Its packets, up to [`ANSWER_MAX`] bytes.
     pub(crate) packets: Vec<u8>,
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Sends a command and reads all of its answer, where it has one.
-    pub(crate) async fn ask(&mut self, payload: &[u8]) -> Result<Answer, ClientError> {
+    pub(crate) async fn ask(&mut self, payload: &[u8]) -> Result<ReplayAnswer, ClientError> {
         self.ask_with(payload, &[]).await
     }
 
@@ -132,7 +132,7 @@ impl Client {
         &mut self,
         payload: &[u8],
         files: &[Vec<u8>],
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ReplayAnswer, ClientError> {
         let mut packets = Vec::with_capacity(payload.len() + 4);
         write_packet(&mut packets, &mut 0, payload);
         self.stream.write_all(&packets).await.map_err(lost)?;
@@ -144,7 +144,7 @@ impl Client {
         // A server that asks for more files than were captured gets empty ones.
         self.tracker.allow_infile();
         let mut files = files.iter();
-        let mut answer = Answer {
+        let mut answer = ReplayAnswer {
             outcome: Outcome::default(),
             packets: Vec::new(),
             is_cut: false,

@@ -38,7 +38,7 @@ use crate::seal::Key;
 pub use self::checkpoint::Before;
 use self::checkpoint::{Fate, Journal};
 pub use self::client::ClientError;
-pub(crate) use self::client::{Answer, Client};
+pub(crate) use self::client::{Client, ReplayAnswer};
 pub use self::ids::IdsMapped;
 use self::ids::{Ids, Keys};
 pub(crate) use self::plan::Judge;

@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-use super::client::{Answer, Client, ClientError};
+use super::client::{Client, ClientError, ReplayAnswer};
 use super::ids::SessionIds;
 use super::plan::{
     Judge, LeftOut, class_of, found, is_for_next_transaction, prepares, readings, sets_the_same_again,
@@ -625,7 +625,7 @@ impl Session {
     }
 
     /// Asks for something that was not captured. Where there is no answer in time the connection is given up.
-    async fn ask(&mut self, payload: &[u8]) -> Option<(Capabilities, Answer)> {
+    async fn ask(&mut self, payload: &[u8]) -> Option<(Capabilities, ReplayAnswer)> {
         let client = self.client.as_mut()?;
         let capabilities = client.capabilities;
         match timeout(ANSWER_LIMIT, client.ask(payload)).await {
@@ -826,7 +826,7 @@ impl Session {
         Ok(payload)
     }
 
-    fn note(&mut self, captured: &CommandRecord, record: &mut CommandRecord, answer: &Answer) {
+    fn note(&mut self, captured: &CommandRecord, record: &mut CommandRecord, answer: &ReplayAnswer) {
         let command = Command(captured.command);
         let outcome = &answer.outcome;
         record.rows = outcome.rows;

@@ -36,7 +36,7 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::engine::{ask, command};
 use crate::frontend::worker::Worker;
-use crate::mirrored::{Answer, Pair};
+use crate::mirrored::{Pair, ServerAnswer};
 
 /// Copies of one worker under way at the same time, for all clusters together.
 const COPIES_MAX: usize = 128;
@@ -134,7 +134,7 @@ struct Comparing {
     class: Class,
     syntax: Syntax,
     /// The client's own. Never where it is no server's, or not whole.
-    original: oneshot::Receiver<Answer>,
+    original: oneshot::Receiver<ServerAnswer>,
     /// Of the copy.
     packets: Copied,
 }
@@ -270,7 +270,7 @@ async fn run(copy: Copy, mut comparing: Option<Comparing>, metrics: Arc<MirrorMe
         syntax: comparing.syntax,
         class: comparing.class,
         original,
-        copy: Answer::new(&outcome, took, capabilities, comparing.packets),
+        copy: ServerAnswer::new(&outcome, took, capabilities, comparing.packets),
     });
     let comparer = worker.extension.get().and_then(|extension| extension.comparer());
     if !comparer.is_some_and(|comparer| comparer.compare(pair)) {
