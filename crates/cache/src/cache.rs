@@ -87,7 +87,7 @@ impl Extension for Cache {
             Arc::clone(self.feed_status()),
             Arc::clone(&worker.metrics),
         );
-        let memory = OfWorker(Rc::clone(&reader));
+        let memory = WorkerMemory(Rc::clone(&reader));
         Rc::new(Part {
             redis: redis::Service::new(reader, Arc::clone(&self.redis)),
             lookups: PointLookups::start(memory),
@@ -99,7 +99,7 @@ impl Extension for Cache {
 /// What lives on a worker.
 struct Part {
     redis: redis::Service,
-    lookups: Rc<PointLookups<OfWorker>>,
+    lookups: Rc<PointLookups<WorkerMemory>>,
     cluster: String,
 }
 
@@ -115,9 +115,9 @@ impl WorkerExtension for Part {
 }
 
 /// Memory as point lookups see it.
-struct OfWorker(Rc<Reader>);
+struct WorkerMemory(Rc<Reader>);
 
-impl Memory for OfWorker {
+impl Memory for WorkerMemory {
     fn mappings(&self) -> Arc<MappingSet> {
         self.0.mappings()
     }

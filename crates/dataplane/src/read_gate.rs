@@ -125,9 +125,9 @@ impl<M: Copy> Gating<M> {
 }
 
 /// The lookups of a SQL session, and the tick of its worker's clock.
-struct OfSession<'l>(&'l dyn Lookups, u32);
+struct SessionGate<'l>(&'l dyn Lookups, u32);
 
-impl Gated<u32> for OfSession<'_> {
+impl Gated<u32> for SessionGate<'_> {
     fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>> {
         self.0.gate(task)
     }
@@ -148,7 +148,7 @@ pub(crate) fn poll_read(
 ) -> Poll<io::Result<usize>> {
     let Streams { up, client, .. } = streams;
     let is_plain = is_plain(client);
-    gating.poll_read(cx, &OfSession(lookups, now), is_plain, |cx| {
+    gating.poll_read(cx, &SessionGate(lookups, now), is_plain, |cx| {
         up.poll_read(cx, client)
     })
 }

@@ -35,7 +35,7 @@ impl Features {
 
 impl Extension for Features {
     fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn WorkerExtension> {
-        Rc::new(OnWorker {
+        Rc::new(WorkerFeatures {
             cache: self.cache.as_ref().map(|cache| cache.on_worker(worker)),
             capture: self.capture.observer(),
             mirrors: Arc::clone(&self.mirrors),
@@ -50,13 +50,13 @@ impl Extension for Features {
 }
 
 /// What of them lives on a worker.
-struct OnWorker {
+struct WorkerFeatures {
     cache: Option<Rc<dyn WorkerExtension>>,
     capture: Rc<dyn Observer>,
     mirrors: Arc<Mirrors>,
 }
 
-impl WorkerExtension for OnWorker {
+impl WorkerExtension for WorkerFeatures {
     fn serve(&self, connection: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         match &self.cache {
             Some(cache) => cache.serve(connection),

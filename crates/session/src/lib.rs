@@ -46,7 +46,7 @@ pub use portable_state::{Baseline, PackedState, PortableState};
 pub use rebuild::{
     CANNOT, Excursion, arming, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild,
 };
-pub use session::{OfConnection, Request, Session, Start};
+pub use session::{KnownConnection, Request, Session, Start};
 pub use statements::{Prepared, Statements, TooManyStatements};
 pub use trackers::{ClientTrackers, TrackedVariables, TransactionInfo};
 pub use user_variables::UserVariables;

@@ -17,7 +17,7 @@ use sql_class::text::savepoint::Savepoint;
 use sql_class::text::{Collation, HandlerStep, RowCount};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
-pub use self::insert_id::OfConnection;
+pub use self::insert_id::KnownConnection;
 use self::insert_id::{InsertIdSource, ReportedIds};
 use self::untracked_sets::UntrackedSets;
 use self::written_gtids::LastGtid;

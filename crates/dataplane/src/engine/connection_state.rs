@@ -28,7 +28,7 @@ pub(crate) struct ConnectionState {
     /// What FOUND_ROWS() says on it is that session's.
     pub(crate) has_count: bool,
     /// What LAST_INSERT_ID() says on it, and what it has reported as its last transaction.
-    pub(crate) known: session::OfConnection,
+    pub(crate) known: session::KnownConnection,
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
     /// Its session is in a schema that is gone, and this connection in none: it is not for others then.
@@ -97,7 +97,7 @@ pub(crate) struct Luggage {
     carried: PackedState,
     next_id: NextId,
     to_close: Vec<u32>,
-    known: session::OfConnection,
+    known: session::KnownConnection,
     syncs_reads: bool,
     lacks_schema: bool,
 }

@@ -309,7 +309,7 @@ pub(crate) fn with_values(
     if may_define(text, facts) {
         return None;
     }
-    let mut values: Vec<(&str, String, Lasts)> = Vec::new();
+    let mut values: Vec<(&str, String, ValidFor)> = Vec::new();
     let (is_now, left) = (left.is_some(), left.unwrap_or(Left::ALL));
     // Among a server's own processes and threads its own id is the right one, and so it is beside what says
     // who has a lock. And it is what a `KILL` of an expression goes by.
@@ -319,28 +319,28 @@ pub(crate) fn with_values(
         let id = format!("CAST({} AS UNSIGNED)", session.control.id);
         let mut pins = session.state.pins().iter();
         if !pins.any(|pin| pin.reason == PinReason::Uncarried) {
-            values.push(("@@pseudo_thread_id", id.clone(), Lasts::Always));
+            values.push(("@@pseudo_thread_id", id.clone(), ValidFor::Always));
         }
-        values.push(("CONNECTION_ID", id, Lasts::Always));
+        values.push(("CONNECTION_ID", id, ValidFor::Always));
     }
     if facts.effects.contains(Effects::READS_LAST_GTID) && is_now {
         // Whoever had the connection last, and wherever the session wrote.
         let lasts = match facts.class {
-            Class::Read => Lasts::Always,
-            _ => Lasts::InFirst,
+            Class::Read => ValidFor::Always,
+            _ => ValidFor::InFirst,
         };
         values.extend(last_gtid(session).map(|gtid| ("@@last_gtid", gtid, lasts)));
     }
     if !left.is_untouched && facts.effects.contains(Effects::READS_ROW_COUNT) {
         let count = session.state.row_count().to_string();
-        values.push(("ROW_COUNT", count, Lasts::InFirst));
+        values.push(("ROW_COUNT", count, ValidFor::InFirst));
     }
     // What the gateway itself executes leaves them as they are. None is better than another session's.
     if !left.has_count && facts.effects.contains(Effects::READS_FOUND_ROWS) {
         let rows = lookup::found_rows(session)
             .or(session.state.found_rows())
             .unwrap_or(0);
-        values.push(("FOUND_ROWS", rows.to_string(), Lasts::UntilRowsAreCounted));
+        values.push(("FOUND_ROWS", rows.to_string(), ValidFor::UntilRowsAreCounted));
     }
     if values.is_empty() {
         return None;
@@ -350,13 +350,13 @@ pub(crate) fn with_values(
 
 /// In which statements of a text a value is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lasts {
+enum ValidFor {
     InFirst,
     UntilRowsAreCounted,
     Always,
 }
 
-impl Lasts {
+impl ValidFor {
     fn until(self, call: &Call) -> bool {
         match self {
             Self::InFirst => call.is_in_first,
@@ -397,13 +397,13 @@ fn last_gtid(session: &ClientSession) -> Option<String> {
 /// for the schema it is answered as on its own. `None` where it is right as it is.
 pub(crate) fn without_schema(session: &ClientSession, prepared: &Prepared) -> Option<Vec<u8>> {
     let is_needed = prepared.context.schema().is_none() && session.state.carried().schema().is_some();
-    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), Lasts::Always));
+    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), ValidFor::Always));
     is_needed.then(|| with_calls(&prepared.text, session.state.syntax(), &values))?
 }
 
 /// The text with values in the place of calls of functions without arguments, as far as they last. `None`
 /// where there are no such calls.
-fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, Lasts)]) -> Option<Vec<u8>> {
+fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, ValidFor)]) -> Option<Vec<u8>> {
     let mut places: Vec<_> = values
         .iter()
         .flat_map(|(function, value, lasts)| {

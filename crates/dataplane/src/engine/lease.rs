@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
-use session::{OfConnection, PinReason, PortableState};
+use session::{KnownConnection, PinReason, PortableState};
 use upstream::{
     Cluster, Connection, Credential, LeaseError, OUTDATED, Opened, Role, Server, ServerId, Topology,
 };
@@ -481,7 +481,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         last_turn: 0,
         is_untouched: false,
         has_count: false,
-        known: OfConnection::FRESH,
+        known: KnownConnection::FRESH,
         syncs_reads: false,
         lacks_schema: false,
         login_began: opened.login_began,
@@ -653,7 +653,7 @@ pub(crate) async fn give_back_as_new(session: &mut ClientSession) -> Result<(), 
     connection.state.statements.clear();
     connection.state.to_close.clear();
     connection.state.last_session = None;
-    connection.state.known = OfConnection::UNKNOWN;
+    connection.state.known = KnownConnection::UNKNOWN;
     connection.state.syncs_reads = false;
     session.pool().give_back(connection);
     Ok(())

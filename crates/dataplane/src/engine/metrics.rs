@@ -332,9 +332,9 @@ const PAIRS_MAX: usize = 256;
 /// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two
 /// scrapes.
 #[derive(Debug, Default)]
-pub(crate) struct MetricsOfWorker(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitMetrics>>>);
+pub(crate) struct WorkerSplitMetrics(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitMetrics>>>);
 
-impl MetricsOfWorker {
+impl WorkerSplitMetrics {
     /// Looked up once a session.
     pub(crate) fn of(&self, cluster: &str, listener: &str) -> Arc<SplitMetrics> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);

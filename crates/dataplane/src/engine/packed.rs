@@ -12,7 +12,7 @@ use config::ReadConsistency;
 use mysql_wire::{Capabilities, ErrPacket, Login, StatusFlags};
 use net::{Peer, Stream};
 use serde::{Deserialize, Serialize};
-use session::{Baseline, OfConnection, Pin, PortableState, Session};
+use session::{Baseline, KnownConnection, Pin, PortableState, Session};
 use telemetry::ListenerMetrics;
 use upstream::{Key, PackedConnection, Server, ServerId, ServerProfile};
 
@@ -85,7 +85,7 @@ struct PackedLease {
     baseline: Baseline,
     statements: PackedStatements,
     to_close: Vec<u32>,
-    known: OfConnection,
+    known: KnownConnection,
     syncs_reads: bool,
     lacks_schema: bool,
     is_primary: bool,

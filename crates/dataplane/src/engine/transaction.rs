@@ -417,7 +417,7 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and
 /// nothing is lost.
 async fn leave(session: &ClientSession, mut replica: Connection<ConnectionState>, in_step: bool) {
-    replica.state.known = session::OfConnection::UNKNOWN;
+    replica.state.known = session::KnownConnection::UNKNOWN;
     replica.state.let_go();
     if !in_step || session.control.is_aimed_at() {
         return;

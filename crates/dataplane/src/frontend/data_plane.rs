@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::control::Signal;
 use crate::elsewhere::Elsewhere;
-use crate::engine::metrics::MetricsOfWorker;
+use crate::engine::metrics::WorkerSplitMetrics;
 use crate::frontend::accounts::Accounts;
 use crate::frontend::message::Message;
 use crate::frontend::registry::Registry;
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) short_of_memory: AtomicBool,
     pub(crate) buffers: net::buffer::Limits,
     /// What each worker counts in mode `split`.
-    pub(crate) split_series: Box<[MetricsOfWorker]>,
+    pub(crate) split_series: Box<[WorkerSplitMetrics]>,
     pub(crate) lookup_metrics: Box<[LookupMetrics]>,
     /// What has come from the process before this one.
     pub(crate) taken: Taken,

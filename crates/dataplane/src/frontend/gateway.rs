@@ -21,7 +21,7 @@ use upstream::Cluster;
 
 use crate::control::{ServerKey, Signal};
 use crate::elsewhere::{Elsewhere, KillRequest, NotKilled, may_kill};
-use crate::engine::metrics::MetricsOfWorker;
+use crate::engine::metrics::WorkerSplitMetrics;
 use crate::engine::rules::rule_set::ConfiguredRules;
 use crate::frontend::accept::{self, AcceptorMessage};
 use crate::frontend::accounts::Accounts;
@@ -91,7 +91,9 @@ impl Gateway {
             max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
             short_of_memory: AtomicBool::new(false),
             buffers: worker_loop::buffer_limits(config),
-            split_series: (0..config.workers).map(|_| MetricsOfWorker::default()).collect(),
+            split_series: (0..config.workers)
+                .map(|_| WorkerSplitMetrics::default())
+                .collect(),
             lookup_metrics: (0..config.workers).map(|_| LookupMetrics::default()).collect(),
             taken: Taken::default(),
             accounts: Accounts::new(Users::new(&[], None)),

@@ -47,7 +47,7 @@ impl Session {
 
     /// The connection that came to hand is known to have this id: where it is the session's nothing has to be
     /// [sent](Session::prime) for it.
-    pub fn note_connection(&mut self, known: OfConnection) {
+    pub fn note_connection(&mut self, known: KnownConnection) {
         self.gtid_there = known.gtid;
         let is_same = known.insert_id() == Some(self.last.insert_id);
         self.insert_id_is_there = self.knows_last_insert_id() && is_same;
@@ -55,8 +55,8 @@ impl Session {
 
     /// What is known of the connection that is about to be given back. `had`: when it came to hand.
     #[must_use]
-    pub fn connection_left(&self, had: OfConnection) -> OfConnection {
-        OfConnection {
+    pub fn connection_left(&self, had: KnownConnection) -> KnownConnection {
+        KnownConnection {
             insert_id: self.insert_id_left(had.insert_id()).unwrap_or(UNKNOWN),
             gtid: self.gtid_there,
         }
@@ -161,14 +161,14 @@ impl Session {
 
 /// What a connection says of statements that were executed on it, as far as it is known.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct OfConnection {
+pub struct KnownConnection {
     insert_id: u64,
     gtid: LastGtid,
 }
 
 const UNKNOWN: u64 = u64::MAX;
 
-impl OfConnection {
+impl KnownConnection {
     /// Nothing was executed since its login.
     pub const FRESH: Self = Self {
         insert_id: 0,

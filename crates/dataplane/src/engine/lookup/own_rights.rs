@@ -8,7 +8,7 @@ use crate::clock::TICK;
 use crate::lookups::Rights;
 
 #[derive(Debug)]
-pub(super) struct RightsOfSession {
+pub(super) struct SessionRights {
     as_of: Option<u64>,
     is_certain: bool,
     session: u32,
@@ -20,7 +20,7 @@ pub(super) struct RightsOfSession {
 /// second, and one that had begun.
 const LOGGED: u32 = 1000 / TICK.as_millis() as u32 + 1;
 
-impl RightsOfSession {
+impl SessionRights {
     /// `as_of`: what [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before the login,
     /// which was `now`.
     pub(super) fn new(session: u32, as_of: Option<u64>, now: u32) -> Self {
@@ -66,8 +66,8 @@ impl RightsOfSession {
 mod tests {
     use super::*;
 
-    fn logged_in(as_of: Option<u64>) -> RightsOfSession {
-        RightsOfSession {
+    fn logged_in(as_of: Option<u64>) -> SessionRights {
+        SessionRights {
             as_of,
             is_certain: false,
             session: 9,

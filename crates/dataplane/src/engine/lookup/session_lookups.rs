@@ -11,7 +11,7 @@ use routing::rules::Verdict;
 use session::{Baseline, PortableState};
 use upstream::Key;
 
-use crate::engine::lookup::own_rights::RightsOfSession;
+use crate::engine::lookup::own_rights::SessionRights;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::worker::Worker;
 use crate::lookups::{Environment, Lesson, Lookups, Plan, Recorder, Rights};
@@ -44,7 +44,7 @@ pub(crate) struct SessionLookups {
 
 /// What lookups have to know of a connection on which the session has logged in by itself.
 pub(super) struct OnOwnConnection {
-    pub(super) rights: RightsOfSession,
+    pub(super) rights: SessionRights,
     /// A statement may have changed the current role. A reset need not bring the first one back.
     pub(super) has_other_role: bool,
     /// A statement may have done anything, until a reset.
@@ -110,7 +110,7 @@ impl SessionLookups {
         let mut lookups = Self::new(worker, listener)?;
         let now = worker.clock.now();
         lookups.on_own = Some(OnOwnConnection {
-            rights: RightsOfSession::new(session, as_of, now),
+            rights: SessionRights::new(session, as_of, now),
             has_other_role: false,
             is_doubtful: false,
             sent: now,

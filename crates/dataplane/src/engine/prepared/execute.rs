@@ -22,7 +22,7 @@ use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::known::{
     OF_THE_LAST, begin_prepared, is_kept, is_known_here, unknown_statement,
 };
-use crate::engine::prepared::prepare_execute::{self, Together};
+use crate::engine::prepared::prepare_execute::{self, PipelinedExecution};
 use crate::engine::prepared::reprepare;
 use crate::engine::prepared::{ServerStatement, close_packets};
 use crate::engine::target::Target;
@@ -158,9 +158,9 @@ async fn begin_here(
         ))
         .await?
         {
-            Together::Sent => return Ok(Next::Exchange),
-            Together::Ended(next) => return Ok(next),
-            Together::Apart => {}
+            PipelinedExecution::Sent => return Ok(Next::Exchange),
+            PipelinedExecution::Ended(next) => return Ok(next),
+            PipelinedExecution::Apart => {}
         }
     }
     if lacks_types(session, head, prepared) {

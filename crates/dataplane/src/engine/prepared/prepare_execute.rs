@@ -44,7 +44,7 @@ const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
     .with(Effects::READS_FOUND_ROWS);
 
 /// What has become of an execution.
-pub(crate) enum Together {
+pub(crate) enum PipelinedExecution {
     /// It has been sent, and its answer comes next.
     Sent,
     /// It was sent and lost, or is refused.
@@ -73,14 +73,14 @@ pub(crate) async fn prepare_and_execute(
     id: u32,
     prepared: &Prepared,
     target: &Target,
-) -> Result<Together, SessionError> {
+) -> Result<PipelinedExecution, SessionError> {
     let done = execute(session, head, id, prepared, target).await?;
-    if matches!(done, Together::Apart)
+    if matches!(done, PipelinedExecution::Apart)
         && !is_known_here(session.lease.as_mut(), prepared)
         && let Err(why) = Box::pin(reprepare::prepare_here(session, id, prepared)).await
     {
         let ended = reprepare::not_prepared(session, head, id, prepared, why).await;
-        return ended.map(Together::Ended);
+        return ended.map(PipelinedExecution::Ended);
     }
     Ok(done)
 }
@@ -91,11 +91,11 @@ async fn execute(
     id: u32,
     prepared: &Prepared,
     target: &Target,
-) -> Result<Together, SessionError> {
+) -> Result<PipelinedExecution, SessionError> {
     let lacks_state = pipelined_setup::lacks_state(session);
     let is_known = is_known_here(session.lease.as_mut(), prepared);
     if is_known && !lacks_state {
-        return Ok(Together::Apart);
+        return Ok(PipelinedExecution::Apart);
     }
     let plan = match plan(session, head, prepared, is_known) {
         Ok(plan) => plan,
@@ -106,7 +106,7 @@ async fn execute(
     };
     let state = pipelined_setup::take_state(session.lease.as_mut(), &session.state);
     if is_known && state.is_empty() {
-        return Ok(Together::Apart);
+        return Ok(PipelinedExecution::Apart);
     }
     let ahead_of_it = state.len();
     let mut commands = state;
@@ -123,8 +123,8 @@ async fn execute(
         // What was executed has left nothing behind. Step by step it is known what is wrong.
         lease::abandon(session);
         return match lease::lease(session, target).await {
-            Ok(()) => Ok(Together::Apart),
-            Err(refused) => Ok(Together::Ended(refused.into())),
+            Ok(()) => Ok(PipelinedExecution::Apart),
+            Err(refused) => Ok(PipelinedExecution::Ended(refused.into())),
         };
     }
     let preparation = replies.get(at);
@@ -135,7 +135,7 @@ async fn execute(
     note_executed(session, id, prepared, plan);
     begin_prepared(session, head, id, prepared);
     session.statement.take_in(&mut session.streams, head, &unread);
-    Ok(Together::Sent)
+    Ok(PipelinedExecution::Sent)
 }
 
 fn plan(
@@ -250,7 +250,7 @@ async fn was_not_executed(
     prepared: &Prepared,
     unread: Vec<u8>,
     refused: Option<ErrPacket>,
-) -> Result<Together, SessionError> {
+) -> Result<PipelinedExecution, SessionError> {
     let capabilities = session.client.key.capabilities;
     let reading = ask::rest(&mut session.streams.server, capabilities, head.command, unread);
     let read = tokio::select! {
@@ -263,23 +263,27 @@ async fn was_not_executed(
             session.metrics().prepared_apart(Apart::Refused);
             if let Some(packet) = refused.filter(is_of_the_moment) {
                 if let Err(refused) = show(session, &packet).await {
-                    return last::give_up(session, refused).await.map(Together::Ended);
+                    return last::give_up(session, refused)
+                        .await
+                        .map(PipelinedExecution::Ended);
                 }
                 let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
                 let ended = reprepare::not_prepared(session, head, id, prepared, why).await;
-                return ended.map(Together::Ended);
+                return ended.map(PipelinedExecution::Ended);
             }
             if session.dialect().is_mariadb() {
                 // It is kept over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
                 if let Err(refused) = lease::ask_on_lease(session, &clear).await {
-                    return last::give_up(session, refused).await.map(Together::Ended);
+                    return last::give_up(session, refused)
+                        .await
+                        .map(PipelinedExecution::Ended);
                 }
                 if let Some(leased) = &mut session.lease {
                     leased.left = Left::default(); // it counts rows of its own
                 }
             }
-            Ok(Together::Apart)
+            Ok(PipelinedExecution::Apart)
         }
         Ok(_) => lost(
             session,
@@ -320,7 +324,7 @@ fn lost(
     id: u32,
     prepared: &Prepared,
     broken: RelayError,
-) -> Result<Together, SessionError> {
+) -> Result<PipelinedExecution, SessionError> {
     begin_prepared(session, head, id, prepared);
     session.statement.take_in(&mut session.streams, head, &[]);
     session.statement.is_ours = false;
@@ -334,17 +338,17 @@ fn lost(
         client_at_end: false,
         took: Duration::ZERO,
     };
-    Ok(Together::Ended(Next::settle(ended)))
+    Ok(PipelinedExecution::Ended(Next::settle(ended)))
 }
 
 /// Gives the connection the state that it lacks, by itself.
-async fn set_state(session: &mut ClientSession, target: &Target) -> Result<Together, SessionError> {
+async fn set_state(session: &mut ClientSession, target: &Target) -> Result<PipelinedExecution, SessionError> {
     let state = pipelined_setup::take_state(session.lease.as_mut(), &session.state);
     if state.is_empty() {
-        return Ok(Together::Apart);
+        return Ok(PipelinedExecution::Apart);
     }
     let ready = match lease::ask_on_lease(session, &state).await {
-        Ok(replies) if pipelined_setup::are_done(&replies) => return Ok(Together::Apart),
+        Ok(replies) if pipelined_setup::are_done(&replies) => return Ok(PipelinedExecution::Apart),
         Err(refused) if refused.0.ends_session() => Err(refused),
         _ => Ok(()),
     };
@@ -354,7 +358,7 @@ async fn set_state(session: &mut ClientSession, target: &Target) -> Result<Toget
         refused => refused,
     };
     match leased {
-        Ok(()) => Ok(Together::Apart),
-        Err(refused) => Ok(Together::Ended(refused.into())),
+        Ok(()) => Ok(PipelinedExecution::Apart),
+        Err(refused) => Ok(PipelinedExecution::Ended(refused.into())),
     }
 }

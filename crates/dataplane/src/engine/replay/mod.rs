@@ -311,7 +311,7 @@ async fn execute(session: &mut ClientSession, replay: &Replay) -> Result<(), Aga
             .for_each(|(_, id)| leased.connection.state.note_unused(Some(*id)));
         leased.left = Left::ALL;
         // What is known of it is from before.
-        leased.connection.state.known = session::OfConnection::UNKNOWN;
+        leased.connection.state.known = session::KnownConnection::UNKNOWN;
     }
     Ok(())
 }

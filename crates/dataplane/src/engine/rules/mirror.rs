@@ -290,7 +290,7 @@ impl Copy {
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;
-        connection.state.known = session::OfConnection::UNKNOWN;
+        connection.state.known = session::KnownConnection::UNKNOWN;
         let answered = self.ask(&mut connection, packets).await?;
         let outcome = &answered.outcome;
         if outcome.error.is_some() || outcome.warnings > 0 {

@@ -976,21 +976,21 @@ struct Observing(Mutex<UnboundedSender<Ended>>);
 
 impl Extension for Observing {
     fn on_worker(&self, _worker: &WorkerHandle) -> Rc<dyn WorkerExtension> {
-        Rc::new(OnWorker {
+        Rc::new(WorkerObserving {
             sender: self.0.lock().unwrap().clone(),
             memory: Rc::default(),
         })
     }
 }
 
-struct OnWorker {
+struct WorkerObserving {
     sender: UnboundedSender<Ended>,
     memory: Rc<Memory>,
 }
 
 struct Watcher(UnboundedSender<Ended>);
 
-impl WorkerExtension for OnWorker {
+impl WorkerExtension for WorkerObserving {
     fn serve(&self, _connection: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>> {
         unreachable!("no listener of another protocol")
     }

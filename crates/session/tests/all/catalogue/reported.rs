@@ -2,7 +2,7 @@
 
 use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
-use session::{OfConnection, PinReason, Session};
+use session::{KnownConnection, PinReason, Session};
 use sql_class::Dialect;
 
 use super::{FINE, MARIADB, MYSQL, Says, reasons, run, session, start, statement};
@@ -176,9 +176,9 @@ fn a_transaction_that_is_told_again_is_no_new_one() {
     // Another connection, on which somebody else was the last to write. What the gateway sets on it has it
     // told.
     let mut other = Session::new(start(MARIADB_11));
-    other.note_connection(OfConnection::FRESH);
+    other.note_connection(KnownConnection::FRESH);
     run(&mut other, insert, &reports(&told("0-1-5")));
-    session.note_connection(other.connection_left(OfConnection::FRESH));
+    session.note_connection(other.connection_left(KnownConnection::FRESH));
     let mut ok = OkPacket::default();
     told("0-1-5")[0].encode(&mut ok.session_state);
     Change::StateChanged(true).encode(&mut ok.session_state);
@@ -213,7 +213,7 @@ fn what_set_autocommit_commits_is_known() {
     let told = |gtid| [variable("last_gtid", gtid)];
     let insert = "INSERT INTO t VALUES (1)";
     run(&mut session, insert, &reports(&told("0-1-10")));
-    session.note_connection(OfConnection::UNKNOWN);
+    session.note_connection(KnownConnection::UNKNOWN);
     let in_status = |status| Says { status, ..FINE };
     run(
         &mut session,

@@ -8,7 +8,7 @@ use inputs::Random;
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{
-    Baseline, CANNOT, ClientTrackers, OfConnection, PortableState, Prepared, Request, Session, Start,
+    Baseline, CANNOT, ClientTrackers, KnownConnection, PortableState, Prepared, Request, Session, Start,
     clear_diagnostics, cost, rebuild,
 };
 use sql_class::Dialect;
@@ -23,7 +23,7 @@ struct Client {
     session: Session,
     held: Option<usize>,
     /// What was known of that when it came to hand.
-    held_id: OfConnection,
+    held_id: KnownConnection,
     /// The client's statements: their ids at the session, and whether they are prepared at all.
     slots: [Option<u32>; 3],
     /// A command of the gateway's own has got what the next OK would have told the client.
@@ -38,7 +38,7 @@ pub(crate) struct Gateway {
     /// What each connection has, as the gateway knows it; `None` while a session holds it.
     idle: Vec<Option<Rc<PortableState>>>,
     /// What else is known of each.
-    ids: Vec<OfConnection>,
+    ids: Vec<KnownConnection>,
     baseline: Rc<Baseline>,
     /// Statements as they were when their clients prepared them.
     meanings: BTreeMap<u32, connection::Prepared>,
@@ -88,7 +88,7 @@ impl Gateway {
                 ..start.clone()
             }),
             held: None,
-            held_id: OfConnection::UNKNOWN,
+            held_id: KnownConnection::UNKNOWN,
             slots: [None; 3],
             trackers_differ: false,
             calculated: false,
@@ -313,7 +313,7 @@ impl Gateway {
             .collect();
         let connection = if idle.is_empty() || self.idle.len() < 2 {
             self.idle.push(Some(Rc::new(PortableState::fresh(None, true))));
-            self.ids.push(OfConnection::FRESH);
+            self.ids.push(KnownConnection::FRESH);
             self.server.connect(Armed::for_gateway(), None)
         } else {
             idle[random.below(idle.len())]
@@ -323,7 +323,7 @@ impl Gateway {
             self.server.reset(connection);
             self.server.connections[connection].armed = Armed::for_gateway();
             have = Rc::new(have.after_reset(self.server.dialect, &self.baseline));
-            self.ids[connection] = OfConnection::UNKNOWN;
+            self.ids[connection] = KnownConnection::UNKNOWN;
         }
         let mut warned = false;
         for payload in rebuild(&want, &have, &self.baseline, self.server.dialect) {
@@ -475,7 +475,7 @@ impl Gateway {
         if let Some(connection) = client.held {
             self.server.reset(connection);
             self.server.connections[connection].armed = Armed::for_gateway();
-            client.held_id = OfConnection::UNKNOWN;
+            client.held_id = KnownConnection::UNKNOWN;
         }
         client.session.rearmed();
         assert!(!client.session.is_pinned());
