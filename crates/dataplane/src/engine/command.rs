@@ -260,25 +260,10 @@ pub(crate) fn needs_no_schema(session: &ClientSession) -> bool {
                 && (facts.effects == Effects::CHANGES_DATABASE
                     || facts.class == Class::Ddl
                         && !facts.effects.contains(Effects::INCOMPLETE)
-                        && names_schema(text))
+                        && text::makes_or_drops_database(text))
         }
         _ => false,
     }
-}
-
-/// `CREATE DATABASE` or `DROP DATABASE`.
-fn names_schema(text: &[u8]) -> bool {
-    let is_one_of = |word: Option<&[u8]>, known: [&str; 2]| {
-        word.is_some_and(|word| {
-            known
-                .iter()
-                .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
-        })
-    };
-    let mut words = text
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty());
-    is_one_of(words.next(), ["CREATE", "DROP"]) && is_one_of(words.next(), ["DATABASE", "SCHEMA"])
 }
 
 /// In a schema about the server a table is that without saying so, and may have what belongs to the session.

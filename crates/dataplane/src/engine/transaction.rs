@@ -15,7 +15,7 @@
 use config::{Pooling, ReadConsistency, TransactionReads};
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use session::PinReason;
-use sql_class::text::has;
+use sql_class::text::{has, is_plainly};
 use sql_class::{Class, Effects, Facts, Hint, Syntax};
 use upstream::Connection;
 
@@ -95,19 +95,7 @@ fn text(session: &ClientSession, head: CommandHead) -> &[u8] {
 
 /// Whether it is one of these words and nothing else.
 fn is_one_of(known: &[&str], text: &[u8], facts: &Facts) -> bool {
-    let text = text.trim_ascii();
-    let text = text.strip_suffix(b";").unwrap_or(text);
-    let words = || {
-        text.split(u8::is_ascii_whitespace)
-            .filter(|word| !word.is_empty())
-    };
-    let is = |known: &&str| {
-        let known = known.split(' ').map(str::as_bytes);
-        words().count() == known.clone().count()
-            && words()
-                .zip(known)
-                .all(|(word, known)| word.eq_ignore_ascii_case(known))
-    };
+    let is = |known: &&str| is_plainly(text, known);
     facts.effects == Effects::NONE && facts.statements == 1 && facts.hint.is_none() && known.iter().any(is)
 }
 

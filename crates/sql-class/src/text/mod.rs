@@ -144,10 +144,26 @@ pub fn begins_with(text: &[u8], word: &str) -> bool {
 /// Whether the text is `SHOW WARNINGS` as such, without a limit or a count.
 #[must_use]
 pub fn shows_warnings(text: &[u8]) -> bool {
+    is_plainly(text, "SHOW WARNINGS")
+}
+
+/// Whether the text is these words as such, with nothing but blanks between them, and at most a semicolon
+/// behind them. `known`: with one blank between two words.
+#[must_use]
+pub fn is_plainly(text: &[u8], known: &str) -> bool {
     let text = text.trim_ascii();
     let mut words = plain_words(text.strip_suffix(b";").unwrap_or(text));
-    let mut is = |known| words.next().is_some_and(|word| is_one_of(word, &[known]));
-    is("SHOW") && is("WARNINGS") && words.next().is_none()
+    let mut expected = known.split(' ');
+    expected.all(|known| words.next().is_some_and(|word| is_one_of(word, &[known]))) && words.next().is_none()
+}
+
+/// Whether the text begins as `CREATE DATABASE` or `DROP DATABASE` does, with nothing but blanks between the
+/// words. False where that is not clear.
+#[must_use]
+pub fn makes_or_drops_database(text: &[u8]) -> bool {
+    let mut words = plain_words(text);
+    let mut is = |known: &[&str]| words.next().is_some_and(|word| is_one_of(word, known));
+    is(&["CREATE", "DROP"]) && is(&["DATABASE", "SCHEMA"])
 }
 
 /// Whether the text is `SELECT RELEASE_ALL_LOCKS()` or `DO RELEASE_ALL_LOCKS()` as such. Within anything
@@ -199,6 +215,42 @@ fn find_all<'a>(text: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> +
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_words_in_any_case() {
+        for text in [
+            "START TRANSACTION",
+            " start\n Transaction ; ",
+            "START TRANSACTION;",
+        ] {
+            assert!(is_plainly(text.as_bytes(), "START TRANSACTION"), "{text}");
+        }
+        for text in [
+            "",
+            "START",
+            "START TRANSACTION READ ONLY",
+            "START TRANSACTION; SELECT 1",
+            "START /* a */ TRANSACTION",
+        ] {
+            assert!(!is_plainly(text.as_bytes(), "START TRANSACTION"), "{text}");
+        }
+    }
+
+    #[test]
+    fn databases_that_are_made_or_dropped() {
+        for text in ["CREATE DATABASE d", "  drop\tschema IF EXISTS d"] {
+            assert!(makes_or_drops_database(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            "CREATE",
+            "CREATE TABLE database (a INT)",
+            "ALTER DATABASE d",
+            "DROP/**/DATABASE d",
+        ] {
+            assert!(!makes_or_drops_database(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn tables_that_are_certainly_used() {
