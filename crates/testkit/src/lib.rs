@@ -9,5 +9,6 @@ pub mod fake_server;
 pub mod lossy_link;
 pub mod metrics;
 pub mod object_store;
+pub mod redirected_link;
 pub mod result_set;
 pub mod scripted;

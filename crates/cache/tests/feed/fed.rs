@@ -13,12 +13,8 @@ use config::{CacheAccount, CacheMapping, MappingKind, Secret, ServerAddress};
 use mysql_wire::binlog::{Value, Zone, text};
 use mysql_wire::gtid::{Flavor, GtidSet};
 use sandbox::{Kind, Lent, Sandbox, Spec};
+use testkit::redirected_link::RedirectedLink;
 use upstream::Cluster;
-
-use self::proxy::Proxy;
-
-#[path = "proxy.rs"]
-mod proxy;
 
 /// Far above what anything here needs: a busy machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +34,7 @@ pub(crate) struct Fed {
     pub(crate) store: Arc<Store>,
     pub(crate) sandbox: Arc<Lent>,
     /// In front of the first node, where one is wished for.
-    pub(crate) proxy: Option<Proxy>,
+    pub(crate) proxy: Option<RedirectedLink>,
     checks: Option<(JoinHandle<()>, tokio::sync::oneshot::Sender<()>)>,
 }
 
@@ -94,7 +90,9 @@ impl Fed {
     }
 
     fn of(sandbox: Arc<Lent>, wishes: &Wishes, mappings: Vec<CacheMapping>) -> Self {
-        let proxy = wishes.proxy.then(|| Proxy::start(sandbox.primary().port()));
+        let proxy = wishes
+            .proxy
+            .then(|| RedirectedLink::start(sandbox.primary().port()).unwrap());
         let servers = sandbox.nodes().iter().map(|node| {
             let proxy = proxy.as_ref().filter(|_| node.index() == 0);
             let mut server = config::Server::new(ServerAddress::Host {

@@ -9,8 +9,8 @@ use cache::mapping::Mapping;
 use cache::reader::Want;
 use config::Consistency;
 use sandbox::{Kind, Lent, Sandbox};
+use testkit::redirected_link::RedirectedLink;
 
-use crate::proxy::Proxy;
 use crate::served::{Served, hash, key, on_both, served_at, spec};
 
 on_both! {
@@ -66,7 +66,7 @@ fn the_feed_leaves_a_machine_that_was_demoted(kind: Kind) {
     }
     let sandbox = Sandbox::lend(spec).unwrap();
     sandbox.primary().sql(SQL).unwrap();
-    let proxy = Proxy::start(sandbox.primary().port());
+    let proxy = RedirectedLink::start(sandbox.primary().port()).unwrap();
     let mappings = vec![hash("t", "test.t", &["id"])];
     served_at(&[proxy.port], sandbox, short, mappings, |served| async move {
         served.mapping("t").await;
@@ -113,7 +113,7 @@ fn cut(served: &Served) {
 
 fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
     let [sandbox, other] = two(kind);
-    let proxy = Proxy::start(sandbox.primary().port());
+    let proxy = RedirectedLink::start(sandbox.primary().port()).unwrap();
     let mappings = vec![hash("t", "test.t", &["id"])];
     served_at(&[proxy.port], sandbox, short, mappings, |served| async move {
         let mapping = served.mapping("t").await;
@@ -152,7 +152,7 @@ async fn ask_on_all(served: &Served) {
 /// before.
 fn readers_leave_it_with_all_their_connections(kind: Kind) {
     let [sandbox, other] = two(kind);
-    let proxy = Proxy::start(sandbox.primary().port());
+    let proxy = RedirectedLink::start(sandbox.primary().port()).unwrap();
     let mappings = vec![hash("t", "test.t", &["id"])];
     let bounded = |config: &mut config::Cache| config.mode = config::CacheMode::Bounded;
     served_at(&[proxy.port], sandbox, bounded, mappings, |served| async move {

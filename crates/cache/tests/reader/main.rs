@@ -6,9 +6,6 @@ mod a_group_answers_for_all_its_members;
 mod an_address_leads_to_another_machine;
 mod collations_compare_ascii_as_is_believed;
 mod keys_that_only_the_server_can_compare;
-#[allow(dead_code, reason = "what other tests do with it")]
-#[path = "../feed/proxy.rs"]
-mod proxy;
 mod rows_that_are_not_in_memory;
 mod served;
 mod session_reads_see_the_sessions_writes;

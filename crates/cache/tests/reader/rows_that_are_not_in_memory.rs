@@ -4,8 +4,8 @@ use cache::store::Found;
 use config::CacheMode;
 use mysql_async::prelude::Queryable;
 use sandbox::{Kind, Sandbox, Spec};
+use testkit::redirected_link::RedirectedLink;
 
-use crate::proxy::Proxy;
 use crate::served::{hash, key, on_both, served, served_at, spec};
 
 on_both! { are_asked_for_and_kept however_long_are_kept_when_the_feed_has_come_so_far count_as_kept_where_they_are may_be_refused_by_the_primary many_keys_are_of_one_moment are_the_same_bytes_as_those_of_the_feed }
@@ -169,7 +169,7 @@ fn however_long_are_kept_when_the_feed_has_come_so_far(kind: Kind) {
     let table = "CREATE TABLE test.t (id INT PRIMARY KEY, v LONGTEXT) CHARACTER SET latin1; CREATE TABLE test.other (id INT)";
     let rows = rows.replace("%10%", &format!("({ten})"));
     sandbox.primary().sql(&format!("{table}; {rows}")).unwrap();
-    let proxy = Proxy::start(sandbox.primary().port());
+    let proxy = RedirectedLink::start(sandbox.primary().port()).unwrap();
     let mappings = vec![hash("t", "test.t", &["id"])];
     served_at(&[proxy.port], sandbox, bounded, mappings, |served| async move {
         const SMALL: &[&str] = &["10", "20", "30", "40", "50", "60", "70", "80", "90", "100"];

@@ -1,24 +1,28 @@
-//! A way to a server that goes dead without a word, as when a firewall forgets connections.
+//! A link to a server that leads elsewhere from one moment to the next, as with a proxy, or goes dead without
+//! a word, as when a firewall forgets connections.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::thread;
 
-/// Forwards connections to a port of this machine.
-pub(crate) struct Proxy {
-    pub(crate) port: u16,
+/// Forwards connections to a port of this machine, until the process ends.
+pub struct RedirectedLink {
+    /// Where it is connected to.
+    pub port: u16,
     to: Arc<AtomicU16>,
     turned_away: Arc<AtomicU64>,
     /// Connections that were made before the last [`freeze`](Self::freeze) have a lower one.
     era: Arc<AtomicU64>,
 }
 
-impl Proxy {
-    pub(crate) fn start(to: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+impl RedirectedLink {
+    /// # Errors
+    /// Where there is no port to listen at.
+    pub fn start(to: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
         let era = Arc::new(AtomicU64::new(0));
         let now = Arc::clone(&era);
         let to = Arc::new(AtomicU16::new(to));
@@ -32,10 +36,10 @@ impl Proxy {
                     count.fetch_add(1, Ordering::SeqCst);
                     continue;
                 };
-                let pairs = [
-                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
-                    (server, client),
-                ];
+                let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) else {
+                    return;
+                };
+                let pairs = [(from, to), (server, client)];
                 let made = now.load(Ordering::SeqCst);
                 for (from, to) in pairs {
                     let now = Arc::clone(&now);
@@ -43,26 +47,27 @@ impl Proxy {
                 }
             }
         });
-        Self {
+        Ok(Self {
             port,
             to,
             turned_away,
             era,
-        }
+        })
     }
 
     /// New connections lead to another port.
-    pub(crate) fn lead_to(&self, port: u16) {
+    pub fn lead_to(&self, port: u16) {
         self.to.store(port, Ordering::SeqCst);
     }
 
     /// Connections that were closed at once, because nobody answers where they lead.
-    pub(crate) fn turned_away(&self) -> u64 {
+    #[must_use]
+    pub fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::SeqCst)
     }
 
     /// Nothing comes through any more on the connections that there are. New ones are as before.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         self.era.fetch_add(1, Ordering::SeqCst);
     }
 }
