@@ -1,5 +1,5 @@
 //! The body of the fuzz target (`fuzz/`), here because it knows what must hold. It runs on stable Rust as an
-//! ordinary function too: `tests/fuzz_corpus.rs` replays the corpus.
+//! ordinary function too: `tests/all/fuzz_corpus.rs` replays the corpus.
 
 use crate::{Limits, ParseStep, Parser, Version, Writer};
 

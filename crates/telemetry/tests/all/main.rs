@@ -5,3 +5,4 @@
 mod cost;
 mod documents;
 mod exposition;
+mod log;

@@ -1,10 +1,5 @@
 //! Configurations of HAProxy: real shapes of them, what they become, and what is said about every other line.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::collections::BTreeSet;
 
 use config::{Balance, CheckKind, Config, Mode, OnDown};
@@ -77,8 +72,8 @@ fn told_of(lines: &str, expected: Expect) {
 #[test]
 fn two_ports_for_writes_and_reads() {
     let config = becomes(
-        include_str!("files/writes-and-reads.cfg"),
-        expect_file!["files/writes-and-reads.toml"],
+        include_str!("../files/writes-and-reads.cfg"),
+        expect_file!["../files/writes-and-reads.toml"],
     );
     let names: Vec<_> = config
         .listeners
@@ -115,8 +110,8 @@ fn two_ports_for_writes_and_reads() {
 #[test]
 fn galera_behind_a_balancer() {
     let config = becomes(
-        include_str!("files/galera.cfg"),
-        expect_file!["files/galera-haproxy.toml"],
+        include_str!("../files/galera.cfg"),
+        expect_file!["../files/galera-haproxy.toml"],
     );
     assert_eq!(
         config.clusters.keys().collect::<Vec<_>>(),
@@ -142,8 +137,8 @@ fn galera_behind_a_balancer() {
 #[test]
 fn one_server_at_a_time_stays_one() {
     let config = becomes(
-        include_str!("files/one-writer.cfg"),
-        expect_file!["files/one-writer.toml"],
+        include_str!("../files/one-writer.cfg"),
+        expect_file!["../files/one-writer.toml"],
     );
     let normal = |cluster: &str| -> Vec<&str> {
         let servers = config.clusters[cluster].servers.iter();
@@ -162,7 +157,10 @@ fn one_server_at_a_time_stays_one() {
 
 #[test]
 fn tls_on_both_sides() {
-    let config = becomes(include_str!("files/tls.cfg"), expect_file!["files/tls.toml"]);
+    let config = becomes(
+        include_str!("../files/tls.cfg"),
+        expect_file!["../files/tls.toml"],
+    );
     let listener = &config.listeners[0];
     assert_eq!(listener.tls.cert, listener.tls.key);
     assert_eq!(
@@ -389,7 +387,7 @@ proptest! {
     /// lacks.
     #[test]
     fn a_broken_file_is_answered(from in 0..2_400_usize, length in 0..400_usize) {
-        for text in [include_str!("files/writes-and-reads.cfg"), include_str!("files/galera.cfg"), include_str!("files/tls.cfg")] {
+        for text in [include_str!("../files/writes-and-reads.cfg"), include_str!("../files/galera.cfg"), include_str!("../files/tls.cfg")] {
             let (from, to) = (from.min(text.len()), (from + length).min(text.len()));
             let cut = format!("{}{}", &text[..from], &text[to..]);
             import::fuzzing::import_haproxy(cut.as_bytes());

@@ -1,5 +1,5 @@
-//! The log of a process can be started once; the rest is tested beside its code. A program of its own, since
-//! what is started here holds for every test of the process.
+//! The log of a process can be started once; the rest is tested beside its code. What is started here holds
+//! for every test of the process: no other one may start a log, and none of them writes into one.
 
 use config::Config;
 

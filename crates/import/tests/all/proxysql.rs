@@ -1,10 +1,5 @@
 //! Configurations of ProxySQL: real shapes of them, what they become, and what is said about the rest.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::Config;
 use expect_test::{ExpectFile, expect_file};
 use import::proxysql;
@@ -29,8 +24,8 @@ fn becomes(text: &str, expected: ExpectFile) -> Config {
 #[test]
 fn a_replication_pair_with_rules_from_sqlite() {
     let config = becomes(
-        include_str!("files/replication.sql"),
-        expect_file!["files/replication.toml"],
+        include_str!("../files/replication.sql"),
+        expect_file!["../files/replication.toml"],
     );
     assert_eq!(config.clusters.len(), 1);
     assert!(config.clusters["main"].groups["hostgroup-30"].exclusive);
@@ -39,8 +34,8 @@ fn a_replication_pair_with_rules_from_sqlite() {
 #[test]
 fn galera_from_mysqldump() {
     let config = becomes(
-        include_str!("files/galera.sql"),
-        expect_file!["files/galera.toml"],
+        include_str!("../files/galera.sql"),
+        expect_file!["../files/galera.toml"],
     );
     assert_eq!(
         config.clusters.keys().collect::<Vec<_>>(),
@@ -51,8 +46,8 @@ fn galera_from_mysqldump() {
 
 #[test]
 fn a_cluster_of_proxysql_becomes_a_section_to_fill_in() {
-    let text = include_str!("files/cluster.cnf");
-    let config = becomes(text, expect_file!["files/cluster.toml"]);
+    let text = include_str!("../files/cluster.cnf");
+    let config = becomes(text, expect_file!["../files/cluster.toml"]);
     assert!(config.store.is_none(), "it is a comment");
     // With its marks taken away it is a section that is understood.
     let own: String = proxysql(text)
@@ -484,8 +479,8 @@ fn a_monitor_that_is_switched_off_is_told() {
 #[test]
 fn two_hostgroups_in_a_file() {
     let config = becomes(
-        include_str!("files/tutorial.cnf"),
-        expect_file!["files/tutorial.toml"],
+        include_str!("../files/tutorial.cnf"),
+        expect_file!["../files/tutorial.toml"],
     );
     let routes: Vec<_> = config
         .rules
@@ -498,8 +493,8 @@ fn two_hostgroups_in_a_file() {
 #[test]
 fn shards_by_hand() {
     let config = becomes(
-        include_str!("files/shards.sql"),
-        expect_file!["files/shards.toml"],
+        include_str!("../files/shards.sql"),
+        expect_file!["../files/shards.toml"],
     );
     assert_eq!(config.listeners.len(), 2);
 }
@@ -526,7 +521,7 @@ proptest! {
     /// lacks.
     #[test]
     fn a_broken_dump_is_answered(from in 0..12_000_usize, length in 0..400_usize) {
-        let text = include_str!("files/replication.sql");
+        let text = include_str!("../files/replication.sql");
         let whole = |mut at: usize| {
             at = at.min(text.len());
             while !text.is_char_boundary(at) {

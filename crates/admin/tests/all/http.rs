@@ -1,5 +1,4 @@
 //! The admin server over real connections on loopback.
-#![allow(clippy::expect_used)] // helpers of tests
 
 use std::net::SocketAddr;
 use std::pin::Pin;
