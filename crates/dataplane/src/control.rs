@@ -17,7 +17,6 @@ use upstream::ServerId;
 
 use crate::clock::Clock;
 use crate::engine::answered::Answered;
-use crate::engine::metrics::AtPrimary;
 use crate::hand_over::Stays;
 use crate::record::Record;
 use crate::shown::Shown;
@@ -236,10 +235,6 @@ pub(crate) struct Control {
 pub(crate) struct OfSplit {
     /// Who answered the last statement.
     pub(crate) answered: Cell<Answered>,
-    /// Why the statement under way goes to the primary, where it is a read that might not.
-    pub(crate) at_primary: Cell<Option<AtPrimary>>,
-    /// The command under way sets what any server can: one that is not the primary is not to refuse it.
-    pub(crate) asks_primary: Cell<bool>,
     /// Before that, in the worker's milliseconds, the session does not try to leave its connection with its
     /// user variables.
     pub(crate) leaves_from: Cell<u64>,

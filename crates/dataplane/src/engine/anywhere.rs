@@ -77,7 +77,7 @@ pub(crate) fn at_hand(
 /// Whether the command under way, which is kept to be sent again, could be executed elsewhere if its server
 /// stood still. `on_primary`: where it is. From there a read has nowhere to go for certain.
 pub(crate) fn can_move(session: &ClientSession, on_primary: bool) -> bool {
-    let has_place = || match (&session.lease, session.control.of_split.asks_primary.get()) {
+    let has_place = || match (&session.lease, session.statement.asks_primary) {
         (Some(leased), true) => {
             let tried = [leased.connection.server.id()];
             at_hand(session, &session.pool().topology(), &tried).is_some()

@@ -186,7 +186,7 @@ impl ClientSession {
     /// A read goes to the primary that might have gone to a replica.
     pub(crate) fn note_at_primary(&self, why: AtPrimary) {
         self.metrics().at_primary(why);
-        self.control.of_split.at_primary.set(Some(why));
+        self.statement.at_primary.set(Some(why));
     }
 
     pub(crate) fn pool(&self) -> &Rc<Pool<ConnectionState>> {

@@ -78,7 +78,7 @@ async fn exchange_since(
         server: session.client.key.capabilities,
         renaming,
         may_go_elsewhere: session.statement.may_go_elsewhere,
-        is_second_hand: session.control.of_split.asks_primary.get() && !on_primary,
+        is_second_hand: session.statement.asks_primary && !on_primary,
         took_no_writes: None,
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut session.lookups, on_primary),

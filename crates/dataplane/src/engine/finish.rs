@@ -51,7 +51,7 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
     match ended.result {
         Ok(Exchanged::Done(outcome)) if session.statement.took_no_writes => {
             session.state.end(&outcome);
-            match session.control.of_split.asks_primary.get() {
+            match session.statement.asks_primary {
                 true => Step::wait(again::ask_primary(session)),
                 false => Step::wait(again::go_elsewhere(session)),
             }

@@ -72,7 +72,6 @@ fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output =
         head,
         false,
     );
-    session.control.of_split.asks_primary.set(false);
     session.context.worker.metrics.commands[usize::from(head.command.0)].inc();
     let command = head.command;
     async move {

@@ -7,7 +7,7 @@ pub(crate) const COLUMNS: [&str; 4] = ["server", "address", "role", "why"];
 
 /// A statement is about to be sent over the connection that is leased.
 pub(crate) fn note_sent(session: &ClientSession) {
-    let why = match session.control.of_split.at_primary.take() {
+    let why = match session.statement.at_primary.get() {
         Some(why) => Why::AtPrimary(why),
         None if session.statement.was_pinned => Why::Held,
         None => Why::Usual,

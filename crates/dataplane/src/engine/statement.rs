@@ -1,5 +1,6 @@
 //! What lives for one command of the client.
 
+use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
@@ -7,6 +8,7 @@ use mysql_wire::{PacketHeader, write_packet};
 use upstream::{Released, ServerId};
 
 use crate::command_head::CommandHead;
+use crate::engine::metrics::AtPrimary;
 use crate::relay::Streams;
 use crate::relay::flow::Flow;
 
@@ -29,6 +31,10 @@ pub(crate) struct Statement {
     pub(crate) may_go_elsewhere: bool,
     /// Its server has refused it because it takes no writes.
     pub(crate) took_no_writes: bool,
+    /// The command sets what any server can: one that is not the primary is not to refuse it.
+    pub(crate) asks_primary: bool,
+    /// Why the statement goes to the primary, where it is a read that might not.
+    pub(crate) at_primary: Cell<Option<AtPrimary>>,
     /// What it has in common with those that differ in values only; see `pipeline`.
     pub(crate) number: Option<NonZeroU64>,
     /// The session was bound to its connection before this command.

@@ -2,13 +2,14 @@
 //! `FOREBAY SHOW LAST` after it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use mysql_wire::Capabilities;
 use sql_class::Class;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::stage::{CAPABILITIES, Session, Setup, Stage};
+use super::stage::{CAPABILITIES, PATIENCE, Session, Setup, Stage};
 
 /// Runs a statement, and returns the server that it ran on, on which all agree.
 async fn runs_on(stage: &mut Stage, session: &mut Session, text: &str) -> Option<String> {
@@ -331,6 +332,36 @@ async fn and_who_has_answered_is_told() {
         assert_eq!(session.rows(last).await, of_gateway, "{statement}");
     }
     assert_eq!(session.query("FOREBAY SHOW FIRST").await, Err(1064));
+}
+
+/// A reason to read on the primary is that of one statement, also where that is only prepared, or has no
+/// connection.
+#[tokio::test]
+async fn and_why_is_told_of_no_later_statement() {
+    let stage = Stage::set(Setup {
+        servers: 1,
+        options: ", max_connections = 1",
+        cluster: "queue_timeout = \"100ms\"",
+        ..Setup::default()
+    })
+    .await;
+    let (mut session, mut holder) = (stage.connect().await, stage.connect().await);
+    let usual = ["primary", ""];
+    session.prepare("SELECT a FROM t").await;
+    assert_eq!(writes(&mut session).await[2..], usual);
+    assert_eq!(holder.query("BEGIN").await, Ok(0));
+    assert_eq!(session.query("SELECT 'ROWS 1' FROM t").await, Err(1040));
+    assert_eq!(holder.query("COMMIT").await, Ok(0));
+    assert_eq!(writes(&mut session).await[2..], usual);
+}
+
+/// What is told of a write. Another session's connection may be back later than its answer.
+async fn writes(session: &mut Session) -> Vec<String> {
+    let began = Instant::now();
+    while let Err(code) = session.query("INSERT INTO t VALUES ('OK')").await {
+        assert!(code == 1040 && began.elapsed() < PATIENCE, "{code}");
+    }
+    session.rows("FOREBAY SHOW LAST").await.swap_remove(0)
 }
 
 /// Statements of text and prepared ones, of many sessions at the same time.
