@@ -37,20 +37,22 @@ const TRIES_MAX: usize = 4;
 /// kept: whoever pinned it needs that one.
 pub(crate) async fn lease(session: &mut ClientSession, target: &Target) -> Result<(), Refused> {
     let now = try_lease(session, target);
-    resume(session, target, now).await
+    resume(session, target, now, false).await
 }
 
-/// What is left to be done after [`try_lease`].
+/// What is left to be done after [`try_lease`]. `state_may_wait`: what a connection lacks of the session's
+/// state may be sent with the statement; see [`LeasedConnection::lacks_state`].
 pub(crate) async fn resume(
     session: &mut ClientSession,
     target: &Target,
     now: LeaseAttempt,
+    state_may_wait: bool,
 ) -> Result<(), Refused> {
     match now {
         LeaseAttempt::Leased => Ok(()),
         LeaseAttempt::Refused => Err(bound_elsewhere(session)),
         LeaseAttempt::Moves => Box::pin(transaction::go_to_primary(session)).await,
-        LeaseAttempt::Wait(chosen) => lease_or_wait(session, target, chosen).await,
+        LeaseAttempt::Wait(chosen) => lease_or_wait(session, target, chosen, state_may_wait).await,
     }
 }
 
@@ -216,10 +218,12 @@ pub(crate) fn is_demoted(session: &ClientSession) -> bool {
 }
 
 /// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
+/// `state_may_wait` as in [`resume`].
 pub(crate) async fn lease_or_wait(
     session: &mut ClientSession,
     target: &Target,
     mut chosen: Option<(Arc<Server>, bool)>,
+    state_may_wait: bool,
 ) -> Result<(), Refused> {
     session.control.mark(Waiting::Seat);
     let mut tried: Vec<ServerId> = session.statement.attempts.lost_on.into_iter().collect();
@@ -244,7 +248,7 @@ pub(crate) async fn lease_or_wait(
         session.control.mark_if_new(Waiting::Seat);
         let catches_up = is_primary && consistency::must_catch_up(session, target, &server);
         let syncs = catches_up || !is_primary && consistency::is_galera(session);
-        let is_bare = session.statement.state_may_wait && !syncs;
+        let is_bare = state_may_wait && !syncs;
         let lease = async {
             match is_bare {
                 true => bare_connection(session, &server, Wait::InLine).await,

@@ -38,9 +38,8 @@ pub(crate) async fn lease_and_begin(
     target: Target,
     now: LeaseAttempt,
 ) -> Result<Next, SessionError> {
-    session.statement.state_may_wait = leaves_nothing(&facts) && may_wait(session, head);
-    let leased = lease::resume(session, &target, now).await;
-    session.statement.state_may_wait = false;
+    let state_may_wait = leaves_nothing(&facts) && may_wait(session, head);
+    let leased = lease::resume(session, &target, now, state_may_wait).await;
     let ready = match leased {
         Ok(()) if lacks_state(session) => Box::pin(send_whole(session, head, &target)).await,
         leased => leased.map(|()| None),

@@ -51,8 +51,6 @@ pub(crate) struct Statement {
     pub(crate) explanation: Option<Box<[Vec<String>]>>,
     /// It has waited for a new primary, and is one of those that are let through.
     pub(crate) released: Option<Released>,
-    /// What a connection lacks of the session's state may wait for the statement, to be sent with it.
-    pub(crate) state_may_wait: bool,
 }
 
 /// What servers have done with a command before they were left.

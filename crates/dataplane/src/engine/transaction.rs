@@ -333,7 +333,7 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
 /// The same between two statements: what comes next must be read on the primary.
 pub(crate) async fn go_now(session: &mut ClientSession) -> Result<(), Refused> {
     let now = leaves(session, &TO_PRIMARY);
-    lease::resume(session, &TO_PRIMARY, now).await?;
+    lease::resume(session, &TO_PRIMARY, now, false).await?;
     match session.state.is_pinned() {
         true => keep::keep(session),
         // The server had rolled it back.
@@ -369,7 +369,7 @@ pub(crate) async fn is_open(session: &mut ClientSession) -> Result<bool, Refused
 
 async fn lease_primary(session: &mut ClientSession) -> Result<(), Refused> {
     match lease::try_lease(session, &TO_PRIMARY) {
-        LeaseAttempt::Wait(chosen) => lease::lease_or_wait(session, &TO_PRIMARY, chosen).await,
+        LeaseAttempt::Wait(chosen) => lease::lease_or_wait(session, &TO_PRIMARY, chosen, false).await,
         LeaseAttempt::Leased | LeaseAttempt::Refused | LeaseAttempt::Moves => Ok(()),
     }
 }

@@ -95,10 +95,8 @@ pub(crate) async fn lease_and_execute(
 ) -> Result<Next, SessionError> {
     let facts = &prepared.facts;
     let leaves_nothing = head.command == Command::STMT_EXECUTE && pipelined_setup::leaves_nothing(facts);
-    session.statement.state_may_wait = leaves_nothing && pipelined_setup::may_wait(session, head);
-    let leased = lease::resume(session, &target, now).await;
-    session.statement.state_may_wait = false;
-    if let Err(refused) = leased {
+    let state_may_wait = leaves_nothing && pipelined_setup::may_wait(session, head);
+    if let Err(refused) = lease::resume(session, &target, now, state_may_wait).await {
         return Ok(refused.into());
     }
     if !needs_no_priming(session, facts) {

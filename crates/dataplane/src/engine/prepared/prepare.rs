@@ -217,11 +217,9 @@ async fn lease_to_prepare(
     };
     // Figures are written into some.
     let is_plain = facts.effects == Effects::NONE && session.state.ask_meaning().is_none();
-    session.statement.state_may_wait =
-        is_plain && !session.state.is_pinned() && pipelined_setup::may_wait(session, head);
-    let leased = lease::lease(session, &target).await;
-    session.statement.state_may_wait = false;
-    leased?;
+    let state_may_wait = is_plain && !session.state.is_pinned() && pipelined_setup::may_wait(session, head);
+    let now = lease::try_lease(session, &target);
+    lease::resume(session, &target, now, state_may_wait).await?;
     let unread = match pipelined_setup::lacks_state(session) {
         true => pipelined_setup::send_whole(session, head, &target).await?,
         false => None,
