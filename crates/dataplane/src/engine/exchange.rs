@@ -64,7 +64,7 @@ async fn exchange_since(
         session.answer.shape.expect_more();
     }
     // What the gateway says instead is one packet and waits in the flow.
-    let request_done = std::mem::take(&mut session.statement.is_ours);
+    let request_done = session.statement.is_ours;
     let limit = TimeLimit::begin(session);
     lookup::note_sent(session, command);
     let on_primary = session.lease.as_ref().is_some_and(|leased| leased.is_primary);

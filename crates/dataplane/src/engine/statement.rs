@@ -37,19 +37,23 @@ pub(crate) struct Statement {
     pub(crate) at_primary: Cell<Option<AtPrimary>>,
     /// What it has in common with those that differ in values only; see `pipeline`.
     pub(crate) number: Option<NonZeroU64>,
-    /// The session was bound to its connection before this command.
+    /// The session was bound to its connection before this command. Each attempt to lease finds that out
+    /// anew: a statement has several where its transaction moves, or where a server refuses the session's
+    /// state.
     pub(crate) was_pinned: bool,
     pub(crate) asks_for_cursor: bool,
     pub(crate) may_load_file: bool,
     pub(crate) lists_processes: bool,
     pub(crate) executes_call: bool,
-    /// The next command to be relayed is not what the client sent but waits in the flow, whole.
+    /// What is relayed is not what the client sent but waits in the flow, whole.
     pub(crate) is_ours: bool,
     /// What its client has sent, where a rule has it prepared as another text.
     pub(crate) original: Option<Rc<[u8]>>,
     /// Why it goes where it goes, where its client has asked for that.
     pub(crate) explanation: Option<Box<[Vec<String>]>>,
-    /// It has waited for a new primary, and is one of those that are let through.
+    /// The place of a statement that has waited for a new primary, among those that are let through. Others
+    /// wait for it and the next command may be long in coming, so the place is given back by hand: where the
+    /// statement is over, has no end or waits anew, and behind a replay.
     pub(crate) released: Option<Released>,
 }
 

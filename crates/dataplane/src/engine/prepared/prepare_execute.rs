@@ -327,7 +327,6 @@ fn lost(
 ) -> Result<PipelinedExecution, SessionError> {
     begin_prepared(session, head, id, prepared);
     session.statement.take_in(&mut session.streams, head, &[]);
-    session.statement.is_ours = false;
     let begun = session.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
     let ended = RelayOutcome {
