@@ -14,11 +14,11 @@ use crate::error::SessionError;
 
 /// COM_STMT_EXECUTE and MariaDB's bulk execution.
 pub(crate) fn execution(session: &mut ClientSession, head: CommandHead) -> Step<'_> {
+    session.last.explain_warning = None;
     let (id, prepared) = match execute::requested(session, head) {
         Ok(requested) => requested,
         Err(refused) => return Next::from(refused).into(),
     };
-    session.last.explain_warning = None;
     session
         .control
         .record

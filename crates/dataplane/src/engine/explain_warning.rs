@@ -46,6 +46,7 @@ pub(crate) async fn query(
     let text = String::from_utf8_lossy(text).into_owned();
     if let Some(note) = session.last.explain_warning.take()
         && shows
+        && note.turn == session.last.turn
         && session.state.warning_count() == 0
     {
         return show(session, note).await.map(|()| Next::Done);
@@ -59,7 +60,9 @@ pub(crate) async fn query(
 /// The statement is over. What was said of it can be shown from here on.
 pub(crate) fn finish(session: &mut ClientSession) {
     if let Some(rows) = session.statement.explanation.take() {
-        session.last.explain_warning = Some(Box::new(ExplainWarning(in_words(&rows, session.server_name()))));
+        let words = in_words(&rows, session.server_name());
+        let turn = session.last.turn;
+        session.last.explain_warning = Some(Box::new(ExplainWarning { words, turn }));
     }
 }
 
@@ -98,7 +101,7 @@ fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) ->
 
 /// Answers `SHOW WARNINGS`, which may be asked again.
 async fn show(session: &mut ClientSession, note: Box<ExplainWarning>) -> Result<(), SessionError> {
-    let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
+    let row = vec!["Note".to_owned(), CODE.to_owned(), note.words.to_string()];
     let sequence = answer::discard(session).await?.wrapping_add(1);
     let columns = ["Level", "Code", "Message"];
     let (capabilities, status) = (session.client.capabilities, session.lasting_status());

@@ -163,7 +163,11 @@ pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
         last: PackedLast {
             server: last.server.as_ref().map(|server| server.whereabouts()),
             turn: last.turn,
-            explain_warning: last.explain_warning.as_ref().map(|words| words.0.clone()),
+            explain_warning: last
+                .explain_warning
+                .as_ref()
+                .filter(|warning| warning.turn == last.turn)
+                .map(|warning| warning.words.clone()),
             error: last.error.as_ref().map(|last| (last.error.clone(), last.stashed)),
         },
         status: session.answer.status,
@@ -329,12 +333,13 @@ fn unpack_lookups(
 }
 
 fn unpack_last(packed: PackedLast, servers: &Named) -> LastStatement {
+    let turn = packed.turn;
     LastStatement {
         server: packed.server.and_then(|name| servers.find(&name).cloned()),
-        turn: packed.turn,
+        turn,
         explain_warning: packed
             .explain_warning
-            .map(|words| Box::new(ExplainWarning(words))),
+            .map(|words| Box::new(ExplainWarning { words, turn })),
         error: packed
             .error
             .map(|(error, stashed)| Box::new(LastError { error, stashed })),

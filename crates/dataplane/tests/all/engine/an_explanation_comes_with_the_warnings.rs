@@ -62,3 +62,28 @@ async fn where_a_client_asks_for_it() {
     assert_eq!(session.query(&warnings).await, Ok(0));
     assert_eq!(stage.sent("SHOW WARNINGS").len(), 2);
 }
+
+/// A statement that no server has had comes between, too, and so do a reset and a change of the user.
+#[tokio::test]
+async fn but_only_right_behind_the_statement() {
+    let capabilities = CAPABILITIES | Capabilities::QUERY_ATTRIBUTES;
+    let setup = Setup {
+        capabilities,
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    let mut session = stage.connect_with(capabilities).await;
+    let explained = format!("{ASKING}SELECT 'ROWS 1'");
+    let warnings = format!("{NONE}SHOW WARNINGS");
+    for between in ["an unknown statement", "a reset", "a change"] {
+        assert_eq!(session.query(&explained).await, Ok(1));
+        assert_eq!(session.rows(&warnings).await.len(), 1, "before {between}");
+        match between {
+            "an unknown statement" => assert_eq!(session.execute(7).await, Err(1243)),
+            "a reset" => session.reset().await,
+            _ => session.0.change_user(b"app", b"secret").await.unwrap(),
+        }
+        assert_eq!(session.query(&warnings).await, Ok(0), "behind {between}");
+    }
+    assert_eq!(stage.sent("SHOW WARNINGS").len(), 3);
+}
