@@ -323,7 +323,8 @@ fn ready(
     head: CommandHead,
     prepared: Option<(u32, &Prepared)>,
 ) -> Result<Environment, Left> {
-    if command::may_ask_why(session, head) {
+    // An execution that asks why has gone another way.
+    if prepared.is_none() && command::may_ask_why(session, head) {
         return Err(Left::Routed);
     }
     let verdict = match rules::concern(session) {

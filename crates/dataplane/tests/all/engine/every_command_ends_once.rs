@@ -1,10 +1,10 @@
 //! Whatever becomes of a command, observers hear of it once.
 
 use dataplane::finished::End;
-use mysql_wire::Command;
+use mysql_wire::{Capabilities, Command};
 use sql_class::Class;
 
-use super::stage::{Ended, Session, Setup, Stage, Told};
+use super::stage::{CAPABILITIES, Ended, Session, Setup, Stage, Told};
 
 const RULES: &str = r#"
 [[rule]]
@@ -318,4 +318,24 @@ async fn and_so_does_what_memory_answers() {
         assert!(ended.server.is_some() && ended.digest != 0, "{mode}: {ended:?}");
         stage.no_more().await;
     }
+}
+
+/// A client that knows of query attributes says with each execution how many parameters that has.
+#[tokio::test]
+async fn and_so_does_what_memory_answers_to_clients_with_attributes() {
+    let capabilities = CAPABILITIES | Capabilities::QUERY_ATTRIBUTES;
+    let setup = Setup {
+        capabilities,
+        ..Setup::with_lookups("split")
+    };
+    let mut stage = Stage::set(setup).await;
+    let mut session = stage.connect_with(capabilities).await;
+    let id = session.prepare("SELECT c FROM remembered WHERE id = ?").await;
+    assert_eq!(stage.next_end().await.end, End::Relayed);
+    // No flags, one iteration; one parameter, not NULL, its type with an empty name.
+    let head = [0_u8, 1, 0, 0, 0, 1, 0, 1, 8, 0, 0];
+    let rest = [&id.to_le_bytes()[..], &head, &7_u64.to_le_bytes()].concat();
+    session.send(Command::STMT_EXECUTE, &rest).await;
+    assert_eq!(session.answer().await, Ok(1));
+    assert_eq!(stage.next_end().await.end, End::Memory);
 }
