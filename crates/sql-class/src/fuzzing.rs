@@ -36,6 +36,9 @@ pub fn fuzz_facts(data: &[u8]) {
             );
             end = call.range.end;
             assert!(end <= sql.len());
+            for item in &call.items {
+                assert!(item.start <= call.range.start && end <= item.end && item.end <= sql.len());
+            }
         }
     }
     for table in crate::tables(sql, syntax) {

@@ -83,7 +83,7 @@ pub(crate) fn is_alike_everywhere(table: &[u8]) -> bool {
     is_one_of(table, ALIKE_EVERYWHERE)
 }
 
-fn is_one_of(name: &[u8], known: &[&str]) -> bool {
+pub(crate) fn is_one_of(name: &[u8], known: &[&str]) -> bool {
     known
         .iter()
         .any(|known| known.as_bytes().eq_ignore_ascii_case(name))

@@ -404,40 +404,86 @@ pub(crate) fn without_schema(session: &ClientSession, prepared: &Prepared) -> Op
 /// The text with values in the place of calls of functions without arguments, as far as they last. `None`
 /// where there are no such calls.
 fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, ValidFor)]) -> Option<Vec<u8>> {
-    let mut places: Vec<_> = values
-        .iter()
-        .flat_map(|(function, value, lasts)| {
-            sql_class::calls(text, syntax, function)
-                .into_iter()
-                .filter(move |call| lasts.until(call))
-                // The column's type and length are the function's, which an argument gives that is never
-                // looked at.
-                .map(move |call| {
-                    let parentheses = if function.starts_with("@@") { "" } else { "()" };
-                    (call, format!("IF(TRUE,{value},{function}{parentheses})"))
-                })
-        })
-        .collect();
-    places.sort_by_key(|(call, _)| call.range.start);
+    let mut changes = Vec::new();
+    for (function, value, lasts) in values {
+        let parentheses = if function.starts_with("@@") { "" } else { "()" };
+        for call in sql_class::calls(text, syntax, function) {
+            if !lasts.until(&call) {
+                continue;
+            }
+            // A column without a name of its own bears the text of its expression.
+            let names = call.items.into_iter().map(|item| {
+                let name = String::from_utf8_lossy(&text[item.clone()]).replace('`', "``");
+                (item.end..item.end, format!(" AS `{name}`"))
+            });
+            changes.extend(names);
+            // A column has the type and the length of the function by an argument that is never looked at.
+            changes.push((call.range, format!("IF(TRUE,{value},{function}{parentheses})")));
+        }
+    }
+    changes.sort_by_key(|(range, _)| range.start);
+    // An item that has several calls in it has one name.
+    changes.dedup();
     let mut changed = Vec::with_capacity(text.len() + 32);
     let mut at = 0;
-    for (call, value) in places {
-        changed.extend_from_slice(&text[at..call.range.start]);
-        changed.extend_from_slice(value.as_bytes());
-        // A column without a name of its own bears the text of its expression.
-        if call.is_bare_item {
-            changed.extend_from_slice(b" AS `");
-            for &byte in &text[call.range.clone()] {
-                changed.extend_from_slice(if byte == b'`' {
-                    b"``"
-                } else {
-                    std::slice::from_ref(&byte)
-                });
-            }
-            changed.push(b'`');
-        }
-        at = call.range.end;
+    for (range, new) in changes {
+        changed.extend_from_slice(&text[at..range.start]);
+        changed.extend_from_slice(new.as_bytes());
+        at = range.end;
     }
     changed.extend_from_slice(&text[at..]);
     (at > 0).then_some(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(text: &str) -> Option<String> {
+        let values = [
+            ("ROW_COUNT", "3".to_owned(), ValidFor::InFirst),
+            ("@@last_gtid", "'0-1-5'".to_owned(), ValidFor::Always),
+        ];
+        let changed = with_calls(text.as_bytes(), Syntax::default(), &values)?;
+        Some(String::from_utf8(changed).unwrap())
+    }
+
+    #[test]
+    fn a_column_keeps_its_name() {
+        const COUNT: &str = "IF(TRUE,3,ROW_COUNT())";
+        const GTID: &str = "IF(TRUE,'0-1-5',@@last_gtid)";
+        for (text, expected) in [
+            (
+                "SELECT ROW_COUNT ( )",
+                format!("SELECT {COUNT} AS `ROW_COUNT ( )`"),
+            ),
+            (
+                "SELECT @a - ROW_COUNT()",
+                format!("SELECT @a - {COUNT} AS `@a - ROW_COUNT()`"),
+            ),
+            (
+                "SELECT CONCAT(`a`,ROW_COUNT(), @@last_gtid, row_count()), 2",
+                format!(
+                    "SELECT CONCAT(`a`,{COUNT}, {GTID}, {COUNT}) AS \
+                     `CONCAT(``a``,ROW_COUNT(), @@last_gtid, row_count())`, 2"
+                ),
+            ),
+            (
+                "SELECT (SELECT @@last_gtid) UNION SELECT ROW_COUNT() + 1 x",
+                format!(
+                    "SELECT (SELECT {GTID} AS `@@last_gtid`) AS `(SELECT @@last_gtid)` \
+                     UNION SELECT {COUNT} + 1 x"
+                ),
+            ),
+            ("SELECT ROW_COUNT() + 1 x", format!("SELECT {COUNT} + 1 x")),
+            ("DO ROW_COUNT() + 1", format!("DO {COUNT} + 1")),
+            (
+                "SELECT -@@last_gtid; SELECT -ROW_COUNT()",
+                "SELECT -IF(TRUE,'0-1-5',@@last_gtid) AS `-@@last_gtid`; SELECT -ROW_COUNT()".to_owned(),
+            ),
+        ] {
+            assert_eq!(changed(text), Some(expected), "{text}");
+        }
+        assert_eq!(changed("SELECT 1; SELECT ROW_COUNT()"), None);
+    }
 }
