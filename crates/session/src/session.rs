@@ -20,7 +20,7 @@ use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 pub use self::insert_id::KnownConnection;
 use self::insert_id::{InsertIdSource, ReportedIds};
 use self::untracked_sets::UntrackedSets;
-use self::written_gtids::LastGtid;
+use self::written_gtids::{LastGtid, WrittenGtids};
 use crate::next_transaction::NextTransaction;
 use crate::pin::Pins;
 use crate::user_variables::Named;
@@ -167,7 +167,7 @@ pub struct Session {
     stray_cursor: bool,
     /// What was said to release a global lock, since it was taken.
     unlocked: Effects,
-    gtid: Option<Box<[u8]>>,
+    gtid: Option<Box<WrittenGtids>>,
     /// MariaDB: what the connection at hand has told last.
     gtid_there: LastGtid,
     last: Last,
@@ -449,7 +449,7 @@ impl Session {
     /// Not to be read as GTIDs where there are too many of them.
     #[must_use]
     pub fn gtid(&self) -> Option<&[u8]> {
-        self.gtid.as_deref()
+        self.gtid.as_ref().map(|written| &*written.text)
     }
 
     /// It has written something for which no GTID came, or may have: no position says which replicas have it.

@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -413,14 +414,14 @@ async fn catch_up(
         return synced.map_err(Stays::of_question);
     }
     let behind = |cause| Err(Stays::new(PinReason::Behind, cause));
-    let seen = lost.seen.as_deref().cloned();
+    let seen = lost.seen.as_deref().cloned().map(Rc::new);
     let position = match consistency::own_writes(session) {
         Freshness::Any => seen,
         // It was restarted, and has all that it has acknowledged.
         Freshness::Primary if connection.server.id() == lost.server.id() => None,
         Freshness::Primary => return behind("no position tells whether it has what the session has written"),
         Freshness::Position(mut position) => match seen {
-            Some(seen) if position.merge(&seen).is_err() => {
+            Some(seen) if Rc::make_mut(&mut position).merge(&seen).is_err() => {
                 return behind("no position tells whether it has what the session may have seen");
             }
             _ => Some(position),

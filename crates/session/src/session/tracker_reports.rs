@@ -59,8 +59,7 @@ impl Session {
                     let commits = self.has_written && !ok.status.contains(StatusFlags::IN_TRANS);
                     let may_repeat = self.current.class == Class::Session && !commits;
                     let report = self.gtid_there.note(value);
-                    let is_older =
-                        report == Report::Unclear && written_gtids::is_beyond(self.gtid.as_deref(), value);
+                    let is_older = report == Report::Unclear && written_gtids::is_beyond(self.gtid(), value);
                     if is_older || !report.is_news(may_repeat) {
                         continue; // it may be another session's
                     }
@@ -196,7 +195,7 @@ impl Session {
     }
 
     fn learn_gtid(&mut self, gtid: &[u8]) {
-        self.gtid = Some(written_gtids::with(self.gtid.as_deref(), gtid));
+        self.set_gtid(written_gtids::with(self.gtid(), gtid));
         self.current.gtid = true;
         // What came without one before was nothing, or is covered: the server has reported every write since.
         if !self.pins.has(PinReason::BinlogOff) {

@@ -1,16 +1,21 @@
 //! What a session has written, as one set of GTIDs.
 //!
-//! It is text in the form of the servers, for it is little, and read only where a replica is to be asked for
-//! it. Its end is what was written last. A transaction that is in it and no other is not enough: a replica
+//! It is text in the form of the servers, for it is little, and read once for all reads until the next
+//! write. Its end is what was written last. A transaction that is in it and no other is not enough: a replica
 //! that applies in parallel may have the last one and not the one before.
 //!
 //! It does not grow with what is written. Of each origin so many intervals are kept, and the smallest gaps
 //! between them are taken for the session's own: others' transactions that were committed before its last
 //! one, which replicas have by then as a rule.
 
+use std::cell::OnceCell;
 use std::num::NonZeroU64;
+use std::rc::Rc;
 
+use mysql_wire::WireError;
+use mysql_wire::gtid::{Flavor, GtidSet};
 use serde::{Deserialize, Serialize};
+use sql_class::Dialect;
 
 use super::Session;
 
@@ -22,12 +27,48 @@ const ORIGINS_MAX: usize = 8;
 /// More than can be told. Nobody can read it, and so no position has it.
 const TOO_MUCH: &[u8] = b"*";
 
+/// The writes of a session as text, which goes to another process with the session, and as a set.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct WrittenGtids {
+    pub(super) text: Box<[u8]>,
+    /// Empty until the first read after a write.
+    #[serde(skip)]
+    set: OnceCell<Result<Rc<GtidSet>, WireError>>,
+}
+
 impl Session {
+    pub(super) fn set_gtid(&mut self, text: Box<[u8]>) {
+        let set = OnceCell::new();
+        self.gtid = Some(Box::new(WrittenGtids { text, set }));
+    }
+
+    /// What [`Session::gtid`] gives, as the set that is compared with those of servers.
+    ///
+    /// # Errors
+    /// There are too many of them, or the text is none of GTIDs.
+    pub fn written(&self) -> Result<Option<&Rc<GtidSet>>, WireError> {
+        let Some(WrittenGtids { text, set }) = self.gtid.as_deref() else {
+            return Ok(None);
+        };
+        let set = set.get_or_init(|| GtidSet::parse(self.flavor(), text).map(Rc::new));
+        set.as_ref().map(Some).map_err(|error| *error)
+    }
+
+    /// Whose GTIDs its servers report.
+    #[must_use]
+    pub fn flavor(&self) -> Flavor {
+        match self.dialect {
+            Dialect::MySql { .. } => Flavor::MySql,
+            Dialect::MariaDb { .. } => Flavor::MariaDb,
+        }
+    }
+
     /// Of its writes these alone are there: the others were lost with the server that had them, and nobody
     /// will ever have them.
     pub fn keep_gtids(&mut self, kept: &[u8]) {
         // Some, be there none: the server reports its writes.
-        self.gtid = Some(kept.into());
+        self.set_gtid(kept.into());
     }
 
     /// The answer to something that it may have written was lost. What its later writes were reported as does

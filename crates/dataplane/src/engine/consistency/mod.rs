@@ -9,7 +9,6 @@ use std::time::Duration;
 use config::ReadConsistency;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use session::PortableState;
-use sql_class::Dialect;
 use tokio::time::Instant;
 use upstream::{Connection, Server};
 
@@ -39,7 +38,7 @@ pub(crate) enum Freshness {
     /// Nothing in particular.
     Any,
     /// Every transaction of this set.
-    Position(GtidSet),
+    Position(Rc<GtidSet>),
     /// What only the primary has for certain.
     Primary,
 }
@@ -103,7 +102,7 @@ fn not_lost(session: &ClientSession, own: Freshness) -> Freshness {
     let all = primary.and_then(|primary| primary.server.applied());
     match (all, last) {
         (Some(all), Some(last)) if all.covers(&last) && !all.covers(position) => {
-            Freshness::Position(GtidSet::clone(&all))
+            Freshness::Position(Rc::new(GtidSet::clone(&all)))
         }
         _ => own,
     }
@@ -192,19 +191,10 @@ fn writes_have_no_gtids(session: &ClientSession) -> bool {
 
 /// The same, as far as a position tells it.
 pub(crate) fn own_position(session: &ClientSession) -> Freshness {
-    match session.state.gtid() {
-        None => Freshness::Any,
-        Some(text) => match GtidSet::parse(flavor(session), text) {
-            Ok(position) => Freshness::Position(position),
-            Err(_) => Freshness::Primary,
-        },
-    }
-}
-
-pub(crate) fn flavor(session: &ClientSession) -> Flavor {
-    match session.state.syntax().dialect {
-        Dialect::MySql { .. } => Flavor::MySql,
-        Dialect::MariaDb { .. } => Flavor::MariaDb,
+    match session.state.written() {
+        Ok(None) => Freshness::Any,
+        Ok(Some(position)) => Freshness::Position(Rc::clone(position)),
+        Err(_) => Freshness::Primary,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::control::Waiting;
 use crate::engine::ask::{self, Reply, plain};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
-use crate::engine::consistency::{Freshness, flavor};
+use crate::engine::consistency::Freshness;
 use crate::engine::lease;
 use crate::engine::rebuild;
 use crate::engine::server::next_topology;
@@ -69,7 +69,7 @@ pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused
             asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(session)) => asked,
         };
         match asked.unwrap_or(Ok(PrimaryPosition::Unknown))? {
-            PrimaryPosition::At(position) => return Ok(Freshness::Position(position)),
+            PrimaryPosition::At(position) => return Ok(Freshness::Position(position.into())),
             PrimaryPosition::WithoutGtids => return Ok(Freshness::Primary),
             PrimaryPosition::Unknown => cluster.look_again(),
         }
@@ -168,7 +168,7 @@ struct PositionQuestion {
 
 impl PositionQuestion {
     fn of(session: &ClientSession) -> Self {
-        let (flavor, topology) = (flavor(session), session.pool().config().topology);
+        let (flavor, topology) = (session.state.flavor(), session.pool().config().topology);
         Self {
             flavor,
             must_prove: topology.has_primary(),

@@ -205,7 +205,7 @@ fn answer_now(
         plan,
         &of.key,
         consistency,
-        of.own(consistency),
+        own(session, consistency),
         of.gating.is_fresh(of.lookups.definitions()),
         &mut out,
     );
@@ -390,6 +390,12 @@ pub(crate) fn finish(lookups: &mut Option<Box<SessionLookups>>) {
     }
 }
 
+/// What the session has written, where that matters.
+fn own(session: &ClientSession, consistency: ReadConsistency) -> Option<&GtidSet> {
+    let own = session.state.written().ok()??;
+    (consistency == ReadConsistency::Session).then_some(&**own)
+}
+
 /// Makes the answer.
 async fn from_memory(session: &mut ClientSession, plan: Plan) -> Result<Result<u64, Left>, SessionError> {
     let Some(mut of) = session.lookups.take() else {
@@ -406,7 +412,7 @@ async fn from_memory(session: &mut ClientSession, plan: Plan) -> Result<Result<u
         plan,
         &of.key,
         consistency,
-        of.own(consistency),
+        own(session, consistency),
         is_fresh,
         &mut out,
     );
@@ -492,24 +498,10 @@ impl SessionLookups {
         if consistency::has_untold_writes(session) {
             return ReadConsistency::Strong;
         }
-        let Some(text) = session.state.gtid() else {
-            self.own = None;
-            return ReadConsistency::Session;
-        };
-        if self.own.as_ref().is_none_or(|(known, _)| **known != *text) {
-            let own = GtidSet::parse(consistency::flavor(session), text).ok();
-            self.own = own.map(|own| (text.into(), own));
+        match session.state.written() {
+            Ok(_) => ReadConsistency::Session,
+            Err(_) => ReadConsistency::Strong,
         }
-        match self.own {
-            Some(_) => ReadConsistency::Session,
-            None => ReadConsistency::Strong,
-        }
-    }
-
-    /// What the session has written, where that matters.
-    fn own(&self, consistency: ReadConsistency) -> Option<&GtidSet> {
-        let (_, own) = self.own.as_ref()?;
-        (consistency == ReadConsistency::Session).then_some(own)
     }
 
     fn find_again(

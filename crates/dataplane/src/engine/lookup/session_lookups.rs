@@ -6,7 +6,6 @@ use std::rc::Rc;
 use config::ReadConsistency;
 use foldhash::fast::RandomState;
 use mysql_wire::StatusFlags;
-use mysql_wire::gtid::GtidSet;
 use routing::rules::Verdict;
 use session::{Baseline, PortableState};
 use upstream::Key;
@@ -35,8 +34,6 @@ pub(crate) struct SessionLookups {
     pub(super) out: Vec<u8>,
     /// How prepared statements were answered that have only parameters, by their ids.
     pub(super) plans: HashMap<u32, Planned, RandomState>,
-    /// What the session has written, and the text that it is of.
-    pub(super) own: Option<(Box<[u8]>, GtidSet)>,
     pub(super) gating: Gating,
     /// Where the session has a server connection for itself.
     pub(super) on_own: Option<OnOwnConnection>,
@@ -93,7 +90,6 @@ impl SessionLookups {
             key: Vec::new(),
             out: Vec::new(),
             plans: HashMap::default(),
-            own: None,
             gating: Gating::default(),
             on_own: None,
         }))

@@ -1,5 +1,7 @@
 //! What servers report of a session, and how it is taken.
 
+use std::rc::Rc;
+
 use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{KnownConnection, PinReason, Session};
@@ -203,6 +205,23 @@ fn a_transaction_that_is_told_again_is_no_new_one() {
         run(&mut session, insert, &reports(&told(nothing)));
         assert_eq!(session.gtid(), Some(&b"0-1-11"[..]), "{nothing}");
     }
+}
+
+#[test]
+fn what_was_written_is_read_once_until_the_next_write() {
+    let mut session = session(MARIADB_11);
+    assert_eq!(session.written(), Ok(None));
+    let insert = "INSERT INTO t VALUES (1)";
+    for (told, all) in [("0-1-10", "0-1-10"), ("1-1-3", "0-1-10,1-1-3")] {
+        run(&mut session, insert, &reports(&[variable("last_gtid", told)]));
+        let written = Rc::clone(session.written().unwrap().unwrap());
+        assert_eq!(written.to_string(), all);
+        assert!(Rc::ptr_eq(&written, session.written().unwrap().unwrap()));
+    }
+    session.keep_gtids(b"0-1-9");
+    assert_eq!(session.written().unwrap().unwrap().to_string(), "0-1-9");
+    session.keep_gtids(b"*");
+    assert!(session.written().is_err(), "more than can be told");
 }
 
 /// Nobody has looked at what the connection had written before. What is told when `SET autocommit=1` commits
