@@ -14,6 +14,7 @@ use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
 use sql_class::{Class, Effects, Literal, Syntax, digest, facts, literals};
 
+use crate::binary;
 use crate::capture::schema_of;
 use crate::file::{FileError, Folder, FolderWriter};
 use crate::record::{CommandRecord, Filters, Flags, Record};
@@ -266,15 +267,12 @@ impl Making {
         // Where a long parameter has come before there is no value here, so that the rest does not fit, and
         // the execution is not written.
         for (index, kind) in prepared.types.chunks(2).enumerate() {
-            let is_null = nulls
-                .get(index / 8)
-                .is_some_and(|byte| byte >> (index % 8) & 1 != 0);
-            if !is_null {
-                let place = value(kind[0], payload.get(at..)?)?;
-                let place = at + place.start..at + place.end;
-                at = place.end;
-                self.pseudonyms
-                    .parameter([kind[0], kind[1]], payload.get_mut(place)?);
+            if !binary::is_null(&nulls, index) {
+                let mut rest = payload.get(at..)?;
+                let len = binary::take(kind[0], &mut rest)?.len();
+                at = payload.len() - rest.len();
+                let value = payload.get_mut(at - len..at)?;
+                self.pseudonyms.parameter([kind[0], kind[1]], value);
             }
         }
         (at == payload.len()).then(|| payload.split_off(1))
@@ -381,35 +379,6 @@ fn between(mut gap: &[u8], out: &mut Vec<u8>) -> Option<()> {
 fn is_hint(text: &[u8]) -> bool {
     let may_be = |byte: &u8| byte.is_ascii_alphanumeric() || b" \t\r\n_$@.,=()".contains(byte);
     text.trim_ascii_end().ends_with(b")") && text.iter().all(may_be)
-}
-
-/// Where the value at the beginning of `values` is, without its length in front of it.
-fn value(kind: u8, values: &[u8]) -> Option<Range<usize>> {
-    let fixed = |len: usize| (len <= values.len()).then_some(0..len);
-    match kind {
-        1 => fixed(1),
-        2 | 13 => fixed(2),
-        3 | 4 | 9 => fixed(4),
-        5 | 8 => fixed(8),
-        6 => fixed(0),
-        _ => {
-            let little = |bytes: &[u8]| {
-                bytes
-                    .iter()
-                    .rev()
-                    .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-            };
-            let (start, len): (usize, usize) = match values.first()? {
-                short @ 0..=250 => (1, usize::from(*short)),
-                252 => (3, little(values.get(1..3)?)),
-                253 => (4, little(values.get(1..4)?)),
-                254 => (9, little(values.get(1..9)?)),
-                _ => return None,
-            };
-            let end = start.checked_add(len)?;
-            (end <= values.len()).then_some(start..end)
-        }
-    }
 }
 
 #[cfg(test)]

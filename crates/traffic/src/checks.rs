@@ -8,16 +8,15 @@
 use std::fmt::Write as _;
 
 use mysql_wire::statement::PrepareOk;
-use mysql_wire::{Capabilities, Command, OkPacket, PacketHeader, StatusFlags};
+use mysql_wire::{Capabilities, Command, OkPacket, PacketHeader, StatusFlags, text_values};
 use smallvec::SmallVec;
 
+use crate::binary::{self, DOUBLE, FLOAT};
 use crate::codec::Senseless;
 use crate::hash;
 use crate::kept::Kept;
 use crate::record::{CHECKS_MAX, Check, Checks};
 
-const FLOAT: u8 = 4;
-const DOUBLE: u8 = 5;
 /// How far the type is from the end of a column's definition.
 const TYPE_FROM_END: usize = 6;
 /// The flag of a column that is unsigned, in the low byte, which is behind the type.
@@ -211,7 +210,7 @@ fn rows(
     read: &mut Read,
 ) -> Result<Option<StatusFlags>, Senseless> {
     let mut first = first;
-    let columns = length(&mut first)?;
+    let columns = binary::length(&mut first).ok_or(Senseless("count of columns"))?;
     // Whether definitions follow comes behind the count, on both kinds of server.
     let may_lack_definitions =
         Capabilities::OPTIONAL_RESULTSET_METADATA | Capabilities::MARIADB_CACHE_METADATA;
@@ -280,34 +279,18 @@ fn text_row(
     checks: &mut [Check],
     digits: &mut String,
 ) -> Result<(), Senseless> {
-    let mut rest = row;
-    let mut whole = 0;
-    for (column, check) in types.iter().zip(checks.iter_mut()) {
-        let hash = match rest {
-            [NULL, tail @ ..] => {
-                rest = tail;
-                hash::NULL
+    let mut values = text_values(row);
+    note_row(types, checks, |_, column| {
+        let value = values.next()?.ok()?;
+        Some(match (value, column.kind) {
+            (None, _) => hash::NULL,
+            (Some(value), FLOAT | DOUBLE) => {
+                let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                number.map_or_else(|| hash::bytes(value), |number| float(number, digits))
             }
-            _ => {
-                let len = usize::try_from(length(&mut rest)?).map_err(|_| Senseless("a value"))?;
-                let (value, tail) = rest.split_at_checked(len).ok_or(Senseless("a value"))?;
-                rest = tail;
-                match column.kind {
-                    FLOAT | DOUBLE => {
-                        let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                        number.map_or_else(|| hash::bytes(value), |number| float(number, digits))
-                    }
-                    _ => hash::bytes(value),
-                }
-            }
-        };
-        note(check, hash);
-        whole = hash::chain(whole, hash);
-    }
-    if let Some(check) = checks.last_mut() {
-        note(check, whole);
-    }
-    Ok(())
+            (Some(value), _) => hash::bytes(value),
+        })
+    })
 }
 
 fn binary_row(
@@ -316,40 +299,35 @@ fn binary_row(
     checks: &mut [Check],
     digits: &mut String,
 ) -> Result<(), Senseless> {
-    const SHORT: Senseless = Senseless("a value");
     let nulls = (types.len() + 2).div_ceil(8);
-    let bits = row.get(1..1 + nulls).ok_or(SHORT)?;
+    let bits = row.get(1..1 + nulls).ok_or(Senseless("a row"))?;
     let mut rest = &row[1 + nulls..];
+    note_row(types, checks, |index, column| {
+        if binary::is_null(bits, index + 2) {
+            return Some(hash::NULL);
+        }
+        let value = binary::take(column.kind, &mut rest)?;
+        Some(match (column.kind, value) {
+            (1 | 2 | 3 | 8 | 9 | 13, _) => integer(value, column.is_unsigned),
+            (FLOAT, &[a, b, c, d]) => float(f64::from(f32::from_le_bytes([a, b, c, d])), digits),
+            (DOUBLE, &[a, b, c, d, e, f, g, h]) => {
+                float(f64::from_le_bytes([a, b, c, d, e, f, g, h]), digits)
+            }
+            _ => hash::bytes(value),
+        })
+    })
+}
+
+/// Notes the hash of each value of a row, and that of the row. `next`: the hash of the next value, by its
+/// place and its column.
+fn note_row(
+    types: &[Column],
+    checks: &mut [Check],
+    mut next: impl FnMut(usize, &Column) -> Option<u64>,
+) -> Result<(), Senseless> {
     let mut whole = 0;
     for (index, (column, check)) in types.iter().zip(checks.iter_mut()).enumerate() {
-        let bit = index + 2;
-        let hash = if bits[bit / 8] >> (bit % 8) & 1 == 1 {
-            hash::NULL
-        } else {
-            let len = match column.kind {
-                1 => 1,
-                2 | 13 => 2,
-                3 | 9 | FLOAT => 4,
-                8 | DOUBLE => 8,
-                6 => 0,
-                7 | 10 | 11 | 12 => {
-                    let (&len, tail) = rest.split_first().ok_or(SHORT)?;
-                    rest = tail;
-                    usize::from(len)
-                }
-                _ => usize::try_from(length(&mut rest)?).map_err(|_| SHORT)?,
-            };
-            let (value, tail) = rest.split_at_checked(len).ok_or(SHORT)?;
-            rest = tail;
-            match (column.kind, value) {
-                (1 | 2 | 3 | 8 | 9 | 13, _) => integer(value, column.is_unsigned),
-                (FLOAT, &[a, b, c, d]) => float(f64::from(f32::from_le_bytes([a, b, c, d])), digits),
-                (DOUBLE, &[a, b, c, d, e, f, g, h]) => {
-                    float(f64::from_le_bytes([a, b, c, d, e, f, g, h]), digits)
-                }
-                _ => hash::bytes(value),
-            }
-        };
+        let hash = next(index, column).ok_or(Senseless("a value"))?;
         note(check, hash);
         whole = hash::chain(whole, hash);
     }
@@ -381,27 +359,6 @@ fn float(number: f64, digits: &mut String) -> u64 {
     // Zero has a sign that nobody sees. Writing to a String cannot fail.
     let _ = write!(digits, "{:.5e}", if number == 0.0 { 0.0 } else { number * MOVED });
     hash::bytes(digits.as_bytes())
-}
-
-/// A length-encoded number.
-fn length(bytes: &mut &[u8]) -> Result<u64, Senseless> {
-    const SHORT: Senseless = Senseless("a length");
-    let (&first, rest) = bytes.split_first().ok_or(SHORT)?;
-    let wide = match first {
-        0..=0xfa => {
-            *bytes = rest;
-            return Ok(u64::from(first));
-        }
-        0xfc => 2,
-        0xfd => 3,
-        0xfe => 8,
-        _ => return Err(SHORT),
-    };
-    let (number, rest) = rest.split_at_checked(wide).ok_or(SHORT)?;
-    let mut whole = [0; 8];
-    whole[..wide].copy_from_slice(number);
-    *bytes = rest;
-    Ok(u64::from_le_bytes(whole))
 }
 
 #[cfg(test)]

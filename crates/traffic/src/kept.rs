@@ -7,16 +7,12 @@ use std::fmt::Write as _;
 
 use mysql_wire::text_values;
 
+use crate::binary::{self, DATE, DOUBLE, FLOAT, TIME};
+
 const ROWS_MAX: usize = 20;
 /// Bytes of the text, without the `…`.
 const TEXT_MAX: usize = 4096;
 
-const FLOAT: u8 = 4;
-const DOUBLE: u8 = 5;
-const TIME: u8 = 11;
-const DATES: [u8; 3] = [7, 10, 12];
-/// The type of a date without a time.
-const DATE: u8 = 10;
 /// The flag of a column, in the low byte.
 const UNSIGNED: u8 = 32;
 
@@ -93,12 +89,11 @@ impl Kept {
         let mut rest = &row[1 + nulls..];
         for index in 0..self.columns.len() {
             let (kind, is_unsigned) = self.columns[index];
-            let bit = index + 2;
-            if bits[bit / 8] >> (bit % 8) & 1 == 1 {
+            if binary::is_null(bits, index + 2) {
                 self.cell(index, None);
             } else {
-                let value = binary_value(kind, is_unsigned, &mut rest)?;
-                self.cell(index, Some(&value));
+                let value = binary::take(kind, &mut rest)?;
+                self.cell(index, Some(&in_text(kind, is_unsigned, value)));
             }
         }
         Some(())
@@ -130,80 +125,17 @@ impl Kept {
     }
 }
 
-fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (value, tail) = rest.split_at_checked(len)?;
-    *rest = tail;
-    Some(value)
-}
-
-fn little(bytes: &[u8]) -> u64 {
-    let more = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
-    bytes.iter().rev().fold(0, more)
-}
-
-/// The next value of a binary row, as text.
-fn binary_value(kind: u8, is_unsigned: bool, rest: &mut &[u8]) -> Option<Vec<u8>> {
+/// A value of a binary row as text.
+fn in_text(kind: u8, is_unsigned: bool, value: &[u8]) -> Vec<u8> {
     let text = match kind {
-        1 => integer(take(rest, 1)?, is_unsigned),
-        2 | 13 => integer(take(rest, 2)?, is_unsigned),
-        3 | 9 => integer(take(rest, 4)?, is_unsigned),
-        8 => integer(take(rest, 8)?, is_unsigned),
-        FLOAT => format!("{:?}", f32::from_bits(little(take(rest, 4)?) as u32)),
-        DOUBLE => format!("{:?}", f64::from_bits(little(take(rest, 8)?))),
-        6 => String::new(),
-        TIME => {
-            let len = usize::from(take(rest, 1)?[0]);
-            time(take(rest, len)?)
-        }
-        kind if DATES.contains(&kind) => {
-            let len = usize::from(take(rest, 1)?[0]);
-            date(kind == DATE, take(rest, len)?)
-        }
-        _ => {
-            let len = match take(rest, 1)?[0] {
-                short @ 0..=250 => u64::from(short),
-                252 => little(take(rest, 2)?),
-                253 => little(take(rest, 3)?),
-                254 => little(take(rest, 8)?),
-                _ => return None,
-            };
-            return take(rest, usize::try_from(len).ok()?).map(<[u8]>::to_vec);
-        }
+        1 | 2 | 3 | 8 | 9 | 13 => binary::integer(value, is_unsigned),
+        FLOAT => format!("{:?}", f32::from_bits(binary::little(value) as u32)),
+        DOUBLE => format!("{:?}", f64::from_bits(binary::little(value))),
+        7 | DATE | 12 => binary::date(kind == DATE, value),
+        TIME => binary::time(value),
+        _ => return value.to_vec(),
     };
-    Some(text.into_bytes())
-}
-
-fn integer(bytes: &[u8], is_unsigned: bool) -> String {
-    let number = little(bytes);
-    let shift = 64 - 8 * bytes.len() as u32;
-    match is_unsigned {
-        true => number.to_string(),
-        false => ((number << shift).cast_signed() >> shift).to_string(),
-    }
-}
-
-fn date(is_date: bool, bytes: &[u8]) -> String {
-    let part = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    let year = u16::from_le_bytes([part(0), part(1)]);
-    let mut text = format!("{year:04}-{:02}-{:02}", part(2), part(3));
-    if !is_date {
-        let _ = write!(text, " {:02}:{:02}:{:02}", part(4), part(5), part(6));
-    }
-    if let Some(micros) = bytes.get(7..11) {
-        let _ = write!(text, ".{:06}", little(micros));
-    }
-    text
-}
-
-fn time(bytes: &[u8]) -> String {
-    let part = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    let sign = if part(0) == 0 { "" } else { "-" };
-    let hours = bytes.get(1..5).map_or(0, little) * 24 + u64::from(part(5));
-    let mut text = format!("{sign}{hours:02}:{:02}:{:02}", part(6), part(7));
-    if let Some(micros) = bytes.get(8..12) {
-        let _ = write!(text, ".{:06}", little(micros));
-    }
-    text
+    text.into_bytes()
 }
 
 #[cfg(test)]

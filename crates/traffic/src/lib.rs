@@ -14,6 +14,7 @@
 //! What a capture has is personal data: statements with their values.
 
 pub mod anonymise;
+mod binary;
 pub mod capture;
 pub mod checks;
 mod codec;

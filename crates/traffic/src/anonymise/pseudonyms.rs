@@ -3,6 +3,7 @@
 
 use aws_lc_rs::hmac;
 
+use crate::binary;
 use crate::seal::Key;
 
 pub(super) struct Pseudonyms {
@@ -221,15 +222,11 @@ impl Pseudonyms {
     pub(super) fn parameter(&self, [kind, flags]: [u8; 2], value: &mut [u8]) {
         match (kind, value.len()) {
             (1 | 2 | 3 | 8 | 9 | 13, len @ (1 | 2 | 4 | 8)) => {
-                let mut wide = [0; 8];
-                wide[..len].copy_from_slice(value);
-                let shift = 64 - 8 * len as u32;
-                let signed = (u64::from_le_bytes(wide) << shift).cast_signed() >> shift;
                 let is_unsigned = flags & 0x80 != 0;
-                let size = if is_unsigned {
-                    u64::from_le_bytes(wide)
-                } else {
-                    signed.unsigned_abs()
+                let signed = binary::signed(value);
+                let size = match is_unsigned {
+                    true => binary::little(value),
+                    false => signed.unsigned_abs(),
                 };
                 let other = self.number(size.to_string().as_bytes());
                 let other: u64 = String::from_utf8_lossy(&other).parse().unwrap_or(0);

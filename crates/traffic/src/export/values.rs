@@ -4,6 +4,7 @@ use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
 
 use super::{Charset, Prepared, read};
+use crate::binary::{self, DATE, DOUBLE, FLOAT, TIME};
 use crate::record::CommandRecord;
 
 const UNKNOWN: &str = "its parameters make no sense";
@@ -53,13 +54,10 @@ impl Prepared {
         for (index, place) in places.iter().enumerate() {
             out.extend_from_slice(&self.text[from..*place]);
             from = place + 1;
-            let is_null = nulls
-                .get(index / 8)
-                .is_some_and(|byte| byte >> (index % 8) & 1 != 0);
             let kind = [self.types[index * 2], self.types[index * 2 + 1]];
             let literal = match long.get(&(index as u16)) {
                 Some(bytes) => text(bytes, kind[0], charset),
-                None if is_null => "NULL".to_owned(),
+                None if binary::is_null(nulls, index) => "NULL".to_owned(),
                 None => value(kind, &mut values, charset).ok_or(UNKNOWN)?,
             };
             let literal = match limits_rows(&self.text[..*place]) {
@@ -111,97 +109,24 @@ fn unquoted_integer(literal: String) -> String {
     inner.filter(is_integer).map(str::to_owned).unwrap_or(literal)
 }
 
-fn take<'a>(values: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (value, rest) = values.split_at_checked(len)?;
-    *values = rest;
-    Some(value)
-}
-
-fn little(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
 /// The next value, as a literal.
 fn value([kind, flags]: [u8; 2], values: &mut &[u8], charset: Charset) -> Option<String> {
-    let is_unsigned = flags & 0x80 != 0;
-    let mut whole = |len: usize| {
-        let number = little(take(values, len)?);
-        let shift = 64 - 8 * len as u32;
-        Some(match is_unsigned {
-            true => number.to_string(),
-            false => ((number << shift).cast_signed() >> shift).to_string(),
-        })
-    };
-    match kind {
-        1 => whole(1),
-        2 | 13 => whole(2),
-        3 | 9 => whole(4),
-        8 => whole(8),
-        4 => number(f64::from(f32::from_bits(little(take(values, 4)?) as u32))),
-        5 => number(f64::from_bits(little(take(values, 8)?))),
-        6 => Some("NULL".to_owned()),
-        7 | 10 | 12 => {
-            let len = usize::from(take(values, 1)?[0]);
-            date(kind == 10, take(values, len)?)
-        }
-        11 => {
-            let len = usize::from(take(values, 1)?[0]);
-            time(take(values, len)?)
-        }
-        _ => {
-            let len = match take(values, 1)?[0] {
-                short @ 0..=250 => u64::from(short),
-                252 => little(take(values, 2)?),
-                253 => little(take(values, 3)?),
-                254 => little(take(values, 8)?),
-                _ => return None,
-            };
-            Some(text(take(values, usize::try_from(len).ok()?)?, kind, charset))
-        }
+    let value = binary::take(kind, values)?;
+    match (kind, value.len()) {
+        (1 | 2 | 3 | 8 | 9 | 13, _) => Some(binary::integer(value, flags & 0x80 != 0)),
+        (FLOAT, _) => number(f64::from(f32::from_bits(binary::little(value) as u32))),
+        (DOUBLE, _) => number(f64::from_bits(binary::little(value))),
+        (6, _) => Some("NULL".to_owned()),
+        (7 | DATE | 12, 0 | 4 | 7 | 11) => Some(format!("'{}'", binary::date(kind == DATE, value))),
+        (TIME, 0 | 8 | 12) => Some(format!("'{}'", binary::time(value))),
+        (7 | DATE..=12, _) => None,
+        _ => Some(text(value, kind, charset)),
     }
 }
 
 /// With an exponent it is a floating-point number for servers, too.
 fn number(number: f64) -> Option<String> {
     number.is_finite().then(|| format!("{number:e}"))
-}
-
-fn date(is_date: bool, bytes: &[u8]) -> Option<String> {
-    let part = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    let year = u16::from_le_bytes([part(0), part(1)]);
-    if !matches!(bytes.len(), 0 | 4 | 7 | 11) {
-        return None;
-    }
-    let mut text = format!("'{year:04}-{:02}-{:02}", part(2), part(3));
-    if !is_date {
-        text += &format!(" {:02}:{:02}:{:02}", part(4), part(5), part(6));
-    }
-    if bytes.len() == 11 {
-        text += &format!(".{:06}", little(&bytes[7..]));
-    }
-    Some(text + "'")
-}
-
-fn time(bytes: &[u8]) -> Option<String> {
-    let part = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    if !matches!(bytes.len(), 0 | 8 | 12) {
-        return None;
-    }
-    let sign = if part(0) != 0 { "-" } else { "" };
-    let days = bytes.get(1..5).map_or(0, little);
-    let mut text = format!(
-        "'{sign}{:02}:{:02}:{:02}",
-        days * 24 + u64::from(part(5)),
-        part(6),
-        part(7)
-    );
-    if bytes.len() == 12 {
-        text += &format!(".{:06}", little(&bytes[8..]));
-    }
-    Some(text + "'")
 }
 
 /// Digits, with a point between them and a sign in front at most. Anything else would be an expression.

@@ -16,6 +16,7 @@ use mysql_wire::{Capabilities, Command};
 
 pub(super) use self::reading::Keys;
 use self::reading::{Owner, Reading, read};
+use crate::binary;
 use crate::record::CommandRecord;
 
 /// Ids that are kept, of all tables together.
@@ -133,58 +134,30 @@ impl Prepared {
             return None;
         }
         for (index, (parameter, [kind, flags])) in parameters.zip(types).enumerate() {
-            if nulls.get(index / 8)? >> (index % 8) & 1 != 0 {
+            if binary::is_null(nulls, index) {
                 continue;
             }
-            let (value, rest) = values.split_at_checked(value_len(*kind, values)?)?;
-            values = rest;
+            let before = values;
+            let value = binary::take(*kind, &mut values)?;
             let is_unsigned = flags & 0x80 != 0;
             let write = |now| encoded(*kind, is_unsigned, value.len(), now);
             let mapped = number(*kind, is_unsigned, value)
                 .and_then(|then| ids.map(reading, parameter.owner, then, write));
-            out.extend_from_slice(mapped.as_deref().unwrap_or(value));
+            let as_sent = &before[..before.len() - values.len()];
+            out.extend_from_slice(mapped.as_deref().unwrap_or(as_sent));
         }
         values.is_empty().then_some(out)
     }
-}
-
-/// Bytes of the next value.
-fn value_len(kind: u8, values: &[u8]) -> Option<usize> {
-    let little = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |number, byte| number << 8 | usize::from(*byte))
-    };
-    let first = values.first().copied().map(usize::from);
-    Some(match kind {
-        1 => 1,
-        2 | 13 => 2,
-        3 | 4 | 9 => 4,
-        5 | 8 => 8,
-        6 => 0,
-        7 | 10..=12 => 1 + first?,
-        _ => match first? {
-            short @ 0..=250 => 1 + short,
-            252 => 3 + little(values.get(1..3)?),
-            253 => 4 + little(values.get(1..4)?),
-            _ => return None,
-        },
-    })
 }
 
 /// The number that a parameter is: an integer, or a text of digits.
 fn number(kind: u8, is_unsigned: bool, value: &[u8]) -> Option<u64> {
     match kind {
         1 | 2 | 3 | 8 | 9 | 13 => {
-            let number = value
-                .iter()
-                .rev()
-                .fold(0, |number, byte| number << 8 | u64::from(*byte));
             let is_negative = !is_unsigned && value.last()? & 0x80 != 0;
-            (!is_negative).then_some(number)
+            (!is_negative).then(|| binary::little(value))
         }
-        0 | 15 | 246 | 253 | 254 => digits(value.get(1..)?),
+        0 | 15 | 246 | 253 | 254 => digits(value),
         _ => None,
     }
 }
