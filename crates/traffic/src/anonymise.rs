@@ -12,6 +12,7 @@ use std::path::Path;
 
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
+use sql_class::text::has;
 use sql_class::{Class, Effects, Literal, Syntax, digest, facts, literals};
 
 use crate::binary;
@@ -19,6 +20,7 @@ use crate::capture::schema_of;
 use crate::file::{FileError, Folder, FolderWriter};
 use crate::record::{CommandRecord, Filters, Flags, Record};
 use crate::seal::Key;
+use crate::words::{comment_len, is_one_of};
 
 use self::pseudonyms::Pseudonyms;
 
@@ -126,10 +128,7 @@ impl Making {
     }
 
     fn look_for_modes(&mut self, text: &[u8]) {
-        const MODE: &[u8] = b"NO_BACKSLASH_ESCAPES";
-        self.may_mean_backslash |= text
-            .windows(MODE.len())
-            .any(|part| part.eq_ignore_ascii_case(MODE));
+        self.may_mean_backslash |= has(text, b"NO_BACKSLASH_ESCAPES");
     }
 
     fn command(&mut self, command: &mut CommandRecord) {
@@ -303,7 +302,7 @@ fn is_word(token: &[u8], word: &str) -> bool {
 
 /// `SET a = 1, …` with plain values: no other statement is within it, nor anything that is computed.
 fn sets_variables(tokens: &[&[u8]]) -> bool {
-    let is_other = |token: &&[u8]| is_word(token, "STATEMENT") || is_word(token, "ROLE");
+    let is_other = |token: &&[u8]| is_one_of(token, &["STATEMENT", "ROLE"]);
     let is_computed = |token: &&[u8]| **token == *b"(" || is_word(token, "SELECT");
     matches!(tokens, [set, second, ..] if is_word(set, "SET") && !is_other(second))
         && !tokens.iter().any(is_computed)
@@ -316,7 +315,7 @@ fn names_account(tokens: &[&[u8]]) -> bool {
     let is_host = |token: &&[u8]| matches!(token, [b'@', b'\'' | b'"' | b'`', ..]);
     let is_about = |pair: &[&[u8]]| {
         (is_word(pair[0], "SHOW") && is_word(pair[1], "GRANTS"))
-            || (BEFORE_USER.iter().any(|word| is_word(pair[0], word)) && is_word(pair[1], "USER"))
+            || (is_one_of(pair[0], &BEFORE_USER) && is_word(pair[1], "USER"))
     };
     let is_definer = |token: &&[u8]| is_word(token, "DEFINER");
     tokens.iter().any(|token| is_host(token) || is_definer(token)) || tokens.windows(2).any(is_about)
@@ -324,16 +323,14 @@ fn names_account(tokens: &[&[u8]]) -> bool {
 
 /// `CREATE TABLE` and its like, without rows of another.
 fn defines_table(tokens: &[&[u8]]) -> bool {
-    let is_one_of = |words: &[&str], token: &[u8]| words.iter().any(|word| is_word(token, word));
     let mut first = tokens.iter().take(5);
-    first.any(|token| is_one_of(&["TABLE", "INDEX"], token))
-        && !tokens.iter().any(|token| is_one_of(&["SELECT", "VALUES"], token))
+    first.any(|token| is_one_of(token, &["TABLE", "INDEX"]))
+        && !tokens.iter().any(|token| is_one_of(token, &["SELECT", "VALUES"]))
 }
 
 /// What is between two tokens: hints of the optimizer stay, and what has a server execute a comment. What
 /// else stands in comments may name somebody.
 fn between(mut gap: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let end_of = |gap: &[u8]| Some(gap.windows(2).position(|part| part == b"*/")? + 2);
     while let Some(byte) = gap.first() {
         let len = match gap {
             [b' ' | b'\t'..=b'\r', ..] => {
@@ -341,7 +338,7 @@ fn between(mut gap: &[u8], out: &mut Vec<u8>) -> Option<()> {
                 1
             }
             [b'/', b'*', b'+', ..] => {
-                let len = end_of(gap)?;
+                let len = comment_len(gap)?;
                 match is_hint(&gap[3..len.max(5) - 2]) {
                     true => out.extend_from_slice(&gap[..len]),
                     false => out.push(b' '),
@@ -357,7 +354,7 @@ fn between(mut gap: &[u8], out: &mut Vec<u8>) -> Option<()> {
             }
             [b'/', b'*', ..] => {
                 out.push(b' ');
-                2 + end_of(&gap[2..])?
+                comment_len(gap)?
             }
             [b'*', b'/', ..] => {
                 out.extend_from_slice(b"*/");

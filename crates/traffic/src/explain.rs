@@ -16,11 +16,12 @@ use tokio::time::timeout;
 use upstream::conversation::Reply;
 
 use crate::compare::{Comparison, Plans, Statement};
-use crate::export::{Texts, without_comments_in_front};
+use crate::export::Texts;
 use crate::file::{FileError, Folder};
 use crate::record::{Record, SessionRecord, harmless};
 use crate::replay::{Client, Login, Permitted, ReplayAnswer};
 use crate::seal::Key;
+use crate::words::{begins_with, without_comments_in_front};
 
 /// Statements that are asked.
 const ASKED_MAX: usize = 20;
@@ -153,12 +154,10 @@ fn may_be_asked(text: &[u8]) -> bool {
         return false;
     }
     let plain = without_comments_in_front(text);
-    let begins = |word: &str| {
-        let begin = plain.get(..word.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
-    };
     // Behind EXPLAIN other words have meanings of their own: ANALYZE executes.
-    ["SELECT", "WITH", "("].into_iter().any(begins)
+    ["SELECT", "WITH", "("]
+        .into_iter()
+        .any(|word| begins_with(plain, word))
         && syntaxes().all(|syntax| {
             let facts = sql_class::facts(text, syntax);
             facts.class == Class::Read && facts.statements == 1 && HARMLESS.contains(facts.effects)

@@ -9,11 +9,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use mysql_wire::Command;
+use sql_class::text::has;
 
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Record, SessionRecord, plain};
 use crate::replay::{Judge, Permitted};
 use crate::seal::Key;
+use crate::words::{comment_len, is_one_of, without_comments_in_front, without_semicolon};
 
 mod charset;
 mod values;
@@ -362,24 +364,19 @@ const OF_CLIENTS: [&str; 27] = [
 /// A statement with a comment in front of it and with its end; the reason where a client may read something
 /// else in it.
 fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let text = without_comments_in_front(text).trim_ascii();
-    let text = text.strip_suffix(b";").unwrap_or(text);
+    // Clients leave comments out, so that the line behind one is the first, where they look for commands.
+    let text = without_semicolon(without_comments_in_front(text).trim_ascii());
     let word = text
         .split(|byte| !byte.is_ascii_alphabetic() && *byte != b'_')
         .next()
         .unwrap_or_default();
-    let is_of_client = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
-    if text.starts_with(b"/*M") || OF_CLIENTS.iter().any(is_of_client) {
+    if text.starts_with(b"/*M") || is_one_of(word, &OF_CLIENTS) {
         return Err("a client may find a command of its own in it");
     }
-    let has_word = |word: &[u8]| {
-        text.windows(word.len())
-            .any(|part| part.eq_ignore_ascii_case(word))
-    };
-    if has_word(b"no_backslash_escapes") {
+    if has(text, b"no_backslash_escapes") {
         return Err("clients read quotes otherwise behind it");
     }
-    if has_word(b"delimiter") {
+    if has(text, b"delimiter") {
         return Err("a client may find a command of its own in it");
     }
     for has_escapes in [true, false] {
@@ -426,30 +423,6 @@ fn word_beside(text: &[u8]) -> String {
     format!("//{number}")
 }
 
-/// Clients leave comments out, so that the line behind one is the first, where they look for their commands.
-pub(crate) fn without_comments_in_front(text: &[u8]) -> &[u8] {
-    let mut rest = text.trim_ascii_start();
-    loop {
-        let len = match rest {
-            [b'#', ..] | [b'-', b'-', b' ' | b'\t' | b'\n', ..] => {
-                rest.iter().position(|byte| *byte == b'\n')
-            }
-            [b'/', b'*', b'!' | b'M', ..] => return rest,
-            [b'/', b'*', ..] => rest
-                .windows(2)
-                .skip(2)
-                .position(|part| part == b"*/")
-                .map(|end| end + 4),
-            _ => return rest,
-        };
-        // One without an end is told below.
-        let Some(behind) = len.and_then(|len| rest.get(len..)) else {
-            return rest;
-        };
-        rest = behind.trim_ascii_start();
-    }
-}
-
 /// Counts the parameters of a text.
 pub(crate) fn parameters_of(text: &[u8]) -> usize {
     read(text, true).parameters.len()
@@ -482,11 +455,7 @@ fn read(text: &[u8], has_escapes: bool) -> Read {
             }
             [b'/', b'*', b'!' | b'M', ..] => Some(3),
             [b'/', b'*', ..] => {
-                let end = rest
-                    .windows(2)
-                    .skip(2)
-                    .position(|part| part == b"*/")
-                    .map(|end| end + 4);
+                let end = comment_len(rest);
                 read.has_command |= rest[..end.unwrap_or(rest.len())].contains(&b'\\');
                 end
             }

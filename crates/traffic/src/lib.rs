@@ -37,6 +37,7 @@ pub mod report;
 pub mod seal;
 pub mod secrets;
 mod volatile;
+mod words;
 
 pub use file::{FileError, Folder, FolderWriter, Stop};
 pub use seal::Key;

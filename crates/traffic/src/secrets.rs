@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 use regex::bytes::Regex;
 use sql_class::{Class, Dialect, Effects, Facts, Syntax};
 
+use crate::words::{comment_len, is_alone, is_one_of, without_comments_in_front, without_semicolon};
+
 /// Words, as [`words`] has them.
 type Words = LazyLock<Option<Regex>>;
 
@@ -79,7 +81,7 @@ pub(crate) fn without_comments(text: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(byte) = text.get(at) {
         let has_end = last_end.is_some_and(|end| end >= at + 2);
-        let len = comment_len(&text[at..], has_end);
+        let len = comment_or_sign_len(&text[at..], has_end);
         out.push(if len.is_some() { b' ' } else { *byte });
         at += len.unwrap_or(1);
     }
@@ -88,12 +90,12 @@ pub(crate) fn without_comments(text: &[u8]) -> Option<Vec<u8>> {
 
 /// The length of the comment with which a text begins, or of the sign with which one begins or ends that
 /// servers execute. `has_end`: a comment that begins here ends somewhere.
-fn comment_len(text: &[u8], has_end: bool) -> Option<usize> {
+fn comment_or_sign_len(text: &[u8], has_end: bool) -> Option<usize> {
     let digits = |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     Some(match text {
         [b'/', b'*', b'!', rest @ ..] => 3 + digits(rest),
         [b'/', b'*', b'M', b'!', rest @ ..] => 4 + digits(rest),
-        [b'/', b'*', rest @ ..] if has_end => 4 + rest.windows(2).position(|part| part == b"*/")?,
+        [b'/', b'*', ..] if has_end => comment_len(text)?,
         [b'*', b'/', ..] => 2,
         [b'#', ..] | [b'-', b'-', b'\t'..=b'\r' | b' ', ..] => {
             let line = text.iter().position(|byte| *byte == b'\n');
@@ -199,9 +201,8 @@ fn sets_password(text: &[u8]) -> bool {
     if !has(&SET_PASSWORD, text) {
         return false;
     }
-    let is_alone = !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';');
     let is_hidden = text.windows(2).any(|part| matches!(part, b"/*" | b"--"));
-    !(is_alone && !is_hidden && is_one_of(first_word(text), &["UPDATE", "INSERT", "REPLACE"]))
+    !(is_alone(text) && !is_hidden && is_one_of(first_word(text), &["UPDATE", "INSERT", "REPLACE"]))
 }
 
 fn is_harmless(facts: &Facts, text: &[u8]) -> bool {
@@ -233,36 +234,12 @@ static OF_SETTINGS: Words = LazyLock::new(|| {
 
 /// The first word, behind comments that nobody executes.
 fn first_word(text: &[u8]) -> &[u8] {
-    let mut rest = text;
-    loop {
-        rest = rest.trim_ascii_start();
-        let behind = match rest {
-            [b'/', b'*', b'!' | b'M', ..] => return b"",
-            [b'/', b'*', ..] => rest
-                .windows(2)
-                .skip(2)
-                .position(|end| end == b"*/")
-                .map(|at| at + 4),
-            [b'#', ..] | [b'-', b'-', ..] => rest.iter().position(|byte| *byte == b'\n').map(|at| at + 1),
-            [b'(' | b';', ..] => Some(1),
-            _ => break,
-        };
-        match behind.and_then(|behind| rest.get(behind..)) {
-            Some(behind) => rest = behind,
-            None => return b"",
-        }
+    let mut rest = without_comments_in_front(text);
+    while let [b'(' | b';', behind @ ..] = rest {
+        rest = without_comments_in_front(behind);
     }
-    let end = rest
-        .iter()
-        .position(|byte| !byte.is_ascii_alphabetic())
-        .unwrap_or(rest.len());
-    &rest[..end]
-}
-
-fn is_one_of(word: &[u8], words: &[&str]) -> bool {
-    words
-        .iter()
-        .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+    let end = rest.iter().position(|byte| !byte.is_ascii_alphabetic());
+    &rest[..end.unwrap_or(rest.len())]
 }
 
 /// Questions, and what ends sessions or empties caches. Alone in its text: what comes behind `;` is not
@@ -271,7 +248,7 @@ fn is_plain_administration(text: &[u8]) -> bool {
     const WORDS: [&str; 10] = [
         "SHOW", "KILL", "FLUSH", "ANALYZE", "OPTIMIZE", "CHECK", "CHECKSUM", "REPAIR", "EXPLAIN", "SET",
     ];
-    is_one_of(first_word(text), &WORDS) && !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';')
+    is_one_of(first_word(text), &WORDS) && is_alone(text)
 }
 
 /// Of `CREATE` and the like only what is known, and alone in its text, unless that is a program's.
@@ -301,14 +278,12 @@ fn is_known_ddl(text: &[u8]) -> bool {
         "ALGORITHM",
         "SQL",
     ];
+    const OTHERS: [&str; 7] = [
+        "TRUNCATE", "ANALYZE", "OPTIMIZE", "CHECK", "REPAIR", "LOCK", "FLUSH",
+    ];
     let first = first_word(text);
     if !is_one_of(first, &["CREATE", "ALTER", "DROP", "RENAME"]) {
-        return is_one_of(
-            first,
-            &[
-                "TRUNCATE", "ANALYZE", "OPTIMIZE", "CHECK", "REPAIR", "LOCK", "FLUSH",
-            ],
-        ) && !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';');
+        return is_one_of(first, &OTHERS) && is_alone(text);
     }
     let at = text
         .windows(first.len())
@@ -317,10 +292,7 @@ fn is_known_ddl(text: &[u8]) -> bool {
         + first.len();
     let second = first_word(&text[at..]);
     match is_one_of(second, &PLAIN) {
-        true => {
-            let is_alone = !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';');
-            is_alone && !has(&OPTIONS, text)
-        }
+        true => is_alone(text) && !has(&OPTIONS, text),
         false => is_one_of(second, &PROGRAMS) && !has(&OPTIONS, text) && !has(&IN_PROGRAMS, text),
     }
 }
@@ -348,19 +320,7 @@ fn is_call(text: &[u8]) -> bool {
     static OF_ACCOUNTS: Words = LazyLock::new(|| {
         words(r"(?i-u)^\W*call[^(]*(?:user|account|login|passw|pwd|grant|secret|credential)")
     });
-    is_one_of(first_word(text), &["CALL"])
-        && !has(&OF_ACCOUNTS, text)
-        && !text.trim_ascii_end().trim_suffix_semicolon().contains(&b';')
-}
-
-trait TrimSemicolon {
-    fn trim_suffix_semicolon(&self) -> &Self;
-}
-
-impl TrimSemicolon for [u8] {
-    fn trim_suffix_semicolon(&self) -> &Self {
-        self.strip_suffix(b";").unwrap_or(self)
-    }
+    is_one_of(first_word(text), &["CALL"]) && !has(&OF_ACCOUNTS, text) && is_alone(text)
 }
 
 /// `EXECUTE name`, `DEALLOCATE PREPARE name`, and `PREPARE name FROM @variable`: the text is elsewhere. And
@@ -389,10 +349,7 @@ fn is_harmless_prepare(text: &[u8]) -> bool {
         Some([b'@', ..]) => words.len() == 4,
         Some([b'\'', ..]) => {
             let begin = text.iter().position(|byte| *byte == b'\'').unwrap_or(0) + 1;
-            let inner = text[begin..]
-                .trim_ascii_end()
-                .trim_suffix_semicolon()
-                .trim_ascii_end();
+            let inner = without_semicolon(text[begin..].trim_ascii_end()).trim_ascii_end();
             let Some(inner) = inner.strip_suffix(b"'") else {
                 return false;
             };

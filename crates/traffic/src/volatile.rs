@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 use sql_class::text::has;
 use sql_class::{Literal, Syntax, literals};
 
-use crate::export::without_comments_in_front;
+use crate::words::{is_one_of, without_backticks, without_comments_in_front};
 
 /// The names are found as words, with a bracket where a column could be called so.
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -59,11 +59,7 @@ pub(crate) fn named(text: &[u8]) -> Option<Named<'_>> {
     });
     let found = NAMED.as_ref()?.captures(without_comments_in_front(text))?;
     let group = |index| found.get(index).map(|group| group.as_bytes());
-    let name = |index| {
-        let name = group(index)?;
-        let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
-        Some(inner.unwrap_or(name).to_ascii_lowercase())
-    };
+    let name = |index| Some(without_backticks(group(index)?).to_ascii_lowercase());
     if let (Some(name), Some(source)) = (name(1), group(2)) {
         return Some(Named::Prepares(name, source));
     }
@@ -115,12 +111,7 @@ pub(crate) fn orders(text: &[u8]) -> bool {
         return true;
     };
     let tokens: Vec<&[u8]> = tokens.into_iter().map(|(_, place)| &text[place]).collect();
-    let is = |at: usize, words: &[&str]| {
-        let token = tokens.get(at).copied().unwrap_or_default();
-        words
-            .iter()
-            .any(|word| token.eq_ignore_ascii_case(word.as_bytes()))
-    };
+    let is = |at: usize, words: &[&str]| is_one_of(tokens.get(at).copied().unwrap_or_default(), words);
     // The number of brackets around all of the statement, at most.
     let mut around = tokens.iter().take_while(|token| **token == b"(").count();
     let (mut depth, mut ordered) = (0_usize, None::<usize>);

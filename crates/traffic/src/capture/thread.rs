@@ -20,6 +20,7 @@ use crate::replay::sets_session;
 use crate::secrets::{
     goes_to_mysql, may_be_written, may_change_accounts, takes_harmless_values, values_may_be_written,
 };
+use crate::words::without_semicolon;
 
 /// The thread's pause between two looks at the queues: workers need not wake it. Each time that it runs it
 /// takes a core and its caches from a worker; at 100 000 commands a second some 1 MiB comes in the meantime.
@@ -618,7 +619,7 @@ pub(crate) fn schema_of(record: &CommandRecord) -> Option<Vec<u8>> {
             }
             let rest = if word[3] == b'`' { &text[3..] } else { rest };
             let rest = rest.trim_ascii();
-            let name = rest.strip_suffix(b";").unwrap_or(rest).trim_ascii();
+            let name = without_semicolon(rest).trim_ascii();
             let quoted = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
             let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
             // Whatever else stands there is not a name alone.

@@ -1,6 +1,6 @@
 //! The charset of what a session sends, as far as the capture tells.
 
-use super::without_comments_in_front;
+use crate::words::without_comments_in_front;
 
 /// The name of a charset. `None`: it is UTF-8, or not known.
 pub(super) type Charset = Option<&'static str>;

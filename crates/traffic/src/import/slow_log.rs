@@ -14,6 +14,7 @@ use mysql_wire::Command;
 use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
 use crate::secrets::TEXT_MAX;
+use crate::words::{without_backticks, without_semicolon};
 
 const ADMINISTRATOR: &[u8] = b"# administrator command: ";
 
@@ -166,8 +167,7 @@ impl Reading<'_> {
             .fields
             .get("Query_time")
             .and_then(|value| times::seconds(value));
-        let text = entry.text.trim_ascii_end();
-        let text = text.strip_suffix(b";").unwrap_or(text);
+        let text = without_semicolon(entry.text.trim_ascii_end());
         if text.is_empty() || took_us.is_none() {
             self.stop(
                 entry.line,
@@ -266,8 +266,7 @@ impl Entry {
 
     /// `last_insert_id=1,insert_id=5,timestamp=1795835941;`
     fn set(&mut self, set: &[u8]) {
-        let set = set.strip_suffix(b";").unwrap_or(set);
-        for part in set.split(|byte| *byte == b',') {
+        for part in without_semicolon(set).split(|byte| *byte == b',') {
             if let Some(value) = part.strip_prefix(b"timestamp=") {
                 self.began_us = times::seconds(value);
             } else if let Some(value) = part.strip_prefix(b"insert_id=") {
@@ -301,8 +300,7 @@ fn account(rest: &[u8]) -> Option<String> {
 /// `use db;` and the same with backticks.
 fn used(line: &[u8]) -> Option<Vec<u8>> {
     let name = line.strip_prefix(b"use ")?.strip_suffix(b";")?;
-    let quoted = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
-    Some(quoted.unwrap_or(name).to_vec())
+    Some(without_backticks(name).to_vec())
 }
 
 /// `# Name: value  Name: value`; a value may be missing.

@@ -16,6 +16,7 @@ use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
 use crate::export::parameters_of;
 use crate::volatile::{Named, named};
+use crate::words::begins_with;
 
 /// Its names of commands that are taken over.
 const COMMANDS: [(&[u8], Command); 14] = [
@@ -152,11 +153,7 @@ fn command<R>(importer: &mut Importer, head: &Head, lines: &Lines<R>) -> Result<
         return Ok(());
     };
     let body = &lines.line[..];
-    if command == Command::QUERY
-        && body
-            .get(..19)
-            .is_some_and(|begin| begin.eq_ignore_ascii_case(b"SET SESSION_STATES "))
-    {
+    if command == Command::QUERY && begins_with(body, "SET SESSION_STATES ") {
         importer.leave_out("states of sessions that were open before, which only TiDB understands");
         return Ok(());
     }

@@ -6,12 +6,13 @@ use std::sync::LazyLock;
 
 use mysql_wire::Command;
 use regex::bytes::Regex;
+use sql_class::text::has;
 use sql_class::{Class, Dialect, Effects, Facts, Literal, Syntax, literals};
 
-use crate::export::without_comments_in_front;
 use crate::record::{CommandRecord, Flags};
 use crate::secrets::without_comments;
 use crate::volatile::asks_for_time;
+use crate::words::{begins_with, is_alone, without_backticks, without_comments_in_front, without_semicolon};
 
 /// What may be sent beyond what harms nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -232,11 +233,7 @@ impl Judge {
         if is(Effects::GATEWAY) {
             return Err(LeftOut::Gateway);
         }
-        let has = |word: &[u8]| {
-            text.windows(word.len())
-                .any(|part| part.eq_ignore_ascii_case(word))
-        };
-        if is(Effects::LOADS_DATA) && has(b"LOCAL") && !has_files {
+        if is(Effects::LOADS_DATA) && has(text, b"LOCAL") && !has_files {
             return Err(LeftOut::LocalFile);
         }
         // What a text has as its own text is judged as that would be.
@@ -346,14 +343,12 @@ pub(super) fn executes(text: &[u8]) -> Option<Vec<u8>> {
 
 /// A name, the same however it is written.
 fn unquoted(name: &[u8]) -> Vec<u8> {
-    let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
-    inner.unwrap_or(name).to_ascii_lowercase()
+    without_backticks(name).to_ascii_lowercase()
 }
 
 /// What a text means that is one quoted literal and nothing else.
 fn literal(text: &[u8]) -> Option<Vec<u8>> {
-    let text = text.trim_ascii();
-    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
+    let text = without_semicolon(text.trim_ascii()).trim_ascii_end();
     let (quote, rest) = text.split_first().filter(|(quote, _)| b"'\"".contains(quote))?;
     let mut bytes = rest.iter();
     let mut meant = Vec::new();
@@ -392,9 +387,7 @@ fn harms_nobody(facts: &Facts, text: &[u8], syntax: Syntax) -> Result<(), LeftOu
         return Ok(());
     }
     let Some(mut parts) = statements(text, syntax) else {
-        let rest = text.trim_ascii_end();
-        let has_several = rest.strip_suffix(b";").unwrap_or(rest).contains(&b';');
-        return match has_several && found(&SERVER, text).is_some() {
+        return match !is_alone(text) && found(&SERVER, text).is_some() {
             true => Err(LeftOut::Server),
             false => Ok(()),
         };
@@ -457,19 +450,11 @@ fn statement_harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
     if facts.effects.contains(Effects::SERVER_FILE) {
         return Err(LeftOut::ServerFile);
     }
-    let has = |word: &[u8]| {
-        text.windows(word.len())
-            .any(|part| part.eq_ignore_ascii_case(word))
-    };
-    let plain = without_comments_in_front(text);
-    let begins = |word: &str| {
-        plain
-            .get(..word.len())
-            .is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
-    };
     if facts.class != Class::Administration {
         return Ok(());
     }
+    let plain = without_comments_in_front(text);
+    let begins = |word: &str| begins_with(plain, word);
     let asks = ["SHOW", "CHECKSUM", "EXPLAIN", "DESC", "HELP", "CHECK", "ANALYZE"];
     if asks.into_iter().any(begins) && facts.statements == 1 {
         return Ok(());
@@ -482,10 +467,10 @@ fn statement_harms_nobody(facts: &Facts, text: &[u8]) -> Result<(), LeftOut> {
         b"BINARY LOG",
         b"REPLICATION",
     ];
-    if of_replication.into_iter().any(has) {
+    if of_replication.into_iter().any(|word| has(text, word)) {
         return Err(LeftOut::Replication);
     }
-    match begins("GRANT") || begins("REVOKE") || has(b"USER") || has(b"ROLE") {
+    match begins("GRANT") || begins("REVOKE") || has(text, b"USER") || has(text, b"ROLE") {
         true => Err(LeftOut::Account),
         false => Err(LeftOut::Server),
     }

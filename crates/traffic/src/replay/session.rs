@@ -31,6 +31,7 @@ use crate::capture::schema_of;
 use crate::checks;
 use crate::record::{CommandRecord, Flags, Record, ResultRecord, SessionRecord};
 use crate::volatile::asks_for_time;
+use crate::words::is_one_of;
 
 /// For an answer, or four times as long as it took when it was captured.
 const ANSWER_LIMIT: Duration = Duration::from_secs(600);
@@ -914,20 +915,13 @@ fn asks(text: &[u8]) -> Effects {
 /// Whether one of several statements may set something for its session.
 fn has_setting(text: &[u8]) -> bool {
     let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    words.any(|word| {
-        ["set", "use", "prepare"]
-            .iter()
-            .any(|sets| word.eq_ignore_ascii_case(sets.as_bytes()))
-    })
+    words.any(|word| is_one_of(word, &["set", "use", "prepare"]))
 }
 
 /// Whether one of several statements may begin a transaction.
 fn may_begin(text: &[u8]) -> bool {
-    let has = |word: &[u8]| {
-        text.windows(word.len())
-            .any(|part| part.eq_ignore_ascii_case(word))
-    };
-    has(b"BEGIN") || has(b"START") || has(b"CHAIN") || has(b"AUTOCOMMIT")
+    let words: [&[u8]; 4] = [b"BEGIN", b"START", b"CHAIN", b"AUTOCOMMIT"];
+    words.iter().any(|word| has(text, word))
 }
 
 /// Whether a statement writes or asks for the time.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use sql_class::{Literal, TableName, literals, tables};
 
 use super::super::plan::{readings, syntaxes};
+use crate::words::is_one_of;
 
 /// The number of a table whose ids are mapped.
 pub(super) type Owner = usize;
@@ -151,10 +152,7 @@ impl Tokens<'_> {
     }
 
     fn is(&self, at: usize, words: &[&str]) -> bool {
-        let bytes = self.bytes(at);
-        words
-            .iter()
-            .any(|word| bytes.eq_ignore_ascii_case(word.as_bytes()))
+        is_one_of(self.bytes(at), words)
     }
 
     /// The token as a name, without quotes.
