@@ -141,11 +141,7 @@ impl Making {
             command.flags.set(Flags::FILES_CUT);
         }
         self.write(command);
-        let forgets = matches!(
-            Command(command.command),
-            Command::QUIT | Command::RESET_CONNECTION | Command::CHANGE_USER
-        );
-        if forgets || command.flags.has(Flags::CLOSED) {
+        if command.is_anew() || command.flags.has(Flags::CLOSED) {
             self.prepared.remove(&command.session);
         }
     }

@@ -256,11 +256,7 @@ impl Texts {
         if let Some(said) = said.filter(|_| command.error == 0) {
             *charset = charset::behind(said, *charset);
         }
-        let forgets = matches!(
-            Command(command.command),
-            Command::QUIT | Command::RESET_CONNECTION | Command::CHANGE_USER
-        );
-        if forgets || command.flags.has(Flags::CLOSED) {
+        if command.is_anew() || command.flags.has(Flags::CLOSED) {
             self.charsets.remove(&command.session);
             self.prepared.remove(&command.session);
         }

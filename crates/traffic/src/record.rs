@@ -267,6 +267,12 @@ impl CommandRecord {
         )
     }
 
+    /// Whether its session is as new behind it, or has ended.
+    pub(crate) fn is_anew(&self) -> bool {
+        let anew = [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT];
+        anew.contains(&Command(self.command))
+    }
+
     /// Bytes of the files that it has.
     #[must_use]
     pub fn files_len(&self) -> usize {

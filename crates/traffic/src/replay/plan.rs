@@ -137,8 +137,7 @@ impl Judge {
         let mut verdict = self.verdict(record);
         let id = record.statement;
         let command = Command(record.command);
-        let ends = [Command::QUIT, Command::RESET_CONNECTION, Command::CHANGE_USER];
-        if ends.contains(&command) && record.error == 0 {
+        if record.is_anew() && record.error == 0 {
             self.sessions.remove(&record.session);
             return verdict;
         }

@@ -386,7 +386,7 @@ impl Session {
         captured: &CommandRecord,
         verdict: Result<(), LeftOut>,
     ) -> Result<(), LeftOut> {
-        if is_anew(captured) {
+        if captured.is_anew() {
             self.is_undone = false;
             self.miss_nothing().await;
             return verdict;
@@ -426,7 +426,7 @@ impl Session {
     /// Which prepared statements there are and which are about the time, sent or not, and whether the session
     /// has set its own.
     fn hear_time(&mut self, captured: &CommandRecord) {
-        if is_anew(captured) {
+        if captured.is_anew() {
             self.timed.clear();
             self.has_own_time = false;
         }
@@ -512,9 +512,9 @@ impl Session {
                 Command::SET_OPTION,
             ]
             .contains(&command),
-            _ => is_anew(captured) && command != Command::QUIT,
+            _ => captured.is_anew() && command != Command::QUIT,
         };
-        if is_anew(captured) {
+        if captured.is_anew() {
             self.miss_nothing().await;
         }
         // All of them are not to be done again.
@@ -886,12 +886,6 @@ impl Session {
             self.statements.insert(captured.statement, id);
         }
     }
-}
-
-/// Whether the session is as new behind it, or has ended.
-fn is_anew(captured: &CommandRecord) -> bool {
-    let anew = [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT];
-    anew.contains(&Command(captured.command))
 }
 
 /// What a text asks about the statements before it.

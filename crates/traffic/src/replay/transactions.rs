@@ -44,7 +44,7 @@ impl Part {
             | Command::STMT_BULK_EXECUTE
             | Command::STMT_FETCH
             | Command::STMT_SEND_LONG_DATA => Self::Inside,
-            Command::RESET_CONNECTION | Command::CHANGE_USER | Command::QUIT => Self::Breaks,
+            _ if command.is_anew() => Self::Breaks,
             _ => Self::Apart,
         }
     }
@@ -185,12 +185,11 @@ pub(super) struct Transactions {
 impl Transactions {
     /// The next command of the capture.
     pub(super) fn turn(&mut self, command: &CommandRecord) -> Turn {
-        let what = Command(command.command);
-        if [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT].contains(&what) {
+        if command.is_anew() {
             self.prepared.remove(&command.session);
         }
         let prepared = self.prepared.entry(command.session).or_default();
-        let Does { part, only_reads } = match what {
+        let Does { part, only_reads } = match Command(command.command) {
             Command::QUERY => prepared.text_does(command),
             _ => prepared.does(command),
         };
