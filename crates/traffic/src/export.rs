@@ -25,6 +25,13 @@ use self::charset::Charset;
 /// Letters of what is only named in a comment.
 const NAMED_MAX: usize = 100;
 
+/// The first lines of the text.
+const HEAD: &str = "\
+-- Traffic that Forebay has written down: personal data, not to be kept longer than needed.
+-- For mysql --binary-mode --force, or mariadb with the same; it stands for what others have sent.
+-- A string x'...' with no charset in front of it is bytes, or a text in a charset that is not known.
+";
+
 /// In which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
@@ -90,18 +97,7 @@ pub fn export(
         texts: Texts::new(wanted.permitted),
         exported: Exported::default(),
     };
-    writeln!(
-        out,
-        "-- Traffic that Forebay has written down: personal data, not to be kept longer than needed."
-    )?;
-    writeln!(
-        out,
-        "-- For mysql --binary-mode --force, or mariadb with the same; it stands for what others have sent."
-    )?;
-    writeln!(
-        out,
-        "-- A string x'...' with no charset in front of it is bytes, or a text in a charset that is not known."
-    )?;
+    out.write_all(HEAD.as_bytes())?;
     if matches!(wanted.by, By::Time) {
         writeln!(
             out,
