@@ -220,19 +220,15 @@ impl Capture {
     /// # Errors
     /// See [`StartError`].
     pub fn start(&self, order: Order, servers: Vec<ServerAtStart>, forebay: &str) -> Result<(), StartError> {
-        self.is_free()?;
+        is_free(lock(&self.shared.run).as_deref())?;
         let key = checked(&order)?;
         let head = Head {
             kind: "capture".to_owned(),
-            imported: None,
-            is_anonymised: false,
             forebay: forebay.to_owned(),
             began_unix_us: unix_us(),
-            file: 1,
-            bytes_before: None,
             filters: order.filters.clone(),
             servers,
-            replay: None,
+            ..Head::default()
         };
         let file_max = match order.upload {
             Some(_) => UPLOADED_FILE_MAX,
@@ -278,11 +274,6 @@ impl Capture {
             return Err(StartError::Thread(error));
         }
         Ok(())
-    }
-
-    /// Whether another may begin.
-    fn is_free(&self) -> Result<(), StartError> {
-        is_free(lock(&self.shared.run).as_deref())
     }
 
     /// Has the capture end. What has come so far is written; [`status`](Self::status) says when it is.

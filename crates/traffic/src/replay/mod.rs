@@ -498,12 +498,9 @@ pub async fn replay(
     }
     let head = Head {
         kind: "replay".to_owned(),
-        imported: None,
         is_anonymised: folder.head().is_anonymised,
         forebay: forebay.to_owned(),
         began_unix_us: unix_us(),
-        file: 1,
-        bytes_before: None,
         filters: folder.head().filters.clone(),
         servers: vec![target.server],
         replay: Some(ReplayOf {
@@ -513,6 +510,7 @@ pub async fn replay(
                 Speed::Times(times) => times.to_string(),
             },
         }),
+        ..Head::default()
     };
     let (mut before, key) = (before, order.key.as_ref());
     let timeline = before.as_mut().map(|before| std::mem::take(&mut before.timeline));
@@ -719,10 +717,9 @@ fn conclude(shared: Rc<Shared>, folder: &Folder) -> Result<Outcome, ReplayError>
         words,
         commands: outcome.sent,
         sessions: outcome.sessions,
-        thinned_sessions: 0,
         withheld: outcome.left_out.values().sum(),
-        unchecked: 0,
         lateness: outcome.lateness.clone(),
+        ..End::default()
     })));
     // All sessions have ended, so that nobody else has it.
     match Rc::try_unwrap(shared) {
