@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mysql_wire::text_values;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use upstream::conversation::{self, Reply};
+use upstream::conversation;
 use upstream::login::Account;
 use upstream::{Cluster, Direct, Flavor, Member};
 
@@ -83,28 +82,20 @@ async fn ask(cluster: &Arc<Cluster>, member: &Member, server: &mut ServerAtStart
     let answers = conversation::ask(&mut direct.stream, direct.capabilities, &commands).await;
     let answers = answers.map_err(|error| error.to_string())?;
     if let [common, of_kind] = answers.as_slice() {
-        let mut values = row(common, 4).into_iter();
-        let mut next = || values.next().flatten();
-        (server.version, server.sql_mode) = (next(), next());
-        (server.time_zone, server.server_id) = (next(), next().or(server.server_id.take()));
-        let mut values = row(of_kind, 2).into_iter();
-        let mut next = || values.next().flatten();
-        (server.server_uuid, server.gtid_position) = (next().or(server.server_uuid.take()), next());
+        let text = |value: Option<&[u8]>| value.map(|value| String::from_utf8_lossy(value).into_owned());
+        if let Some(row) = common.row::<4>() {
+            let server_id;
+            [server.version, server.sql_mode, server.time_zone, server_id] = row.map(text);
+            server.server_id = server_id.or(server.server_id.take());
+        }
+        if let Some(row) = of_kind.row::<2>() {
+            let server_uuid;
+            [server_uuid, server.gtid_position] = row.map(text);
+            server.server_uuid = server_uuid.or(server.server_uuid.take());
+        }
     }
     direct.close().await;
     Ok(())
-}
-
-/// The first row of a result with so many columns.
-fn row(reply: &Reply, columns: usize) -> Vec<Option<String>> {
-    if reply.outcome.error.is_some() || reply.outcome.rows == 0 {
-        return Vec::new();
-    }
-    // A definition begins with `def`; an EOF behind them is shorter than any row.
-    let rows = reply.packets().skip(1 + columns).find(|packet| packet.len() > 5);
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let values = text_values(rows.unwrap_or_default());
-    values.map(|value| value.ok().flatten().map(text)).collect()
 }
 
 #[cfg(test)]
