@@ -191,9 +191,13 @@ impl Client {
         Ok(())
     }
 
-    /// A statement of the replay's own: the first row of its result.
-    async fn row(&mut self, statement: &str) -> Result<Option<Vec<Option<String>>>, ClientError> {
-        Ok(self.rows(statement).await?.into_iter().next())
+    /// A statement of the replay's own: the first row of its result, with so many columns.
+    async fn row<const COLUMNS: usize>(
+        &mut self,
+        statement: &str,
+    ) -> Result<Option<[Option<String>; COLUMNS]>, ClientError> {
+        let first = self.rows(statement).await?.into_iter().next();
+        Ok(first.and_then(|row| row.try_into().ok()))
     }
 
     /// The rows of its result, none where it has failed.
@@ -248,24 +252,20 @@ impl Client {
     pub(super) async fn who_are_you(&mut self) -> Result<ServerAtStart, ClientError> {
         let mut server = ServerAtStart::default();
         let common = "SELECT VERSION(), @@GLOBAL.sql_mode, @@GLOBAL.time_zone, @@GLOBAL.server_id";
-        if let Some(row) = self.row(common).await? {
-            let mut values = row.into_iter();
-            let mut next = || values.next().flatten();
-            server.version = next();
-            server.sql_mode = next();
-            server.time_zone = next();
-            server.server_id = next();
+        if let Some(row) = self.row::<4>(common).await? {
+            [
+                server.version,
+                server.sql_mode,
+                server.time_zone,
+                server.server_id,
+            ] = row;
         }
         let of_mysql = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_executed";
-        match self.row(of_mysql).await? {
-            Some(row) => {
-                let mut values = row.into_iter();
-                server.server_uuid = values.next().flatten();
-                server.gtid_position = values.next().flatten();
-            }
+        match self.row::<2>(of_mysql).await? {
+            Some(row) => [server.server_uuid, server.gtid_position] = row,
             None => {
-                let row = self.row("SELECT @@GLOBAL.gtid_current_pos").await?;
-                server.gtid_position = row.and_then(|row| row.into_iter().next().flatten());
+                let row = self.row::<1>("SELECT @@GLOBAL.gtid_current_pos").await?;
+                server.gtid_position = row.and_then(|[position]| position);
             }
         }
         Ok(server)
@@ -273,8 +273,8 @@ impl Client {
 
     /// Whether the server says that writes are let in. `super_read_only` is MySQL's alone.
     pub(super) async fn may_write(&mut self) -> Result<bool, ClientError> {
-        let is_off = |row: Vec<Option<String>>| {
-            let value = row.into_iter().next().flatten().unwrap_or_default();
+        let is_off = |[value]: [Option<String>; 1]| {
+            let value = value.unwrap_or_default();
             value == "0" || value.eq_ignore_ascii_case("off")
         };
         let read_only = self.row("SELECT @@GLOBAL.read_only").await?;
@@ -289,7 +289,7 @@ impl Client {
             "SHOW ALL SLAVES STATUS",
             "SHOW SLAVE STATUS",
         ] {
-            if self.row(statement).await?.is_some() {
+            if !self.rows(statement).await?.is_empty() {
                 return Ok(true);
             }
         }

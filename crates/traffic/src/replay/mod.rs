@@ -740,44 +740,43 @@ struct Target {
 }
 
 async fn target(order: &Order) -> Result<Target, ReplayError> {
-    let login = order.logins.any()?;
-    let target = order.target;
-    let mut known = in_time(ask_target(target, login))
+    let (target, login) = (order.target, order.logins.any()?);
+    let known = ask(target, login, async |client: &mut Client| {
+        let server = client.who_are_you().await?;
+        Ok((server, client.is_replica().await?))
+    });
+    let (mut server, is_replica) = known
         .await
         .map_err(|error| ReplayError::Target { target, error })?;
+    server.name = target.to_string();
+    let mut keys = Keys::default();
     if order.maps_ids {
-        known.keys = in_time(ask_keys(target, login))
-            .await
-            .map_err(|error| ReplayError::Keys { target, error })?;
+        let asked = ask(target, login, async |client: &mut Client| client.keys().await);
+        keys = asked.await.map_err(|error| ReplayError::Keys { target, error })?;
     }
-    Ok(known)
+    Ok(Target {
+        server,
+        is_replica,
+        keys,
+    })
 }
 
-async fn in_time<T>(asked: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+/// Asks a server something on a connection of its own.
+async fn ask<T>(
+    server: SocketAddr,
+    login: &Login,
+    question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    let asked = async {
+        let mut client = Client::connect(server, login, &SessionRecord::default()).await?;
+        let answer = question(&mut client).await?;
+        client.close().await;
+        Ok::<_, ClientError>(answer)
+    };
     let words = || format!("no answer within {} s", TARGET_LIMIT.as_secs());
     tokio::time::timeout(TARGET_LIMIT, asked)
         .await
         .unwrap_or_else(|_| Err(ClientError::Lost(words())))
-}
-
-async fn ask_target(target: SocketAddr, login: &Login) -> Result<Target, ClientError> {
-    let mut client = client::Client::connect(target, login, &SessionRecord::default()).await?;
-    let mut server = client.who_are_you().await?;
-    server.name = target.to_string();
-    let is_replica = client.is_replica().await?;
-    client.close().await;
-    Ok(Target {
-        server,
-        is_replica,
-        keys: Keys::default(),
-    })
-}
-
-async fn ask_keys(target: SocketAddr, login: &Login) -> Result<Keys, ClientError> {
-    let mut client = client::Client::connect(target, login, &SessionRecord::default()).await?;
-    let keys = client.keys().await?;
-    client.close().await;
-    Ok(keys)
 }
 
 /// The first of a cluster's servers that answers and takes writes.
@@ -788,20 +787,16 @@ pub async fn primary_of(servers: &[SocketAddr], logins: &Logins) -> Result<Socke
     let login = logins.any()?;
     let mut others = Vec::new();
     for server in servers {
-        match in_time(ask_whether_writable(*server, login)).await {
+        let asked = ask(*server, login, async |client: &mut Client| {
+            client.may_write().await
+        });
+        match asked.await {
             Ok(true) => return Ok(*server),
             Ok(false) => others.push(format!("{server} is read_only")),
             Err(error) => others.push(format!("{server}: {error}")),
         }
     }
     Err(ReplayError::NoServer(others.join("; ")))
-}
-
-async fn ask_whether_writable(server: SocketAddr, login: &Login) -> Result<bool, ClientError> {
-    let mut client = client::Client::connect(server, login, &SessionRecord::default()).await?;
-    let may_write = client.may_write().await?;
-    client.close().await;
-    Ok(may_write)
 }
 
 /// Nobody goes on with a replay of another capture, or on another server.
