@@ -634,7 +634,7 @@ fn lengths(prefix: [u8; PREFIX_LEN]) -> (usize, u32) {
 }
 
 /// Fills the buffer as far as there is something; returns how far.
-fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read(&mut buffer[filled..]) {

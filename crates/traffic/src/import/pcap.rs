@@ -4,12 +4,13 @@
 //! Packets of IPv4 and IPv6 are read from Ethernet, with VLANs or without, loopback, Linux' `any`, and
 //! without a link. Fragments of IP are not put together, since TCP does not make any.
 
-use std::io::{self, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
 use super::tcp::Segment;
 use super::{ImportError, Importer};
+use crate::file::read_up_to;
 
 /// The longest packet, and the longest block of a pcapng.
 const PACKET_MAX: u32 = 1 << 20;
@@ -29,18 +30,14 @@ struct Source<R> {
 impl<R: Read> Source<R> {
     /// False where nothing more is there.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<bool, Broken> {
-        let mut there = 0;
-        while there < bytes.len() {
-            match self.source.read(&mut bytes[there..]) {
-                Ok(0) if there == 0 => return Ok(false),
-                Ok(0) => return Err("the file ends within a packet".to_owned()),
-                Ok(read) => there += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.to_string()),
+        match read_up_to(&mut self.source, bytes).map_err(|error| error.to_string())? {
+            0 => Ok(false),
+            there if there < bytes.len() => Err("the file ends within a packet".to_owned()),
+            there => {
+                self.at += there as u64;
+                Ok(true)
             }
         }
-        self.at += there as u64;
-        Ok(true)
     }
 
     /// The same, where something has to be there.
