@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::file::{FileError, Folder, Stop, files_of};
+use crate::file::{FileError, Folder, Stop, files_of, io_at};
 use crate::record::{End, Head, Record};
 use crate::seal::Key;
 
@@ -104,13 +104,9 @@ pub fn folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     if !files_of(path)?.is_empty() {
         return Ok(vec![path.to_owned()]);
     }
-    let failed = |source| FileError::Io {
-        path: path.to_owned(),
-        source,
-    };
     let mut folders = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?.path();
+    for entry in std::fs::read_dir(path).map_err(io_at(path))? {
+        let entry = entry.map_err(io_at(path))?.path();
         if entry.is_dir() && files_of(&entry).is_ok_and(|files| !files.is_empty()) {
             folders.push(entry);
         }

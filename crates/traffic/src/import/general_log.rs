@@ -13,6 +13,7 @@ use mysql_wire::Command;
 
 use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
+use crate::file::io_at;
 use crate::secrets::TEXT_MAX;
 
 /// Bytes of statements that wait for what they have executed.
@@ -72,10 +73,6 @@ struct Reading<'a> {
 }
 
 pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> Result<(), ImportError> {
-    let failed = |source| ImportError::Source {
-        path: path.to_owned(),
-        source,
-    };
     let mut lines = Lines::new(source);
     let mut reading = Reading {
         importer,
@@ -84,10 +81,10 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
         executes: HashMap::new(),
         executes_len: 0,
     };
-    while lines.next().map_err(failed)? {
+    while lines.next().map_err(io_at(path))? {
         if super::begin_of_server(&lines.line).is_some() {
             let begin = lines.line.clone();
-            match super::behind_begin(&mut lines).map_err(failed)? {
+            match super::behind_begin(&mut lines).map_err(io_at(path))? {
                 None => {
                     reading.end()?;
                     reading.end_of_all()?;

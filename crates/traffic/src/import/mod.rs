@@ -76,17 +76,9 @@ impl fmt::Display for From {
 /// Why nothing is imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The folder cannot be written.
+    /// The folder cannot be written, or a file not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
-    Source {
-        /// Which one.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
     /// There is nothing that could be a command.
     #[error("no command was found: is it a {0}?{1}")]
     Nothing(From, String),

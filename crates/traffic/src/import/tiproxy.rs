@@ -15,6 +15,7 @@ use mysql_wire::{Command, write_packet};
 use super::lines::Lines;
 use super::{ImportError, Importer, Said, Who, times};
 use crate::export::parameters_of;
+use crate::file::io_at;
 use crate::volatile::{Named, named};
 use crate::words::begins_with;
 
@@ -57,7 +58,7 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
         match head(&mut lines) {
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some((head, len)))) => {
-                if !lines.exactly(len).map_err(|source| failed(path, source))? {
+                if !lines.exactly(len).map_err(io_at(path))? {
                     importer.stop(path, lines.number, "the file ends within a command");
                     return Ok(());
                 }
@@ -73,13 +74,6 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
                 return Ok(());
             }
         }
-    }
-}
-
-fn failed(path: &Path, source: io::Error) -> ImportError {
-    ImportError::Source {
-        path: path.to_owned(),
-        source,
     }
 }
 
