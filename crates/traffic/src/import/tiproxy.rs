@@ -6,7 +6,7 @@
 //! counts them up in each session, which is done here as well. Files that TiProxy has encrypted are not
 //! read.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -40,7 +40,6 @@ const COMMANDS: [(&[u8], Command); 14] = [
 /// The lines in front of a payload.
 #[derive(Default)]
 struct Head {
-    line: u64,
     at_us: Option<u64>,
     thread: Option<u64>,
     /// `None`: one that is not taken over.
@@ -56,45 +55,36 @@ pub(super) fn read(importer: &mut Importer, path: &Path, source: impl Read) -> R
     let mut lines = Lines::new(source);
     loop {
         match head(&mut lines) {
-            Ok(Ok(None)) => return Ok(()),
-            Ok(Ok(Some((head, len)))) => {
+            Ok(None) => return Ok(()),
+            Ok(Some((head, len))) => {
                 if !lines.exactly(len).map_err(io_at(path))? {
                     importer.stop(path, lines.number, "the file ends within a command");
                     return Ok(());
                 }
                 command(importer, &head, &lines)?;
             }
-            Ok(Err(why)) => {
+            Err(why) => {
                 importer.stop(path, lines.number, &why);
-                return Ok(());
-            }
-            // A packed file that ends too early, or is none.
-            Err(error) => {
-                importer.stop(path, lines.number, &error.to_string());
                 return Ok(());
             }
         }
     }
 }
 
-/// The next lines up to `Payload_len`, and that. `None` at the end of the file; in words what makes no sense.
-fn head<R: Read>(lines: &mut Lines<R>) -> io::Result<Result<Option<(Head, u64)>, String>> {
+/// The next lines up to `Payload_len`, and that. `None` at the end of the file; in words what makes no sense,
+/// or why a packed file cannot be read: it ends too early, or is none.
+fn head<R: Read>(lines: &mut Lines<R>) -> Result<Option<(Head, u64)>, String> {
     let mut head = Head {
         command: Some(Command::QUERY),
         ..Head::default()
     };
-    while lines.next()? {
-        if head.line == 0 {
-            head.line = lines.number;
-        }
+    let mut is_begun = false;
+    while lines.next().map_err(|error| error.to_string())? {
+        is_begun = true;
         let Some((name, value)) = field(&lines.line) else {
-            return Ok(Err("this is no line of a command: # Name: value".to_owned()));
+            return Err("this is no line of a command: # Name: value".to_owned());
         };
-        let number = || {
-            std::str::from_utf8(value)
-                .ok()
-                .and_then(|value| value.parse::<u64>().ok())
-        };
+        let number = || std::str::from_utf8(value).ok()?.parse::<u64>().ok();
         let is_known = match name {
             b"Time" => {
                 head.at_us = times::iso(value);
@@ -115,21 +105,21 @@ fn head<R: Read>(lines: &mut Lines<R>) -> io::Result<Result<Option<(Head, u64)>,
             }
             b"Payload_len" => match number() {
                 Some(len) if head.at_us.is_some() && head.thread.is_some() => {
-                    return Ok(Ok(Some((head, len))));
+                    return Ok(Some((head, len)));
                 }
-                Some(_) => return Ok(Err("a command without a time or without a session".to_owned())),
+                Some(_) => return Err("a command without a time or without a session".to_owned()),
                 None => false,
             },
             _ => true,
         };
         if !is_known {
-            return Ok(Err(format!("{} makes no sense", String::from_utf8_lossy(name))));
+            return Err(format!("{} makes no sense", String::from_utf8_lossy(name)));
         }
     }
-    Ok(match head.line {
-        0 => Ok(None),
-        _ => Err("the file ends within a command".to_owned()),
-    })
+    match is_begun {
+        false => Ok(None),
+        true => Err("the file ends within a command".to_owned()),
+    }
 }
 
 fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
