@@ -285,11 +285,6 @@ impl Importer {
         self.version = begin_of_server(line);
     }
 
-    /// Its connection is over.
-    fn ends(&mut self, thread: u64) {
-        self.sessions.remove(&thread);
-    }
-
     /// The session begins anew with its next command.
     fn changes_user(&mut self, thread: u64, at_us: u64, change: &ChangeUser) {
         let Some(known) = self.sessions.get_mut(&thread) else {

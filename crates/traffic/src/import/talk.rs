@@ -358,7 +358,7 @@ impl Talk {
                 ..Said::default()
             })?;
         }
-        importer.ends(self.thread);
+        importer.sessions.remove(&self.thread);
         Ok(())
     }
 }

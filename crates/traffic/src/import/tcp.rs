@@ -1,6 +1,6 @@
 //! Puts the streams of TCP connections together again, each from its first packet on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::talk::Talk;
@@ -40,7 +40,7 @@ pub(super) struct Streams {
     /// The time of the last packet.
     last_us: u64,
     /// Connections of which it was said already that their beginning is not there.
-    unknown: HashMap<(End, End), ()>,
+    unknown: HashSet<(End, End)>,
 }
 
 struct Connection {
@@ -110,9 +110,9 @@ impl Streams {
             false => (from_server, 1),
         };
         let Some(connection) = self.connections.get_mut(&key) else {
-            let is_told = self.unknown.contains_key(&key) || self.unknown.contains_key(&from_client);
+            let is_told = self.unknown.contains(&key) || self.unknown.contains(&from_client);
             if !is_told && !segment.bytes.is_empty() && self.unknown.len() < CONNECTIONS_MAX {
-                self.unknown.insert(key, ());
+                self.unknown.insert(key);
                 importer.leave_out("connections that were there before the capture");
             }
             return Ok(());
