@@ -140,16 +140,7 @@ pub fn may_change_accounts(text: &[u8], is_there: bool) -> bool {
         )
     });
     let class = sql_class::facts(text, Syntax::default()).class;
-    let only_reads = matches!(
-        class,
-        Class::Read
-            | Class::Session
-            | Class::LockingRead
-            | Class::BeginReadOnly
-            | Class::Begin
-            | Class::Transaction
-    );
-    !only_reads && (is_there || has(&TABLES, text))
+    class >= Class::Write && (is_there || has(&TABLES, text))
 }
 
 /// Whether the text of a statement may be written.

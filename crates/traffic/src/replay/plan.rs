@@ -366,16 +366,7 @@ fn literal(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn only_reads(facts: &Facts) -> bool {
-    let reads = matches!(
-        facts.class,
-        Class::Read
-            | Class::Session
-            | Class::LockingRead
-            | Class::Begin
-            | Class::BeginReadOnly
-            | Class::Transaction
-    );
-    reads && !facts.effects.contains(Effects::SERVER_FILE)
+    facts.class < Class::Write && !facts.effects.contains(Effects::SERVER_FILE)
 }
 
 /// A program and a compound statement harm somebody where a statement within them would, or the text of one
