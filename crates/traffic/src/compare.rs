@@ -649,16 +649,21 @@ impl Times {
     }
 }
 
+impl Latency {
+    /// `at`: the time of a quantile, in milliseconds.
+    pub(crate) fn of(at: impl Fn(f64) -> f64) -> Self {
+        Self {
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+        }
+    }
+}
+
 impl Difference {
     fn settle(&mut self) {
-        let of = |times: &Histogram<u32>| {
-            let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
-            Latency {
-                p50: at(0.5),
-                p95: at(0.95),
-                p99: at(0.99),
-            }
-        };
+        let of =
+            |times: &Histogram<u32>| Latency::of(|quantile| times.value_at_quantile(quantile) as f64 / 1e3);
         if let Some(times) = &self.times.0 {
             (self.a, self.b) = (of(&times.0), of(&times.1));
         }
@@ -801,7 +806,7 @@ impl Found {
 }
 
 /// When a comparison counts as failed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct FailOn {
     errors: bool,
     rows: bool,
@@ -825,15 +830,7 @@ impl FailOn {
     /// # Errors
     /// Which word is none of them.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut fail_on = Self {
-            errors: false,
-            rows: false,
-            warnings: false,
-            missing: false,
-            p50: None,
-            p95: None,
-            p99: None,
-        };
+        let mut fail_on = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             match word.split_once('=') {
                 None => match word {

@@ -264,16 +264,8 @@ fn counted(words: &[&'static str], counts: &[u64]) -> impl Iterator<Item = (&'st
 }
 
 fn latency(times: &Snapshot) -> Latency {
-    let at = |quantile| {
-        times
-            .quantile(quantile)
-            .map_or(0.0, |time| time.as_secs_f64() * 1e3)
-    };
-    Latency {
-        p50: at(0.5),
-        p95: at(0.95),
-        p99: at(0.99),
-    }
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    Latency::of(|quantile| times.quantile(quantile).map_or(0.0, ms))
 }
 
 /// The thread: until nobody is left who could hand over pairs. Where a comparison panics, that pair alone is
