@@ -125,11 +125,7 @@ impl Client {
         let first = next()?;
         if first.len() < PART {
             let len = first.len() as u64;
-            let object = self.path(name);
-            let put = self.store.put(&object, PutPayload::from(first));
-            let put = self.wait(put);
-            put.map_err(|error| self.failed(name, &error))?;
-            return Ok(len);
+            return self.put(name, first.into()).map(|()| len);
         }
         self.runtime.block_on(async {
             let path = self.path(name);

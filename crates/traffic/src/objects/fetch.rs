@@ -113,7 +113,7 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 impl Objects {
     /// The files of a folder that are there, with their sizes, in their order.
     pub(super) fn files(&self) -> Result<Vec<(String, u64)>, ObjectsError> {
-        let mut files = self.list()?;
+        let mut files = self.client.list()?;
         files.retain(|(name, _)| number_of(name).is_some());
         files.sort_by_key(|(name, _)| number_of(name));
         Ok(files)

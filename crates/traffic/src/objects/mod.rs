@@ -205,13 +205,6 @@ impl Objects {
         })
     }
 
-    /// What is there, with its sizes, by the names behind the prefix.
-    fn list(&self) -> Result<Vec<(String, u64)>, ObjectsError> {
-        let mut found = self.client.list()?;
-        found.sort();
-        Ok(found)
-    }
-
     /// Nothing that is asked from now on takes longer.
     pub(crate) fn limit(&self, limit: Duration) {
         self.client.limit(limit);
