@@ -86,6 +86,18 @@ pub(crate) enum ClientError {
 }
 
 impl ClientError {
+    /// Whether the server gave the statement up for a lock: another one was first (MariaDB), it waited too
+    /// long, a deadlock.
+    pub(crate) fn is_of_lock(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                code: 1020 | 1205 | 1213,
+                ..
+            }
+        )
+    }
+
     /// The code of an error packet; `lost` where none came.
     pub(crate) fn code(&self) -> String {
         match self {
@@ -125,6 +137,13 @@ pub(crate) struct StatementAnswer {
     pub rows: Vec<Vec<Option<String>>>,
     /// Rows that it has changed.
     pub affected: u64,
+}
+
+impl Answer {
+    /// The first value of the first row.
+    pub(crate) fn value(&self) -> Option<&str> {
+        self.rows.first()?.first()?.as_deref()
+    }
 }
 
 /// A statement that the server knows by a number.

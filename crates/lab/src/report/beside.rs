@@ -13,11 +13,9 @@ use inputs::Random;
 use super::Violation;
 use crate::{
     cache::rig::Run,
-    client::{Client, ClientError, Server},
+    client::{Client, Server},
 };
 
-/// Codes of statements that the server gave up for a lock.
-pub(super) const LOCKED: [u16; 3] = [1020, 1205, 1213];
 const ACCOUNTS: u64 = 10;
 const BALANCE: u64 = 100;
 /// Sessions that transfer, and that write and read.
@@ -196,9 +194,7 @@ fn transfer(server: Server, session: u64, has_ended: &dyn Fn() -> bool) -> anyho
             .iter()
             .try_for_each(|statement| client.query(statement).map(drop));
         match done {
-            Err(ClientError::Refused { code, .. }) if LOCKED.contains(&code) => {
-                client.query("ROLLBACK")?;
-            }
+            Err(error) if error.is_of_lock() => drop(client.query("ROLLBACK")?),
             done => done?,
         }
         thread::sleep(PAUSE);
@@ -208,7 +204,7 @@ fn transfer(server: Server, session: u64, has_ended: &dyn Fn() -> bool) -> anyho
 
 fn number(client: &mut Client, statement: &str) -> anyhow::Result<u64> {
     let answer = client.query(statement)?;
-    let value = answer.rows.first().and_then(|row| row.first()?.as_deref());
+    let value = answer.value();
     match value.map(str::parse) {
         Some(Ok(number)) => Ok(number),
         _ => bail!("{statement}: the answer is {value:?}"),

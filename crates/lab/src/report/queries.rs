@@ -8,9 +8,9 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use inputs::Random;
 
-use super::{Plan, Stop, Violation, beside::LOCKED, measure::Rounds, results::Section, stand::Stand};
+use super::{Plan, Stop, Violation, measure::Rounds, results::Section, stand::Stand};
 use crate::{
-    client::{Client, ClientError, Server},
+    client::{Client, Server},
     tpcc::{self, KINDS, Size},
 };
 
@@ -162,7 +162,7 @@ fn update(
             match client.query(&statement) {
                 Ok(answer) if answer.affected == size => done += 1,
                 Ok(answer) => bail!("{} of {size} rows were updated", answer.affected),
-                Err(ClientError::Refused { code, .. }) if LOCKED.contains(&code) => {}
+                Err(error) if error.is_of_lock() => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -6,9 +6,6 @@ use inputs::Random;
 use super::{DISTRICTS, Size, last_name, load::money, uneven, within};
 use crate::client::{Client, ClientError, Server, StatementAnswer};
 
-/// Codes of transactions that the server gave up for a lock: another one was first (MariaDB), it waited too
-/// long, a deadlock.
-const LOCKED: [u16; 3] = [1020, 1205, 1213];
 /// A transaction that is in the way of others as often as that is told of, and not tried again.
 const RETRIES_MAX: u64 = 1000;
 /// In a hundred new orders one names an item that nobody has, and is rolled back.
@@ -41,9 +38,9 @@ enum Failure {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Refused { code, .. } if LOCKED.contains(&code) => Self::Locked,
-            error => Self::Other(error.into()),
+        match error.is_of_lock() {
+            true => Self::Locked,
+            false => Self::Other(error.into()),
         }
     }
 }
@@ -164,7 +161,7 @@ impl Terminal {
             let found = self.client.query(&format!(
                 "SELECT i_price, i_name, i_data FROM item WHERE i_id = {item}"
             ))?;
-            let Some(price) = found.rows.first().and_then(|row| row.first()?.as_deref()) else {
+            let Some(price) = found.value() else {
                 return Ok(false);
             };
             let stock = format!("WHERE s_w_id = {supply} AND s_i_id = {item}");
@@ -333,8 +330,7 @@ impl Terminal {
 
 /// The first value of the first row.
 fn value(answer: &StatementAnswer) -> anyhow::Result<&str> {
-    let value = answer.rows.first().and_then(|row| row.first()?.as_deref());
-    value.context("a row is missing")
+    answer.value().context("a row is missing")
 }
 
 fn number(answer: &StatementAnswer) -> anyhow::Result<u64> {
