@@ -68,6 +68,16 @@ pub(crate) fn gateway(named: Option<&Path>) -> io::Result<PathBuf> {
     named.map_or_else(std::env::current_exe, |path| Ok(path.to_path_buf()))
 }
 
+/// A command that runs on one core, where one is named.
+pub(crate) fn pinned(core: Option<usize>, program: &Path) -> Command {
+    let Some(core) = core else {
+        return Command::new(program);
+    };
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).arg(program);
+    command
+}
+
 fn folder_prefix() -> String {
     format!("forebay-bench-{}-", std::process::id())
 }

@@ -2,13 +2,11 @@
 //! of the server, and this program.
 
 use std::{
-    ffi::OsString,
     fmt::Write as _,
     fs,
     io::{Read, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -95,22 +93,11 @@ impl Redis {
         let program = args.redis()?;
         let started = ListeningChild::start(&folder.join("redis.log"), |[address]| {
             let port = address.port().to_string();
-            let words = [
-                "--port",
-                &port,
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ];
-            let mut command = pinned(
-                args.contender_core,
-                program.as_os_str().into(),
-                &words.map(OsString::from),
-            );
-            command.current_dir(folder);
+            let mut command = child::pinned(args.contender_core, &program);
+            command
+                .args(["--port", &port, "--bind", "127.0.0.1"])
+                .args(["--save", "", "--appendonly", "no"])
+                .current_dir(folder);
             Ok(command)
         });
         let (process, [address]) = started.context("starting Redis")?;
@@ -178,8 +165,9 @@ impl Gateway {
         let program = child::gateway(args.forebay.as_deref())?;
         let started = ListeningChild::start(&folder.join("forebay.log"), |addresses: [SocketAddr; 4]| {
             fs::write(&file, configuration(args, server, table, hashes, &addresses))?;
-            let words = ["serve".into(), "--config".into(), file.clone().into()];
-            Ok(pinned(args.contender_core, program.as_os_str().into(), &words))
+            let mut command = child::pinned(args.contender_core, &program);
+            command.args(["serve", "--config"]).arg(&file);
+            Ok(command)
         });
         let (process, [strong, eventual, sql, sql_own]) = started.context("starting the gateway")?;
         let account = Some((sandbox::USER, sandbox::PASSWORD));
@@ -279,28 +267,16 @@ pub(crate) fn start_haproxy(
     let file = folder.join("haproxy.cfg");
     fs::write(&file, include_str!("../../../../bench/haproxy.cfg"))?;
     let started = ListeningChild::start(&folder.join("haproxy.log"), |[address]| {
-        let words = ["-db".into(), "-f".into(), file.clone().into()];
-        let mut command = pinned(core, program.into(), &words);
+        let mut command = child::pinned(core, program);
         command
+            .args(["-db", "-f"])
+            .arg(&file)
             .env("BENCH_BIND", address.to_string())
             .env("BENCH_SERVER", server);
         Ok(command)
     });
     let (process, [address]) = started.context("starting HAProxy")?;
     Ok((process, address))
-}
-
-fn pinned(core: Option<usize>, program: OsString, words: &[OsString]) -> Command {
-    let mut command = match core {
-        Some(core) => {
-            let mut command = Command::new("taskset");
-            command.args(["-c", &core.to_string()]).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    command.args(words);
-    command
 }
 
 /// The first of these programs that is on the PATH.

@@ -1,7 +1,7 @@
 //! The programs that are compared, each a child process on a core of its own in front of fake servers of its
 //! own.
 
-use std::{ffi::OsString, fmt, fs, net::SocketAddr, ops::Range, path::Path, process::Command};
+use std::{fmt, fs, net::SocketAddr, ops::Range, path::Path, process::Command};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -165,41 +165,29 @@ fn command(
         _ => configuration::forebay(kind, plan, *workers, &place),
     };
     fs::write(&file, text)?;
-    let words: Vec<OsString> = match kind {
-        Kind::Haproxy => vec![
-            args.haproxy.clone().into(),
-            "-db".into(),
-            "-f".into(),
-            file.into(),
-        ],
-        Kind::Proxysql => vec![
-            scenario.proxysql.clone().into(),
-            "--initial".into(),
-            "-f".into(),
-            "-D".into(),
-            folder.into(),
-            "-c".into(),
-            file.into(),
-        ],
-        _ => {
-            let program = child::gateway(args.forebay.as_deref())?;
-            vec![program.into(), "serve".into(), "--config".into(), file.into()]
-        }
-    };
     let has_one_thread = *workers == 1 || matches!(kind, Kind::Haproxy | Kind::Proxysql);
-    let mut command = pinned(args.contender_core.filter(|_| has_one_thread), words);
+    let pinned = |program: &Path| child::pinned(args.contender_core.filter(|_| has_one_thread), program);
+    let mut command;
+    match kind {
+        Kind::Haproxy => {
+            command = pinned(&args.haproxy);
+            command.args(["-db", "-f"]).arg(file);
+        }
+        Kind::Proxysql => {
+            command = pinned(&scenario.proxysql);
+            command
+                .args(["--initial", "-f", "-D"])
+                .arg(folder)
+                .arg("-c")
+                .arg(file);
+        }
+        _ => {
+            command = pinned(&child::gateway(args.forebay.as_deref())?);
+            command.args(["serve", "--config"]).arg(file);
+        }
+    }
     command
         .env("BENCH_BIND", address.to_string())
         .env("BENCH_SERVER", servers[0].to_string());
     Ok(command)
-}
-
-fn pinned(core: Option<usize>, mut words: Vec<OsString>) -> Command {
-    if let Some(core) = core {
-        let prefix = ["taskset", "-c", &core.to_string()].map(OsString::from);
-        words.splice(0..0, prefix);
-    }
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    command
 }
