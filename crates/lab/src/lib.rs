@@ -40,3 +40,9 @@ fn spinner() -> indicatif::ProgressBar {
     progress.enable_steady_tick(std::time::Duration::from_millis(200));
     progress
 }
+
+/// Waits for a thread of a load. `who`: the one that has panicked, if it has.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, anyhow::Result<T>>, who: &str) -> anyhow::Result<T> {
+    let ended = thread.join();
+    ended.unwrap_or_else(|_| anyhow::bail!("{who} has panicked"))
+}

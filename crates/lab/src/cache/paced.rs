@@ -96,8 +96,7 @@ impl Clients {
                 .map(|(at, stream)| scope.spawn(move || read_when_due(stream, traffic, pace, at, began)))
                 .collect();
             for client in clients {
-                let client = client.join();
-                let client = client.unwrap_or_else(|_| Err(anyhow::anyhow!("a client panicked")))?;
+                let client = crate::joined(client, "a client")?;
                 latency.add(client.latency)?;
                 lateness.add(client.lateness)?;
                 ended = ended.max(client.ended);

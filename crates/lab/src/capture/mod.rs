@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
 use sandbox::{PASSWORD, Sandbox, Spec, USER};
 
@@ -289,10 +289,9 @@ impl<'a> Bench<'a> {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|client| scope.spawn(move || client_load(address, client, seconds)))
                 .collect();
-            clients.into_iter().try_for_each(|client| match client.join() {
-                Ok(ended) => ended.map(drop),
-                Err(_) => bail!("a client has panicked"),
-            })
+            clients
+                .into_iter()
+                .try_for_each(|client| crate::joined(client, "a client").map(drop))
         })?;
         let ended = self.end()?;
         self.progress.set_message("its replay on a faithful copy");

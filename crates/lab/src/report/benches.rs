@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, Command};
 use sandbox::Kind;
 
@@ -33,10 +33,7 @@ fn words(text: &str) -> Vec<String> {
 
 /// A bench may keep its thread on one core: it has one of its own.
 fn apart<T: Send>(bench: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
-    thread::scope(|scope| match scope.spawn(bench).join() {
-        Ok(done) => done,
-        Err(_) => bail!("a bench has panicked"),
-    })
+    thread::scope(|scope| crate::joined(scope.spawn(bench), "a bench"))
 }
 
 fn of_overhead(plan: &Plan, text: &str) -> anyhow::Result<OverheadArgs> {

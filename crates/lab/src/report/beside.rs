@@ -121,10 +121,7 @@ impl Checks {
             };
             let mut seen = Ok(());
             for session in sessions {
-                let of_session = session
-                    .join()
-                    .unwrap_or_else(|_| bail!("a session beside the load has panicked"));
-                seen = seen.and(of_session);
+                seen = seen.and(crate::joined(session, "a session beside the load"));
             }
             // What was seen counts whatever has come of the load.
             seen?;

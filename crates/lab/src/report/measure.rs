@@ -413,10 +413,7 @@ fn beside_connects(
         let (made, elapsed) = (made.load(Ordering::Relaxed), began.elapsed());
         ended.store(true, Ordering::Relaxed);
         for connector in connectors {
-            match connector.join() {
-                Ok(ended) => ended?,
-                Err(_) => anyhow::bail!("a thread that connects has panicked"),
-            }
+            crate::joined(connector, "a thread that connects")?;
         }
         let measured = measured.unwrap_or_else(|| anyhow::bail!("there is no load"))?;
         Ok((measured, made, elapsed))

@@ -176,12 +176,9 @@ fn update(
             .collect();
         let mut done = 0;
         for client in working {
-            match client.join() {
-                Ok(of_client) => done += of_client?,
-                Err(_) => bail!("a client has panicked"),
-            }
+            done += crate::joined(client, "a client")?;
         }
-        Ok(done)
+        anyhow::Ok(done)
     })?;
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }

@@ -344,9 +344,7 @@ impl<'a> Bench<'a> {
                 Some(gateway.running.pid()),
                 rounds,
             )?;
-            counting
-                .join()
-                .unwrap_or_else(|_| anyhow::bail!("a counting thread panicked"))
+            crate::joined(counting, "a counting thread")
         });
         let (opened, size) = counting?;
         rounds.opened.push(opened);

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, thread};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use inputs::Random;
 
 use super::{DISTRICTS, Size, last_name, uneven, within};
@@ -86,10 +86,7 @@ fn side_by_side(
             .map(|district| scope.spawn(move || fill(district)))
             .collect();
         for thread in threads {
-            match thread.join() {
-                Ok(filled) => filled.context("filling a district")?,
-                Err(_) => bail!("the loader has panicked"),
-            }
+            crate::joined(thread, "the loader").context("filling a district")?;
         }
         Ok(())
     })

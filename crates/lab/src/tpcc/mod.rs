@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use hdrhistogram::Histogram;
 use inputs::Random;
 
@@ -101,12 +101,9 @@ pub(crate) fn run(
             .map(|terminal| scope.spawn(move || work(terminal, until)))
             .collect();
         for terminal in working {
-            match terminal.join() {
-                Ok(done) => sum.add(&done?)?,
-                Err(_) => bail!("a terminal has panicked"),
-            }
+            sum.add(&crate::joined(terminal, "a terminal")?)?;
         }
-        Ok(())
+        anyhow::Ok(())
     })?;
     sum.elapsed = began.elapsed();
     Ok(sum)
