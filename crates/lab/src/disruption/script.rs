@@ -113,6 +113,25 @@ pub(super) struct Statement {
 }
 
 impl Statement {
+    fn new<const N: usize>(
+        template: Template,
+        parameters: [u64; N],
+        doing: Doing,
+        expected: Expected,
+    ) -> Self {
+        Self {
+            template,
+            parameters: parameters.to_vec(),
+            doing,
+            expected,
+        }
+    }
+
+    /// One that has no parameters, and whose answer says nothing.
+    fn bare(template: Template, doing: Doing) -> Self {
+        Self::new(template, [], doing, Expected::Nothing)
+    }
+
     pub(super) fn text(&self) -> String {
         let mut parts = self.template.sql().split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
@@ -231,24 +250,18 @@ impl Script {
     fn transaction(&mut self) -> Vec<Statement> {
         let slot = self.random.below(ITEMS);
         let doing = Doing::Transaction;
-        let statement = |template, parameters, expected| Statement {
-            template,
-            parameters,
-            doing,
-            expected,
-        };
-        let own = vec![self.client, slot];
-        let item = vec![self.client, slot, self.random.below(1_000_000u64)];
+        let own = [self.client, slot];
+        let item = [self.client, slot, self.random.below(1_000_000u64)];
         vec![
-            statement(Template::Begin, Vec::new(), Expected::Nothing),
+            Statement::bare(Template::Begin, doing),
             self.row(doing),
             self.row(doing),
             self.range(doing),
             self.increment(doing),
             self.read_counter(doing),
-            statement(Template::Delete, own, Expected::Affected(1)),
-            statement(Template::Insert, item, Expected::Affected(1)),
-            statement(Template::Commit, Vec::new(), Expected::Nothing),
+            Statement::new(Template::Delete, own, doing, Expected::Affected(1)),
+            Statement::new(Template::Insert, item, doing, Expected::Affected(1)),
+            Statement::bare(Template::Commit, doing),
             self.read_counter(Doing::Read),
         ]
     }
@@ -260,75 +273,48 @@ impl Script {
             self.row(Doing::Read),
         ];
         if self.has_variable {
-            turn.push(Statement {
-                template: Template::Variable,
-                parameters: Vec::new(),
-                doing: Doing::Read,
-                expected: Expected::Rows(vec![self.client.to_string()]),
-            });
+            let expected = Expected::Rows(vec![self.client.to_string()]);
+            turn.push(Statement::new(Template::Variable, [], Doing::Read, expected));
         }
         turn
     }
 
     fn read_transaction(&mut self) -> Vec<Statement> {
         let doing = Doing::Transaction;
-        let bound = |template| Statement {
-            template,
-            parameters: Vec::new(),
-            doing,
-            expected: Expected::Nothing,
-        };
-        let (begin, commit) = (bound(Template::BeginRead), bound(Template::Commit));
+        let [begin, commit] =
+            [Template::BeginRead, Template::Commit].map(|template| Statement::bare(template, doing));
         vec![begin, self.row(doing), self.range(doing), self.row(doing), commit]
     }
 
     fn row(&mut self, doing: Doing) -> Statement {
         let id = 1 + self.random.below(ROWS);
-        Statement {
-            template: Template::Row,
-            parameters: vec![id],
-            doing,
-            expected: Expected::Rows(vec![rig::value(id, rig::VALUE)]),
-        }
+        let expected = Expected::Rows(vec![rig::value(id, rig::VALUE)]);
+        Statement::new(Template::Row, [id], doing, expected)
     }
 
     fn range(&mut self, doing: Doing) -> Statement {
         let first = 1 + self.random.below(ROWS - RANGE);
         let last = first + RANGE - 1;
         let rows = (first..=last).map(|id| rig::value(id, rig::VALUE));
-        Statement {
-            template: Template::Range,
-            parameters: vec![first, last],
+        Statement::new(
+            Template::Range,
+            [first, last],
             doing,
-            expected: Expected::Rows(rows.collect()),
-        }
+            Expected::Rows(rows.collect()),
+        )
     }
 
     fn scan(&self) -> Statement {
-        Statement {
-            template: Template::Scan,
-            parameters: Vec::new(),
-            doing: Doing::Read,
-            expected: Expected::Rows(vec![ROWS.to_string()]),
-        }
+        let expected = Expected::Rows(vec![ROWS.to_string()]);
+        Statement::new(Template::Scan, [], Doing::Read, expected)
     }
 
     fn increment(&self, doing: Doing) -> Statement {
-        Statement {
-            template: Template::Increment,
-            parameters: vec![self.client],
-            doing,
-            expected: Expected::Affected(1),
-        }
+        Statement::new(Template::Increment, [self.client], doing, Expected::Affected(1))
     }
 
     fn read_counter(&self, doing: Doing) -> Statement {
-        Statement {
-            template: Template::Counter,
-            parameters: vec![self.client],
-            doing,
-            expected: Expected::Counter,
-        }
+        Statement::new(Template::Counter, [self.client], doing, Expected::Counter)
     }
 
     /// Takes note of what came of a statement. In words: the answer cannot be right.
@@ -406,12 +392,8 @@ impl Script {
         }
         self.queue.clear();
         if goes_on {
-            self.queue.push_back(Statement {
-                template: Template::Rollback,
-                parameters: Vec::new(),
-                doing: Doing::Rollback,
-                expected: Expected::Nothing,
-            });
+            self.queue
+                .push_back(Statement::bare(Template::Rollback, Doing::Rollback));
         }
     }
 }
