@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::{
     page::{findings, in_words, unit},
     results::{Results, Section},
-    text::{distinct, number},
+    text::{distinct, number, written},
 };
 
 /// Columns of prose.
@@ -13,10 +13,7 @@ const WIDTH: usize = 160;
 
 /// The whole page.
 pub(super) fn markdown(results: &Results) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_page(&mut out, results);
-    out
+    written(|out| write_page(out, results))
 }
 
 fn write_page(out: &mut String, results: &Results) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::{
     chart,
     results::{Figure, Ratio, Results, Section},
-    text::{distinct, escaped, number},
+    text::{distinct, escaped, number, written},
 };
 
 /// Of these figures there are charts.
@@ -25,16 +25,11 @@ const RATIOS: &str = "A ratio stands with the band in which the median of anothe
 
 /// What a report has found, for people.
 pub(super) fn page(results: &Results) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_page(&mut out, results);
-    out
-}
-
-fn write_page(out: &mut String, results: &Results) -> fmt::Result {
-    begin(out, &results.title)?;
-    write_head(out, results)?;
-    end(out, &results.sections)
+    written(|out| {
+        begin(out, &results.title)?;
+        write_head(out, results)?;
+        end(out, &results.sections)
+    })
 }
 
 fn begin(out: &mut String, title: &str) -> fmt::Result {
@@ -56,45 +51,30 @@ fn end(out: &mut String, sections: &[Section]) -> fmt::Result {
 
 /// What another bench has found, for people.
 pub(super) fn of_bench(results: &Results) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_bench(&mut out, results);
-    out
-}
-
-fn write_bench(out: &mut String, results: &Results) -> fmt::Result {
-    begin(out, &results.title)?;
-    writeln!(out, "<p>{RATIOS}</p>")?;
-    write_busy(out, results)?;
-    write_run(out, results)?;
-    write_links(out, &results.sections)?;
-    end(out, &results.sections)
+    written(|out| {
+        begin(out, &results.title)?;
+        writeln!(out, "<p>{RATIOS}</p>")?;
+        write_busy(out, results)?;
+        write_run(out, results)?;
+        write_links(out, &results.sections)?;
+        end(out, &results.sections)
+    })
 }
 
 /// Two runs side by side, for people.
 pub(super) fn comparison(runs: [&Results; 2], words: &[String], sections: &[Section]) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_comparison(&mut out, runs, words, sections);
-    out
-}
-
-fn write_comparison(
-    out: &mut String,
-    runs: [&Results; 2],
-    words: &[String],
-    sections: &[Section],
-) -> fmt::Result {
-    begin(out, "Two runs compared")?;
-    for words in words {
-        writeln!(out, "<p>{}</p>", escaped(words))?;
-    }
-    for (name, run) in ["A", "B"].iter().zip(runs) {
-        writeln!(out, "<h2>{name}: {}</h2>", escaped(&run.title))?;
-        write_run(out, run)?;
-    }
-    write_links(out, sections)?;
-    end(out, sections)
+    written(|out| {
+        begin(out, "Two runs compared")?;
+        for words in words {
+            writeln!(out, "<p>{}</p>", escaped(words))?;
+        }
+        for (name, run) in ["A", "B"].iter().zip(runs) {
+            writeln!(out, "<h2>{name}: {}</h2>", escaped(&run.title))?;
+            write_run(out, run)?;
+        }
+        write_links(out, sections)?;
+        end(out, sections)
+    })
 }
 
 fn write_head(out: &mut String, results: &Results) -> fmt::Result {

@@ -1,5 +1,15 @@
 //! Texts of a page.
 
+use std::fmt;
+
+/// All that is written into a text.
+pub(super) fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut out);
+    out
+}
+
 /// With as many digits as mean something.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
