@@ -21,10 +21,9 @@ fn write_page(out: &mut String, results: &Results) -> fmt::Result {
         true => " --quick",
         false => "",
     };
-    write!(out, "# {}\n\n", plain(&results.title))?;
-    paragraph(
+    writeln!(out, "# {}", plain(&results.title))?;
+    prose(
         out,
-        "",
         &format!(
             "Made by `forebay bench report {}{quick} --markdown FILE`, and by no hand. Contenders took turns round by round, and ratios \
              are formed within a round: below 1, the first of both has less. A ratio stands with the band in which the median of another \
@@ -54,23 +53,17 @@ fn write_page(out: &mut String, results: &Results) -> fmt::Result {
         item(out, &format!("{what}: {}", plain(words)))?;
     }
     if machine.is_busy() {
-        out.push('\n');
         let busy =
             "The machine was busy with something else when this began: take the figures for an impression.";
-        paragraph(out, "", busy)?;
+        prose(out, busy)?;
     }
     if !results.is_done {
-        out.push('\n');
-        paragraph(
-            out,
-            "",
-            "This run was broken off, or is still under way: tables are missing.",
-        )?;
+        let cut = "This run was broken off, or is still under way: tables are missing.";
+        prose(out, cut)?;
     }
     if !results.left_out.is_empty() {
         let left_out = results.left_out.join(", ");
-        out.push('\n');
-        paragraph(out, "", &format!("Tables that were not asked for: {left_out}."))?;
+        prose(out, &format!("Tables that were not asked for: {left_out}."))?;
     }
     for section in &results.sections {
         write_section(out, section)?;
@@ -79,29 +72,16 @@ fn write_page(out: &mut String, results: &Results) -> fmt::Result {
 }
 
 fn write_section(out: &mut String, section: &Section) -> fmt::Result {
-    write!(out, "\n## {} {}\n\n", section.number, plain(&section.title))?;
+    writeln!(out, "\n## {} {}", section.number, plain(&section.title))?;
     let not_here = if section.is_here { "" } else { "Not run here. " };
-    paragraph(
-        out,
-        "",
-        &format!(
-            "{}, {}. {not_here}{}",
-            section.report,
-            section.name,
-            plain(&section.text)
-        ),
-    )?;
+    let (report, name, text) = (&section.report, &section.name, plain(&section.text));
+    prose(out, &format!("{report}, {name}. {not_here}{text}"))?;
     if let Some(failed) = &section.failed {
-        out.push('\n');
-        paragraph(
-            out,
-            "",
-            &format!("This table did not come to its end: {}", plain(failed)),
-        )?;
+        let failed = plain(failed);
+        prose(out, &format!("This table did not come to its end: {failed}"))?;
     }
     for broken in &section.broken {
-        out.push('\n');
-        paragraph(out, "", &format!("A promise was not kept: {}", plain(broken)))?;
+        prose(out, &format!("A promise was not kept: {}", plain(broken)))?;
     }
     write_ratios(out, section)?;
     if !section.is_here {
@@ -173,6 +153,12 @@ fn write_figures(out: &mut String, section: &Section) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// A paragraph below what is there.
+fn prose(out: &mut String, text: &str) -> fmt::Result {
+    out.push('\n');
+    paragraph(out, "", text)
 }
 
 fn item(out: &mut String, text: &str) -> fmt::Result {
