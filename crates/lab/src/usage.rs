@@ -21,7 +21,7 @@ impl CpuTime {
         let total = threads_ns(&root.join("task")).with_context(|| format!("CPU time of process {pid}"))?;
         let stat = fs::read_to_string(root.join("stat"))?;
         let (user_ticks, system_ticks) =
-            ticks(&stat).with_context(|| format!("/proc/{pid}/stat: {stat:?}"))?;
+            fields(&stat, 13).with_context(|| format!("/proc/{pid}/stat: {stat:?}"))?;
         Ok(Self {
             total: Duration::from_nanos(total),
             user_ticks,
@@ -146,10 +146,6 @@ fn threads_ns(tasks: &Path) -> anyhow::Result<u64> {
     Ok(total)
 }
 
-fn ticks(stat: &str) -> Option<(u64, u64)> {
-    fields(stat, 13)
-}
-
 /// The two fields behind the first so many, counted after the command name, which may itself hold spaces and
 /// parentheses.
 fn fields(stat: &str, before: usize) -> Option<(u64, u64)> {
@@ -197,7 +193,7 @@ mod tests {
     #[test]
     fn a_command_name_may_hold_parentheses() {
         let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 100 0 0 0 42 17 0 0 20 0 1 0 100 1 1";
-        assert_eq!(ticks(stat), Some((42, 17)));
+        assert_eq!(fields(stat, 13), Some((42, 17)));
         assert_eq!(fields(stat, 15), Some((0, 0)));
     }
 

@@ -113,7 +113,10 @@ impl<'a> Bench<'a> {
         }
         let figures = self.contenders.iter().zip(samples);
         let figures = figures
-            .map(|(contender, samples)| Figures::new(contender.kind, samples))
+            .map(|(contender, rounds)| Figures {
+                contender: contender.kind,
+                rounds,
+            })
             .collect();
         Ok(Cell {
             protocol,

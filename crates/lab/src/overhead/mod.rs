@@ -161,7 +161,13 @@ pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Re
         }
         cells.extend(bench.matrix()?);
     }
-    Ok(Report::new(scenario.name, plan, machine, cells, idle))
+    Ok(Report {
+        scenario: scenario.name,
+        machine,
+        plan,
+        cells,
+        idle,
+    })
 }
 
 /// How many idle sessions there can be whose server connections end here, too.

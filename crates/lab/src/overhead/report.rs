@@ -79,10 +79,6 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new(contender: Kind, rounds: Vec<Sample>) -> Self {
-        Self { contender, rounds }
-    }
-
     /// The part of the CPU time spent outside the kernel: over all rounds, since clock ticks are too few in
     /// one.
     fn user_share(&self) -> f64 {
@@ -148,22 +144,6 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(
-        scenario: &'static str,
-        plan: Plan,
-        machine: Machine,
-        cells: Vec<Cell>,
-        idle: Vec<IdleFigures>,
-    ) -> Self {
-        Self {
-            scenario,
-            machine,
-            plan,
-            cells,
-            idle,
-        }
-    }
-
     pub fn write_json(&self, path: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))
@@ -342,7 +322,8 @@ mod tests {
             p50_us: 10.0,
             p99_us: 20.0,
         };
-        Figures::new(contender, cpu.iter().map(sample).collect())
+        let rounds = cpu.iter().map(sample).collect();
+        Figures { contender, rounds }
     }
 
     fn report() -> Report {
@@ -380,8 +361,13 @@ mod tests {
                 connections: 100,
             },
         };
-        let idle = vec![idle(Kind::Haproxy, 4000.0), idle(Kind::Session, 5000.0)];
-        Report::new("overhead", plan, Machine::describe(), vec![cell], idle)
+        Report {
+            scenario: "overhead",
+            machine: Machine::describe(),
+            plan,
+            cells: vec![cell],
+            idle: vec![idle(Kind::Haproxy, 4000.0), idle(Kind::Session, 5000.0)],
+        }
     }
 
     #[test]
