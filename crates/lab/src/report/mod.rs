@@ -188,7 +188,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<()> {
         results.sections.push(section);
         results.is_done = at + 1 == tables.len() && !stop.is_wanted();
         results.is_whole = results.is_done && results.left_out.is_empty();
-        write(&results, &plan.output)?;
+        write_with(page::page, &results, &plan.output)?;
         write_markdown(&results, args.markdown.as_deref())?;
         if stop.is_wanted() {
             break;
@@ -213,11 +213,7 @@ fn write_markdown(results: &Results, file: Option<&Path>) -> anyhow::Result<()> 
     fs::write(file, markdown::markdown(results)).with_context(|| format!("writing {}", file.display()))
 }
 
-/// Both files.
-fn write(results: &Results, folder: &Path) -> anyhow::Result<()> {
-    write_with(page::page, results, folder)
-}
-
+/// Writes both files.
 fn write_with(page: fn(&Results) -> String, results: &Results, folder: &Path) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(results)? + "\n";
     for (name, text) in [("results.json", json), ("index.html", page(results))] {
@@ -599,7 +595,6 @@ fn servers(args: &ReportArgs) -> anyhow::Result<(Option<ServerKind>, Vec<&str>)>
     Ok((kinds.first().copied(), own))
 }
 
-/// The folder is made, and can be written to.
 /// Makes the folder, and a file in it that is gone at once.
 pub(crate) fn writable(folder: &Path) -> anyhow::Result<()> {
     let attempt = || {
