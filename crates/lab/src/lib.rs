@@ -46,3 +46,9 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, anyhow::Result<T>>, who: 
     let ended = thread.join();
     ended.unwrap_or_else(|_| anyhow::bail!("{who} has panicked"))
 }
+
+/// Writes the name that a value has on the command line.
+fn write_name(value: &impl clap::ValueEnum, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    let name = value.to_possible_value();
+    out.pad(name.as_ref().map_or("", |name| name.get_name()))
+}

@@ -104,8 +104,7 @@ impl Part {
 
 impl fmt::Display for Part {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = clap::ValueEnum::to_possible_value(self);
-        out.write_str(name.as_ref().map_or("", |name| name.get_name()))
+        crate::write_name(self, out)
     }
 }
 

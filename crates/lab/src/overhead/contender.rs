@@ -42,15 +42,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.pad(match self {
-            Self::Direct => "direct",
-            Self::Haproxy => "haproxy",
-            Self::Proxysql => "proxysql",
-            Self::Tcp => "tcp",
-            Self::Session => "session",
-            Self::Moves => "moves",
-            Self::Split => "split",
-        })
+        crate::write_name(self, out)
     }
 }
 

@@ -22,10 +22,7 @@ pub enum Protocol {
 
 impl fmt::Display for Protocol {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.pad(match self {
-            Self::Text => "text",
-            Self::Prepared => "prepared",
-        })
+        crate::write_name(self, out)
     }
 }
 

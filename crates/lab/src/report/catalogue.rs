@@ -33,8 +33,7 @@ pub enum Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = clap::ValueEnum::to_possible_value(self);
-        out.pad(name.as_ref().map_or("", |name| name.get_name()))
+        crate::write_name(self, out)
     }
 }
 
