@@ -115,9 +115,10 @@ impl Report {
         Added(figure.map(|figure| self.figures.push_mut(figure)))
     }
 
-    /// Says this of the last figure.
-    pub(crate) fn note(&mut self, note: String) {
-        if let Some(figure) = self.figures.last_mut() {
+    /// Says this of the last figure, if it is anything.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if let Some(figure) = self.figures.last_mut().filter(|_| !note.is_empty()) {
             figure.note = Some(note);
         }
     }

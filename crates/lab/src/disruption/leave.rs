@@ -8,7 +8,7 @@ use sandbox::{Kind, Sandbox, Spec};
 
 use super::{
     gateway::{Gateway, Mode},
-    stage::{Scene, Sum, fill, ms, note},
+    stage::{Scene, Sum, fill, ms},
 };
 use crate::{
     cache::{Wanted, rig},
@@ -139,9 +139,9 @@ pub(super) fn leave(kind: Kind, scene: Scene<'_>) -> anyhow::Result<Sum> {
         "",
         [moves.failed],
     );
-    note(report, &moves.reasons);
+    report.note(moves.reasons);
     report.add(&part, "errors", "", [sum.errors as f64]).wanted(none);
-    note(report, &words);
+    report.note(words);
     report
         .add(&part, "sessions that lost something", "", [sum.wrong as f64])
         .wanted(none);

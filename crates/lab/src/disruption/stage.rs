@@ -265,7 +265,7 @@ impl<'a> Stage<'a> {
                     "",
                     [moves.failed],
                 );
-                note(report, &moves.reasons);
+                report.note(&*moves.reasons);
             }
             sum.add(&ended);
         }
@@ -274,7 +274,7 @@ impl<'a> Stage<'a> {
         report
             .add(&part, "drains that left sessions", "", [left])
             .wanted(Wanted::AtMost(0.0));
-        note(report, &self.left.join("; "));
+        report.note(self.left.join("; "));
         for (what, time) in &self.times {
             report.add(&part, what.as_str(), "ms", [ms(*time)]);
         }
@@ -340,13 +340,6 @@ pub(super) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Says this of the last figure, if it is anything.
-pub(super) fn note(report: &mut Report, words: &str) {
-    if !words.is_empty() {
-        report.note(words.to_owned());
-    }
-}
-
 fn tell(part: &str, promise: Promise, ended: &Ended, report: &mut Report) {
     let seen = &ended.seen;
     let (longest, due) = seen.longest;
@@ -365,7 +358,7 @@ fn tell(part: &str, promise: Promise, ended: &Ended, report: &mut Report) {
     report
         .add(part, "errors", "", [seen.failed(|_| true) as f64])
         .wanted(of_all);
-    note(report, &seen.errors_in_words());
+    report.note(seen.errors_in_words());
     if promise == Promise::WritesUnderWay {
         let others = seen.failed(|doing| matches!(doing, Doing::Read | Doing::Login));
         report
