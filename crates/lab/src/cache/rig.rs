@@ -70,6 +70,12 @@ pub(crate) fn fill_table(run: Run<'_>, table: &str, rows: u64, length: usize) ->
     Ok(())
 }
 
+/// Creates `sbtest.sbtest1` with so many rows.
+pub(crate) fn fill_first_table(server: &Sandbox, rows: u64) -> anyhow::Result<()> {
+    server.primary().sql("CREATE DATABASE sbtest")?;
+    fill_table(&mut on(server), "sbtest.sbtest1", rows, VALUE)
+}
+
 /// The value of a row: digits, all of one length, no two alike.
 pub(crate) fn value(id: u64, length: usize) -> String {
     let mut text = id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();

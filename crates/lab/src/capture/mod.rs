@@ -162,12 +162,10 @@ impl<'a> Bench<'a> {
         };
         let server = Sandbox::start(spec(8101)).context("starting the server")?;
         let copy = Sandbox::start(spec(8102)).context("starting the copy")?;
-        server.primary().sql("CREATE DATABASE sbtest")?;
-        rig::fill_table(&mut rig::on(&server), "sbtest.sbtest1", ROWS, rig::VALUE)?;
-        fill(&server)?;
-        copy.primary().sql("CREATE DATABASE sbtest")?;
-        rig::fill_table(&mut rig::on(&copy), "sbtest.sbtest1", ROWS, rig::VALUE)?;
-        fill(&copy)?;
+        for server in [&server, &copy] {
+            rig::fill_first_table(server, ROWS)?;
+            fill(server)?;
+        }
         let program = child::gateway(args.forebay.as_deref())?;
         let folder = child::folder()?;
         let file = folder.path().join("forebay.toml");

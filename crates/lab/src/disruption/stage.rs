@@ -403,8 +403,7 @@ fn look_at_counters(primary: &Node, ended: &mut Ended) -> anyhow::Result<()> {
 pub(super) fn fill(servers: &Sandbox, clients: u64) -> anyhow::Result<()> {
     ensure!(clients > 0, "no clients");
     servers.let_switch_over(SWITCHER)?;
-    servers.primary().sql("CREATE DATABASE sbtest")?;
-    rig::fill_table(&mut rig::on(servers), "sbtest.sbtest1", ROWS, rig::VALUE)?;
+    rig::fill_first_table(servers, ROWS)?;
     let counters: Vec<_> = (0..clients).map(|client| format!("({client}, 0)")).collect();
     let items = (0..clients).flat_map(|client| (0..ITEMS).map(move |slot| format!("({client}, {slot}, 0)")));
     servers.primary().sql(&format!(

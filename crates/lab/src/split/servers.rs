@@ -173,13 +173,7 @@ impl<'a> Bench<'a> {
             .option(format!("--max-connections={most}"))
             .option("--max-prepared-stmt-count=1000000");
         let server = Sandbox::start(spec).context("starting the server")?;
-        server.primary().sql("CREATE DATABASE sbtest")?;
-        rig::fill_table(
-            &mut rig::on(&server),
-            "sbtest.sbtest1",
-            args.table_size,
-            rig::VALUE,
-        )?;
+        rig::fill_first_table(&server, args.table_size)?;
         let folder = child::folder()?;
         let haproxy = match plan.has_haproxy {
             true => Some(rig::start_haproxy(
