@@ -65,9 +65,6 @@ struct Making {
 }
 
 /// Makes `to` of `from`. `key`: with which `from` is sealed, and `to` will be.
-///
-/// # Errors
-/// One cannot be read, or the other not be written.
 pub fn anonymise(from: &Path, to: &Path, key: Option<&Key>, wanted: Wanted) -> Result<Anonymised, FileError> {
     let mut folder = Folder::open(from, key)?;
     let mut making = Making {

@@ -269,9 +269,6 @@ impl WaitingCommand {
 
 /// Compares a folder with another one, or with those of several replayers that have each replayed a part of
 /// it. `key`: with which those of them are sealed that are.
-///
-/// # Errors
-/// One of them cannot be read.
 pub fn compare<P: AsRef<Path>>(a: &Path, b: &[P], key: Option<&Key>) -> Result<Comparison, FileError> {
     compare_within(WAITING_MAX, a, b, key)
 }
@@ -826,9 +823,6 @@ impl FailOn {
 
     /// Reads `errors,rows,warnings,missing,p50=1.2,p95=1.5,p99=2`. `rows` is rows, affected rows and values;
     /// the others are how many times as slow all commands together may be.
-    ///
-    /// # Errors
-    /// Which word is none of them.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut fail_on = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {

@@ -83,9 +83,6 @@ struct Prepared {
 }
 
 /// Writes what is wanted of a folder. `key`: with which it is sealed.
-///
-/// # Errors
-/// See [`ExportError`].
 pub fn export(
     folder: &Path,
     key: Option<&Key>,

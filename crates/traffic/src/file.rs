@@ -124,9 +124,6 @@ impl FolderWriter {
     }
 
     /// Goes on in a folder that [`mend`] has seen, with another file.
-    ///
-    /// # Errors
-    /// It cannot be read, or no file be made.
     pub(crate) fn resume(folder: &Path, file_max: u64, key: Option<&Key>) -> Result<Self, FileError> {
         let mut head = Folder::open(folder, key)?.head().clone();
         let last = files_of(folder)?.pop();
@@ -190,9 +187,6 @@ impl FolderWriter {
     }
 
     /// Adds a record. It is on the disk after [`flush`](Self::flush), or once its frame is full.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn put(&mut self, record: &Record) -> Result<(), FileError> {
         // The frame is full where it could not be written before.
         if self.frame.len() >= FRAME_FULL {
@@ -219,9 +213,6 @@ impl FolderWriter {
     }
 
     /// Writes the frame that is not full. After an error the next call writes the same frame again first.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn flush(&mut self) -> Result<(), FileError> {
         self.write_packed()?;
         if !self.frame.is_empty() {
@@ -275,9 +266,6 @@ impl FolderWriter {
     }
 
     /// Begins the next file where something has been in this one for so long.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(crate) fn next_file_after(&mut self, age: Duration) -> Result<(), FileError> {
         let is_old = |writer: &Self| {
             writer
@@ -310,9 +298,6 @@ impl FolderWriter {
     }
 
     /// Writes what is left, and waits until the disk has it.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn finish(mut self) -> Result<u64, FileError> {
         self.flush()?;
         self.file.sync_all().map_err(io_at(&self.path))?;
@@ -453,9 +438,6 @@ impl<R: Read + Seek> FileReader<R> {
 
 impl<R: Read> FileReader<R> {
     /// `source`: the whole file. `path`: its name, for errors. `key`: with which it is sealed.
-    ///
-    /// # Errors
-    /// It is no such file, one of a later version, or sealed with another key, or with none.
     pub fn new(mut source: R, path: &Path, key: Option<&Key>) -> Result<Self, FileError> {
         let mut head = [0; HEAD_LEN];
         read_head(&mut source, &mut head[..PLAIN_HEAD_LEN], path)?;
@@ -672,9 +654,6 @@ pub struct Folder {
 
 impl Folder {
     /// Opens a folder, or one file of it, and reads its head. `key`: with which all of its files are sealed.
-    ///
-    /// # Errors
-    /// It has no such file, or the first cannot be read.
     pub fn open(path: &Path, key: Option<&Key>) -> Result<Self, FileError> {
         let files = files_of(path)?;
         let first = files.first().ok_or_else(|| FileError::Empty(path.to_owned()))?;
@@ -703,9 +682,6 @@ impl Folder {
     }
 
     /// The same of one among several, of which not all may be sealed: either all of its files are, or none.
-    ///
-    /// # Errors
-    /// The same.
     pub fn open_one_of_several(path: &Path, key: Option<&Key>) -> Result<Self, FileError> {
         match Self::open(path, key) {
             Err(FileError::NotSealed(_)) => Self::open(path, None),
@@ -730,9 +706,6 @@ impl Folder {
     }
 
     /// Looks whether there is more than there was.
-    ///
-    /// # Errors
-    /// The folder, or the file that is read, cannot be read.
     pub fn look_again(&mut self) -> Result<(), FileError> {
         // The next file is begun once nothing more comes into this one, so that it is looked for first.
         let is_there = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() >= HEAD_LEN as u64);
@@ -827,9 +800,6 @@ impl Folder {
 }
 
 /// Takes off what was written half by somebody who was killed.
-///
-/// # Errors
-/// The last file cannot be read or written.
 pub(crate) fn mend(folder: &Path, key: Option<&Key>) -> Result<(), FileError> {
     let Some(last) = files_of(folder)?.pop() else {
         return Ok(());
@@ -848,9 +818,6 @@ pub(crate) fn mend(folder: &Path, key: Option<&Key>) -> Result<(), FileError> {
 }
 
 /// The files of a folder in their order.
-///
-/// # Errors
-/// The folder cannot be read.
 pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);

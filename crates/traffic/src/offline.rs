@@ -97,9 +97,6 @@ fn stops_of_files(folder: &Folder) -> Vec<String> {
 }
 
 /// The folders with captured traffic in this one, or itself.
-///
-/// # Errors
-/// It cannot be read.
 pub fn folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     if !files_of(path)?.is_empty() {
         return Ok(vec![path.to_owned()]);

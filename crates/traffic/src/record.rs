@@ -369,9 +369,6 @@ impl Record {
     }
 
     /// Reads a record. `None` where it is of a kind that a later version has.
-    ///
-    /// # Errors
-    /// Which part of it makes no sense.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Senseless> {
         let mut reader = Reader(bytes);
         Ok(Some(match reader.byte("kind of the record")? {

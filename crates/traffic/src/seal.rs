@@ -22,9 +22,6 @@ pub(crate) const ID_LEN: usize = 16;
 const KEY_LEN: usize = 32;
 
 /// Makes a new file, for this user alone.
-///
-/// # Errors
-/// The file is there already, or cannot be made.
 pub fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -61,9 +58,6 @@ pub enum KeyError {
 
 impl Key {
     /// Reads a key: 32 bytes, or 64 hexadecimal digits.
-    ///
-    /// # Errors
-    /// See [`KeyError`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         const LONGEST: u64 = 2 * KEY_LEN as u64 + 2;
         let name = || path.display().to_string();
@@ -95,9 +89,6 @@ impl Key {
     }
 
     /// Writes a new random key into a new file, for this user alone.
-    ///
-    /// # Errors
-    /// The file is there, or cannot be written.
     pub fn make(path: &Path) -> Result<(), KeyError> {
         let failed = |error| KeyError::Io(path.display().to_string(), error);
         let mut key = [0; KEY_LEN];

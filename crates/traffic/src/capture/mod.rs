@@ -216,9 +216,6 @@ impl Capture {
 
     /// Begins. `servers`: as they are now. `forebay`: the version of the gateway. Where it goes to an object
     /// store it waits for that, so that it is not for a thread that serves others.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub fn start(&self, order: Order, servers: Vec<ServerAtStart>, forebay: &str) -> Result<(), StartError> {
         is_free(lock(&self.shared.run).as_deref())?;
         let key = checked(&order)?;

@@ -202,9 +202,6 @@ impl Importer {
     }
 
     /// Reads a file. Sessions go on from one file to the next.
-    ///
-    /// # Errors
-    /// The folder cannot be written, or the file not be read.
     pub fn file(&mut self, path: &Path, source: impl Read) -> Result<(), ImportError> {
         match self.from {
             From::SlowLog => slow_log::read(self, path, source),
@@ -215,9 +212,6 @@ impl Importer {
     }
 
     /// Writes the end.
-    ///
-    /// # Errors
-    /// It cannot be written, or there was nothing.
     pub fn finish(mut self) -> Result<Imported, ImportError> {
         std::mem::take(&mut self.streams).end(&mut self)?;
         let Some(mut writer) = self.writer.take() else {

@@ -19,9 +19,6 @@ pub struct Pushed {
 
 /// Sends the files of a folder that nobody writes to `to`, beside those of the same folder that are there.
 /// They stay where they are. `progress` is told how many files are there, and how many there will be.
-///
-/// # Errors
-/// The folder cannot be read, another one is there, or the store does not take it.
 pub fn push(
     folder: &Path,
     to: &Location,

@@ -277,9 +277,6 @@ pub struct Survey {
 }
 
 /// Reads a folder as a replay would. `key`: with which it is sealed. `before`: what was done already.
-///
-/// # Errors
-/// It cannot be read.
 pub fn survey(
     folder: &Path,
     key: Option<&Key>,
