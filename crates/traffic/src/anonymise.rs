@@ -37,10 +37,8 @@ pub struct Wanted {
     pub secret: Option<Key>,
 }
 
-/// What came of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Anonymised {
-    /// Commands.
     pub commands: u64,
     /// Commands that are a digest alone now.
     pub withheld: u64,

@@ -37,7 +37,6 @@ pub struct Read {
     /// execution's last result, where that had them. None at all where nobody knows which ones the server
     /// will not repeat.
     pub(crate) columns: Option<Box<[Column]>>,
-    /// All of it was read.
     pub is_whole: bool,
     /// The first rows, where they are to be kept.
     pub(crate) kept: Option<Kept>,
@@ -149,7 +148,6 @@ fn prepared(packets: &mut Packets<'_>, capabilities: Capabilities, read: &mut Re
     Ok(())
 }
 
-/// Reads the definitions of so many columns.
 fn definitions(
     packets: &mut Packets<'_>,
     count: u64,

@@ -37,11 +37,8 @@ const RESULTS_MAX: usize = 64 << 20;
 /// What two folders have in common, and what not.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Comparison {
-    /// The first folder.
     pub a: Side,
-    /// The second.
     pub b: Side,
-    /// Of all commands.
     pub total: Difference,
     /// By statement, those with differences first, then those that have become slower.
     pub statements: Vec<Statement>,
@@ -61,7 +58,6 @@ pub struct Comparison {
 /// A folder.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Side {
-    /// Where it is.
     pub folder: String,
     /// `capture` or `replay`.
     pub kind: String,
@@ -93,12 +89,9 @@ impl Side {
     }
 }
 
-/// How late a folder was.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LatenessOf {
-    /// Where it is.
     pub folder: String,
-    /// How late it was.
     #[serde(flatten)]
     pub lateness: Lateness,
 }
@@ -114,13 +107,10 @@ pub struct Difference {
     pub gone_errors: u64,
     /// Errors of both, with different codes.
     pub other_errors: u64,
-    /// Different counts of rows.
     pub rows: u64,
-    /// Different counts of affected rows.
     pub affected_rows: u64,
     /// The same count of rows with different values, or in another order where that counts.
     pub values: u64,
-    /// Different counts of warnings.
     pub warnings: u64,
     /// Results whose values were not compared: too long, masked, or not known.
     pub unchecked: u64,
@@ -128,22 +118,18 @@ pub struct Difference {
     pub not_known: u64,
     /// Commands of which both know the time. Where there is none the times below mean nothing.
     pub timed: u64,
-    /// Times of the first.
     pub a: Latency,
-    /// Times of the second.
     pub b: Latency,
     #[serde(skip)]
     times: Times,
 }
 
 impl Difference {
-    /// Errors that differ.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.new_errors + self.gone_errors + self.other_errors
     }
 
-    /// Results that differ.
     #[must_use]
     pub fn results(&self) -> u64 {
         self.rows + self.affected_rows + self.values
@@ -153,11 +139,8 @@ impl Difference {
 /// Milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// The median.
     pub p50: f64,
-    /// The 95th percentile.
     pub p95: f64,
-    /// The 99th percentile.
     pub p99: f64,
 }
 
@@ -170,17 +153,14 @@ struct Times(Option<Box<(Histogram<u32>, Histogram<u32>)>>);
 pub struct Statement {
     /// In hexadecimal; empty for commands without a text.
     pub digest: String,
-    /// The protocol's command.
     pub command: String,
     /// One of its texts.
     pub text: String,
     /// What makes its result differ each time.
     pub masked: Option<String>,
-    /// Its order counts.
     pub is_ordered: bool,
     /// `ORDER BY` or `LIMIT` is in it: ties may explain other values, or another order.
     pub may_tie: bool,
-    /// How its answers differ.
     #[serde(flatten)]
     pub difference: Difference,
     /// What has differed, the first few times.
@@ -198,9 +178,7 @@ pub struct Statement {
 pub struct BothResults {
     /// Which of the examples, from 0.
     pub example: usize,
-    /// The result of the first folder.
     pub a: String,
-    /// The result of the second.
     pub b: String,
 }
 

@@ -179,7 +179,6 @@ fn syntaxes() -> impl Iterator<Item = Syntax> {
         })
 }
 
-/// A server that is asked.
 struct Server<'a> {
     address: SocketAddr,
     login: &'a Login,

@@ -41,33 +41,25 @@ pub enum By {
     Time,
 }
 
-/// What is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// In which order.
     pub by: By,
-    /// Only this session.
     pub session: Option<u32>,
     /// What may be in it, as in a replay.
     pub permitted: Permitted,
 }
 
-/// What came of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Statements that were written.
     pub statements: u64,
     /// Those that were not, which are named in comments.
     pub left_out: u64,
 }
 
-/// Why it does not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// Of the folder.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Nobody takes the text.
     #[error("the text cannot be written: {0}")]
     Out(#[from] io::Error),
 }
@@ -229,7 +221,6 @@ impl Texts {
         }
     }
 
-    /// A session begins.
     pub(crate) fn begin(&mut self, session: &SessionRecord) {
         let charset = charset::of_collation(session.collation).filter(|_| !session.was_open);
         self.charsets.entry(session.id).or_insert(charset);
@@ -412,7 +403,6 @@ fn word_beside(text: &[u8]) -> String {
     format!("//{number}")
 }
 
-/// Counts the parameters of a text.
 pub(crate) fn parameters_of(text: &[u8]) -> usize {
     read(text, true).parameters.len()
 }

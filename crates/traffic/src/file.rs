@@ -42,41 +42,22 @@ const KEPT_MAX: usize = 4 << 20;
 /// Fast rather than small.
 const LEVEL: i32 = 1;
 
-/// Why a folder cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file system's no.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// Which file or folder.
-        path: PathBuf,
-        /// What it says.
-        source: io::Error,
-    },
-    /// It is not one of these files.
+    Io { path: PathBuf, source: io::Error },
     #[error("{}: this is no file of captured traffic", .0.display())]
     Foreign(PathBuf),
-    /// A later version has written it.
     #[error("{}: format {found}; this version reads up to {VERSION}", path.display())]
-    Version {
-        /// Which file.
-        path: PathBuf,
-        /// The version that it has.
-        found: u16,
-    },
-    /// It is sealed, and no key is there.
+    Version { path: PathBuf, found: u16 },
     #[error("{}: it is encrypted: --key-file FILE names the key", .0.display())]
     NoKey(PathBuf),
-    /// It is not sealed, and a key says that it should be.
     #[error("{}: it is not encrypted, and a key was given: anybody may have written it", .0.display())]
     NotSealed(PathBuf),
-    /// It is sealed with another key.
     #[error("{}: it was encrypted with another key, or its head was changed", .0.display())]
     OtherKey(PathBuf),
-    /// It lies in a folder that is not its own.
     #[error("{}: this file belongs to another folder than the first one here, or to another place in it", .0.display())]
     OtherFolder(PathBuf),
-    /// There is nothing to be read.
     #[error("{}: no files of captured traffic are there", .0.display())]
     Empty(PathBuf),
 }
@@ -163,7 +144,6 @@ impl FolderWriter {
         Ok(writer)
     }
 
-    /// The folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -345,7 +325,6 @@ fn refuse_entries(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of a file of a folder.
 pub(crate) fn name_of(number: u32) -> String {
     format!("traffic-{number:06}.fbt")
 }
@@ -356,7 +335,6 @@ fn random_id(path: &Path) -> Result<[u8; ID_LEN], FileError> {
     Ok(id)
 }
 
-/// Makes a file with its head.
 fn begin_file(
     folder: &Path,
     number: u32,
@@ -406,7 +384,6 @@ pub enum Stop {
     Damaged {
         /// Where the frame begins.
         at: u64,
-        /// What is wrong.
         why: String,
     },
 }
@@ -576,7 +553,6 @@ impl<R: Read> FileReader<R> {
 
 /// What can be read of a file without its key.
 pub(crate) struct Plate {
-    /// The file's number.
     pub(crate) number: u32,
     /// Its folder's id; files of before have none.
     pub(crate) id: Option<[u8; ID_LEN]>,
@@ -599,7 +575,6 @@ impl Plate {
     }
 }
 
-/// A part of a file's head.
 fn read_head(source: &mut impl Read, part: &mut [u8], path: &Path) -> Result<(), FileError> {
     source.read_exact(part).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => FileError::Foreign(path.to_owned()),
@@ -693,7 +668,6 @@ impl Folder {
         &self.path
     }
 
-    /// How it began.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head

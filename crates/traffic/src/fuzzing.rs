@@ -32,22 +32,18 @@ pub fn traffic_file(data: &[u8]) {
     let _ = Record::decode(data);
 }
 
-/// The bytes of a slow query log.
 pub fn import_slow_log(data: &[u8]) {
     import(From::SlowLog, data);
 }
 
-/// The bytes of a general query log.
 pub fn import_general_log(data: &[u8]) {
     import(From::GeneralLog, data);
 }
 
-/// The bytes of a file of TiProxy.
 pub fn import_tiproxy(data: &[u8]) {
     import(From::Tiproxy, data);
 }
 
-/// The bytes of a pcap or pcapng.
 pub fn import_pcap(data: &[u8]) {
     import(From::Pcap, data);
 }

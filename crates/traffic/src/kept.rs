@@ -39,7 +39,6 @@ impl Kept {
         self.columns.push((kind, flags & UNSIGNED != 0));
     }
 
-    /// A row of it.
     pub(crate) fn row(&mut self, row: &[u8], is_binary: bool) {
         if self.is_full {
             return;

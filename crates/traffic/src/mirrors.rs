@@ -84,7 +84,6 @@ struct Differing {
 /// What was found of the copies to one cluster, for people.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClusterStatus {
-    /// Its name.
     pub cluster: String,
     /// How many pairs of answers, by the words of [`RESULTS`].
     pub results: Vec<(&'static str, u64)>,
@@ -111,7 +110,6 @@ pub struct StatementStatus {
     pub results: Vec<(&'static str, u64)>,
     /// What has differed the last time.
     pub example: String,
-    /// When that was.
     pub seconds_ago: f64,
 }
 

@@ -11,17 +11,11 @@ use crate::seal::Key;
 /// What a folder has.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// How it began.
     pub head: Head,
-    /// How it ended, where it did.
     pub end: Option<End>,
-    /// Its files.
     pub files: usize,
-    /// Their bytes.
     pub bytes: u64,
-    /// Commands.
     pub commands: u64,
-    /// Sessions.
     pub sessions: u64,
     /// Sessions of which only the beginning is there.
     pub thinned: u64,

@@ -18,7 +18,6 @@ pub const FILES_MAX: usize = 32 << 20;
 /// Most files that a command has: more than its text has room to name.
 pub(crate) const FILE_COUNT_MAX: usize = 1 << 16;
 
-/// One record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// The first of each file.
@@ -28,10 +27,7 @@ pub enum Record {
     /// A command that has ended.
     Command(Box<CommandRecord>),
     /// Nothing more of this session was captured from here on: the buffer was full.
-    Thinned {
-        /// Which one.
-        session: u32,
-    },
+    Thinned { session: u32 },
     /// The last of the last file, where whoever wrote it came to its end.
     End(Box<End>),
     /// The result of the command whose record comes behind, in a replay that keeps results.
@@ -97,17 +93,13 @@ pub fn digest_of(text: &str) -> Option<u64> {
 /// A server, as it was at the beginning. What could not be asked for is missing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerAtStart {
-    /// Its cluster.
     pub cluster: String,
-    /// Its name.
     pub name: String,
     /// `primary`, `replica` or another word of `/status`.
     pub role: String,
     /// `server_uuid`, of MySQL.
     pub server_uuid: Option<String>,
-    /// `server_id`.
     pub server_id: Option<String>,
-    /// As it says.
     pub version: Option<String>,
     /// The global one.
     pub sql_mode: Option<String>,
@@ -119,7 +111,6 @@ pub struct ServerAtStart {
     pub missing: Option<String>,
 }
 
-/// How a replay was done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplayOf {
     /// When the capture that was replayed began, in microseconds since 1970.
@@ -128,14 +119,12 @@ pub struct ReplayOf {
     pub speed: String,
 }
 
-/// A session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionRecord {
     /// Its number, which is the connection id that its client knew.
     pub id: u32,
     /// When this was so, in microseconds since the beginning.
     pub at_us: u64,
-    /// Its account.
     pub user: String,
     /// The listener by which it came.
     pub listener: String,
@@ -195,7 +184,6 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Says that this is so.
     pub const fn set(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -216,7 +204,6 @@ pub type Checks = SmallVec<[Check; 2]>;
 /// A command that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandRecord {
-    /// The session's number.
     pub session: u32,
     /// The how many-th command of its session that was captured, from 0. A replay keeps it.
     pub number: u64,
@@ -226,7 +213,6 @@ pub struct CommandRecord {
     pub took_us: u64,
     /// The protocol's number.
     pub command: u8,
-    /// See [`Flags`].
     pub flags: Flags,
     /// `sql_class::Digest`'s hash of the text; of an execution that of its statement. 0 where there is no
     /// text.
@@ -246,7 +232,6 @@ pub struct CommandRecord {
     pub affected_rows: u64,
     /// The id that the server has made; 0 for none.
     pub insert_id: u64,
-    /// How many.
     pub warnings: u16,
     /// The code of the error; 0 for none.
     pub error: u16,
@@ -283,7 +268,6 @@ impl CommandRecord {
 /// The first rows of a result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResultRecord {
-    /// The session's number.
     pub session: u32,
     /// The command's number in its session.
     pub number: u64,
@@ -291,7 +275,6 @@ pub struct ResultRecord {
     pub text: String,
 }
 
-/// How it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// `stopped`, `duration`, `max-size`, `disk`, `buffer`, `error`, `shutdown`; of a replay `done`, or
@@ -299,9 +282,7 @@ pub struct End {
     pub reason: String,
     /// More about that, in words.
     pub words: String,
-    /// Commands that were written.
     pub commands: u64,
-    /// Sessions that were written.
     pub sessions: u64,
     /// Sessions of which only the beginning was written.
     pub thinned_sessions: u64,
@@ -318,7 +299,6 @@ pub struct End {
 /// How late the commands of a replay were sent, in microseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// The 99th percentile.
     pub p99_us: u64,
     /// Above this the times of the replay are worth nothing (`--max-lateness`).
     #[serde(default)]

@@ -30,7 +30,6 @@ pub fn private_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// An operator's key.
 #[derive(Clone)]
 pub struct Key([u8; KEY_LEN]);
 
@@ -40,16 +39,12 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file system's no.
     #[error("the key file {0}: {1}")]
     Io(String, io::Error),
-    /// It is no secret.
     #[error("the key file {0} may be read by others (mode {1:04o}): chmod 600 {0}")]
     Loose(String, u32),
-    /// It is none.
     #[error(
         "the key file {0}: a key is 32 bytes, or 64 hexadecimal digits (forebay traffic key FILE makes one)"
     )]

@@ -143,7 +143,6 @@ pub fn may_change_accounts(text: &[u8], is_there: bool) -> bool {
     class >= Class::Write && (is_there || has(&TABLES, text))
 }
 
-/// Whether the text of a statement may be written.
 #[must_use]
 pub fn may_be_written(text: &[u8]) -> bool {
     if text.len() > TEXT_MAX || has(&WORDS, text) || sets_password(text) {

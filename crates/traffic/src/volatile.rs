@@ -90,7 +90,6 @@ fn words(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(words)
 }
 
-/// Whether a text asks which time it is.
 pub(crate) fn asks_for_time(text: &[u8]) -> bool {
     static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
         const NAMES: &str = r"(?xi-u)\b(now|curdate|curtime|unix_timestamp|utc_date|utc_time|utc_timestamp)\s*\(

@@ -65,25 +65,21 @@ pub enum WhenFull {
     End,
 }
 
-/// What is to be captured, and where to.
 #[derive(Debug, Clone)]
 pub struct Order {
     /// A new folder.
     pub to: PathBuf,
     /// Where its files go from there.
     pub upload: Option<Location>,
-    /// It ends after so long.
     pub duration: Option<Duration>,
     /// It ends once its files have so many bytes.
     pub max_size: Option<u64>,
     /// It ends once less than this share of the disk is free, in percent.
     pub free_disk: u8,
-    /// What of the traffic.
     pub filters: Filters,
     /// Bytes, with packet headers, of the files that a client may send for a command (`LOAD DATA LOCAL`), for
     /// them to be captured. Without it none are.
     pub load_data: Option<usize>,
-    /// Where the thread does not keep up.
     pub when_full: WhenFull,
     /// A file with the key with which it is sealed.
     pub key_file: Option<PathBuf>,
@@ -138,18 +134,13 @@ struct Counts {
     bytes: AtomicU64,
 }
 
-/// How a capture is, or was.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Status {
-    /// It has not ended.
     pub is_running: bool,
-    /// Its folder.
     pub folder: PathBuf,
     /// Since it began.
     pub seconds: f64,
-    /// Commands that were written.
     pub commands: u64,
-    /// Sessions that were written.
     pub sessions: u64,
     /// Sessions of which only the beginning was written, since the queue was full.
     pub thinned_sessions: u64,
@@ -161,48 +152,30 @@ pub struct Status {
     pub queued_bytes: u64,
     /// Why it has ended: the word of the last record, and more about it.
     pub end: Option<(String, String)>,
-    /// Its way to an object store.
     pub upload: Option<UploadStatus>,
 }
 
-/// Why a capture does not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// One runs.
     #[error("a capture runs already, to {}; forebay traffic capture stop ends it", .0.display())]
     Running(PathBuf),
-    /// The files of the one before are on their way.
     #[error("files of the last capture go to {0} still; forebay traffic capture stop gives that up")]
     Uploading(String),
-    /// The folder.
     #[error(transparent)]
     Folder(#[from] FileError),
-    /// The object store.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
-    /// The key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// There is little room on the disk.
     #[error("{}: {free} % of the disk are free, and {floor} % are to stay free", path.display())]
-    Disk {
-        /// Where.
-        path: PathBuf,
-        /// In percent.
-        free: u8,
-        /// In percent.
-        floor: u8,
-    },
-    /// No thread.
+    Disk { path: PathBuf, free: u8, floor: u8 },
     #[error("no thread for it: {0}")]
     Thread(io::Error),
-    /// What was asked for makes no sense.
     #[error("{0}")]
     Order(&'static str),
 }
 
 impl Capture {
-    /// An idle one.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()

@@ -78,7 +78,6 @@ impl CapturedAnswer {
     }
 }
 
-/// Whose session it is.
 pub(crate) struct Who {
     pub(crate) user: Box<str>,
     pub(crate) listener: Box<str>,
@@ -97,7 +96,6 @@ impl Ended {
     }
 }
 
-/// The observer of one worker.
 pub(super) struct WorkerObserver {
     shared: Arc<Shared>,
     part: RefCell<Part>,

@@ -64,7 +64,6 @@ pub(crate) struct Session {
     may_be_in_mysql: bool,
     /// Of the text that it has prepared last.
     takes_harmless_values: bool,
-    /// Prepared statements by their number.
     statements: HashMap<u32, Prepared>,
     /// Bytes that are known of them.
     statement_bytes: usize,
@@ -72,7 +71,6 @@ pub(crate) struct Session {
     last_prepared: u32,
 }
 
-/// A prepared statement.
 #[derive(Clone)]
 struct Prepared {
     digest: u64,

@@ -41,7 +41,6 @@ const TOLD_MAX: usize = 100;
 /// Letters of a reason, and of a version.
 const WORDS_MAX: usize = 200;
 
-/// What is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
     /// The slow query log of MySQL or MariaDB.
@@ -55,7 +54,6 @@ pub enum From {
 }
 
 impl From {
-    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,23 +71,17 @@ impl fmt::Display for From {
     }
 }
 
-/// Why nothing is imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The folder cannot be written, or a file not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// There is nothing that could be a command.
     #[error("no command was found: is it a {0}?{1}")]
     Nothing(From, String),
 }
 
-/// What came of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Commands that were written.
     pub commands: u64,
-    /// Their sessions.
     pub sessions: u64,
     /// Commands of which only the digest was written.
     pub withheld: u64,
@@ -148,7 +140,6 @@ impl Known {
     }
 }
 
-/// Whose session it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Who {
     user: String,

@@ -31,10 +31,8 @@ const FIELDS: [&str; 8] = [
     "Last_errno",
 ];
 
-/// What an entry says.
 #[derive(Default)]
 struct Entry {
-    /// Where it begins.
     line: u64,
     /// Of MySQL.
     ended_us: Option<u64>,
@@ -151,7 +149,6 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The entry is over.
     fn end(&mut self, line: u64) -> Result<(), ImportError> {
         let Some(entry) = self.entry.take() else {
             return Ok(());

@@ -11,12 +11,9 @@ use crate::seal::private_file;
 /// So much is asked for at a time.
 const PART: u64 = 8 << 20;
 
-/// The outcome of a fetch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// Files.
     pub files: usize,
-    /// Their bytes.
     pub bytes: u64,
     /// What should be there and is not, in words. Empty where the folder is whole.
     pub missing: Vec<String>,
@@ -103,7 +100,6 @@ pub(super) fn missing(found: &[(String, u64)], marker: Option<&Marker>) -> Vec<S
     missing
 }
 
-/// The number of a file, by its name.
 pub(super) fn number_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("traffic-")?.strip_suffix(".fbt")?;
     let number = number.parse().ok()?;

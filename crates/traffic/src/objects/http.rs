@@ -42,7 +42,6 @@ const AUTHORITIES: [&str; 3] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Makes [`Service`]s.
 #[derive(Debug)]
 pub(super) struct Connector;
 
@@ -55,7 +54,6 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Sends requests.
 #[derive(Debug)]
 struct Service {
     /// Without TLS.

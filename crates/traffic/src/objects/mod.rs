@@ -114,46 +114,24 @@ impl fmt::Display for Location {
     }
 }
 
-/// Why a folder does not get into a store, or out of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectsError {
     /// A URL that names no object store that is known.
     #[error("{0}: {1}")]
     Location(String, &'static str),
-    /// The program was built without the feature.
     #[error("this program was built without object stores (the feature object-stores)")]
     NotBuilt,
     /// What the store says, or why it is not reached.
     #[error("{object}: {words}")]
-    Store {
-        /// Which object, or prefix.
-        object: String,
-        /// In its words.
-        words: String,
-    },
-    /// The account may not do this.
+    Store { object: String, words: String },
     #[error("{object}: {words}")]
-    Refused {
-        /// Which object, or prefix.
-        object: String,
-        /// In the store's words.
-        words: String,
-    },
-    /// Another folder is there.
+    Refused { object: String, words: String },
     #[error("{0}: another folder of traffic is there; name another prefix")]
     Taken(Location),
-    /// Nothing is there.
     #[error("{0}: no files of captured traffic are there")]
     Empty(Location),
-    /// It is not what it should be.
     #[error("{object}: {why}")]
-    Wrong {
-        /// Which object.
-        object: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// The folder on the disk.
+    Wrong { object: String, why: String },
     #[error(transparent)]
     File(#[from] FileError),
 }

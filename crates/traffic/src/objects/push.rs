@@ -6,12 +6,9 @@ use super::fetch::{missing, number_of};
 use super::{Location, Marker, Objects, ObjectsError, Whole};
 use crate::file::{FileError, HEAD_LEN, Plate, files_of, name_of};
 
-/// The outcome of a push.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// Files that were sent.
     pub files: usize,
-    /// Their bytes.
     pub bytes: u64,
     /// What is not there of the folder, in words. Empty where it is whole.
     pub missing: Vec<String>,

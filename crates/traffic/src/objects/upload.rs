@@ -33,13 +33,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 pub struct UploadStatus {
     /// Where to, as a URL.
     pub to: String,
-    /// It goes on.
     pub is_running: bool,
     /// All is there, and nothing is left in the spool.
     pub is_complete: bool,
     /// Files that the store has.
     pub files: u64,
-    /// Bytes of the files that the store has.
     pub bytes: u64,
     /// Files in the spool, with the one that is written.
     pub waiting_files: u64,

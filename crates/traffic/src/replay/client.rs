@@ -32,21 +32,12 @@ const KEPT: Capabilities = Capabilities(
         | Capabilities::MARIADB_BULK_UNIT_RESULTS.0,
 );
 
-/// Why there is no connection any more, or never was one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No connection.
     #[error("no connection: {0}")]
     Connect(String),
-    /// No login.
     #[error("no login as {user}: {why}")]
-    Login {
-        /// Who wanted to log in.
-        user: String,
-        /// What the server says.
-        why: String,
-    },
-    /// It was lost.
+    Login { user: String, why: String },
     #[error("the connection was lost: {0}")]
     Lost(String),
     /// Of an answer that is needed as a whole it has the first [`ANSWER_MAX`] bytes only.
@@ -54,7 +45,6 @@ pub enum ClientError {
     TooLong,
 }
 
-/// A connection.
 pub(crate) struct Client {
     stream: Stream,
     pub(crate) capabilities: Capabilities,
@@ -62,7 +52,6 @@ pub(crate) struct Client {
     unread: Vec<u8>,
 }
 
-/// The answer to a command.
 pub(crate) struct ReplayAnswer {
     pub(crate) outcome: Outcome,
     /// Its packets, up to [`ANSWER_MAX`] bytes.
@@ -248,7 +237,6 @@ impl Client {
         Ok(Keys::new(made, all(self.rows(referring).await?)))
     }
 
-    /// What the server is.
     pub(super) async fn who_are_you(&mut self) -> Result<ServerAtStart, ClientError> {
         let mut server = ServerAtStart::default();
         let common = "SELECT VERSION(), @@GLOBAL.sql_mode, @@GLOBAL.time_zone, @@GLOBAL.server_id";
@@ -296,7 +284,6 @@ impl Client {
         Ok(false)
     }
 
-    /// Says good-bye.
     pub(crate) async fn close(mut self) {
         // Whoever is gone already needs none.
         let _ = self.ask(&[Command::QUIT.0]).await;

@@ -67,7 +67,6 @@ const FOLLOW_LAG: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
-/// How fast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speed {
     /// Each session as fast as the server answers.
@@ -79,7 +78,6 @@ pub enum Speed {
 /// An account of the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Its name.
     pub user: String,
     /// Its password; empty for none.
     pub password: String,
@@ -88,9 +86,7 @@ pub struct Login {
 /// Who logs in for a captured user.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
-    /// By the captured user.
     pub by_user: HashMap<String, Login>,
-    /// Everybody else.
     pub others: Option<Login>,
 }
 
@@ -108,7 +104,6 @@ impl Logins {
 /// When prepared statements are closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Closing {
-    /// When they were.
     #[default]
     AsCaptured,
     /// Behind each execution; they are prepared again in front of the next one.
@@ -117,28 +112,20 @@ pub enum Closing {
     Never,
 }
 
-/// What is to be replayed, and how.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// What was captured.
     pub from: PathBuf,
     /// With which it is sealed, and the result will be.
     pub key: Option<Key>,
-    /// The server.
     pub target: SocketAddr,
     /// A new folder for what comes of it.
     pub result: PathBuf,
-    /// Who logs in.
     pub logins: Logins,
-    /// How fast.
     pub speed: Speed,
-    /// What else may be sent.
     pub permitted: Permitted,
-    /// Which part of it.
     pub selection: Selection,
     /// Schemas of the target by those that were captured.
     pub schemas: HashMap<String, String>,
-    /// What becomes of prepared statements.
     pub closing: Closing,
     /// Also to the source, or to a replica.
     pub even_source: bool,
@@ -158,12 +145,10 @@ pub struct Order {
     pub keeps_results: bool,
 }
 
-/// How far it is.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     /// Commands that were executed or left out.
     pub done: u64,
-    /// Commands that there are.
     pub total: u64,
     /// Answers that were errors where the captured ones were none, or the other way round.
     pub errors_differ: u64,
@@ -171,14 +156,11 @@ pub struct Progress {
     pub late: Duration,
 }
 
-/// What came of it.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Commands that were sent.
     pub sent: u64,
     /// Commands that were not, by why.
     pub left_out: BTreeMap<LeftOut, u64>,
-    /// Sessions.
     pub sessions: u64,
     /// Sessions that could not log in, and the first reason.
     pub no_login: Option<(u64, String)>,
@@ -194,40 +176,22 @@ pub struct Outcome {
     pub out_of_order: u64,
     /// Statements for which the target would not have another time.
     pub not_frozen: u64,
-    /// What became of ids that the server makes.
     pub ids: IdsMapped,
-    /// How long it took.
     pub took: Duration,
     /// Files of the capture that could not be read to their end.
     pub stops: Vec<String>,
 }
 
-/// Why it does not begin, or breaks off.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// Of the capture, or of the result.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The target cannot be asked who it is.
     #[error("{target}: {error}")]
-    Target {
-        /// Which one.
-        target: SocketAddr,
-        /// What it says.
-        error: ClientError,
-    },
-    /// It does not say which ids it makes.
+    Target { target: SocketAddr, error: ClientError },
     #[error("{target}: no columns with AUTO_INCREMENT to be had: {error}; --map-ids no asks for none")]
-    Keys {
-        /// Which one.
-        target: SocketAddr,
-        /// What it says.
-        error: ClientError,
-    },
-    /// It is where the traffic comes from, or may be.
+    Keys { target: SocketAddr, error: ClientError },
     #[error("{0}; --even-source replays all the same")]
     Source(String),
-    /// The target's data are not those of the beginning of the capture.
     #[error(
         "the target is not where {server} was when the capture began: it is at the GTID position {now}, \
          that one was at {then}; --any-position replays all the same"
@@ -240,13 +204,10 @@ pub enum ReplayError {
         /// The position of the target.
         now: String,
     },
-    /// None of a cluster's servers answers and may be written.
     #[error("no server of the cluster answers and takes writes: {0}")]
     NoServer(String),
-    /// Nobody to log in as.
     #[error("no account for the captured user {0:?}: name one with --user, or in the file of --users")]
     NoLogin(String),
-    /// There is nothing to go on with.
     #[error("{0}")]
     Resume(String),
 }
@@ -728,10 +689,8 @@ fn conclude(shared: Rc<Shared>, folder: &Folder) -> Result<Outcome, ReplayError>
     Ok(outcome)
 }
 
-/// What is known of the target.
 struct Target {
     server: ServerAtStart,
-    /// It replicates from somebody.
     is_replica: bool,
     keys: Keys,
 }

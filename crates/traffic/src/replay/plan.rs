@@ -24,7 +24,6 @@ pub struct Permitted {
     pub all: bool,
 }
 
-/// Why a command is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftOut {
     /// Its text or its parameters were not written, since they may have a secret.
@@ -41,9 +40,7 @@ pub enum LeftOut {
     LocalFile,
     /// It ends sessions or the server, or changes it for others: `KILL`, `SHUTDOWN`, `SET GLOBAL`, `FLUSH`.
     Server,
-    /// It is about accounts.
     Account,
-    /// It is about replication.
     Replication,
     /// It writes or reads a file of the server's.
     ServerFile,
@@ -53,7 +50,6 @@ pub enum LeftOut {
     StaysPrepared,
     /// It is not among what was chosen.
     NotChosen,
-    /// There was no login.
     NoLogin,
     /// It was sent before the replayer was killed, and nobody knows what became of it.
     FateUnknown,
@@ -68,7 +64,6 @@ pub enum LeftOut {
 }
 
 impl LeftOut {
-    /// In words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -132,7 +127,6 @@ impl Judge {
         }
     }
 
-    /// Whether this command may be sent.
     pub(crate) fn may_be_sent(&mut self, record: &CommandRecord) -> Result<(), LeftOut> {
         let mut verdict = self.verdict(record);
         let id = record.statement;

@@ -11,11 +11,8 @@ use crate::record::CommandRecord;
 pub struct Selection {
     /// The how many-th of how many replayers this is, from 1: each has other sessions.
     pub index: Option<(u32, u32)>,
-    /// Only sessions of this captured user.
     pub user: Option<String>,
-    /// Only commands in this schema.
     pub schema: Option<String>,
-    /// Only statements with this digest.
     pub digest: Option<u64>,
     /// Only commands that began so many microseconds after the capture did, or later.
     pub from_us: u64,
@@ -36,7 +33,6 @@ impl Selection {
         (place * u64::from(count)) >> 32 == u64::from(index.saturating_sub(1))
     }
 
-    /// Whether sessions of this user are replayed.
     pub(super) fn takes_user(&self, user: &str) -> bool {
         self.user.as_ref().is_none_or(|wanted| wanted == user)
     }

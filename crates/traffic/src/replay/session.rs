@@ -43,7 +43,6 @@ const ABOUT_BEFORE: [Effects; 3] = [
     Effects::READS_FOUND_ROWS,
 ];
 
-/// What a session is given to do.
 pub(super) enum Given {
     /// Who it is from here on.
     Session(SessionRecord),
@@ -361,7 +360,6 @@ impl Session {
         }
     }
 
-    /// Tells whether a command is `XA PREPARE`.
     fn prepares_xa(&self, captured: &CommandRecord) -> bool {
         let part = match Command(captured.command) {
             Command::QUERY if has(&captured.body, b"xa") => Some(Part::of_text(&captured.body)),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Most parts.
 const PARTS_MAX: usize = 200;
 /// How long a part is at first.
 const PART_US: u64 = 100_000;

@@ -15,7 +15,6 @@ use super::plan::{class_of, executes, prepares, readings};
 use crate::record::CommandRecord;
 use crate::secrets::without_comments;
 
-/// A command's part in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// It begins one, and ends the one before.

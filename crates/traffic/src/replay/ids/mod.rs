@@ -22,7 +22,6 @@ use crate::record::CommandRecord;
 /// Ids that are kept, of all tables together.
 pub(super) const IDS_MAX: usize = 1 << 20;
 
-/// What became of ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IdsMapped {
     /// Ids that are others than they were.
@@ -36,7 +35,6 @@ pub struct IdsMapped {
     pub not_kept: u64,
 }
 
-/// The ids of all sessions.
 #[derive(Default)]
 pub(super) struct Ids {
     keys: Keys,
@@ -111,7 +109,6 @@ struct Prepared {
     text: Vec<u8>,
     schema: String,
     reading: Option<Option<Rc<Reading>>>,
-    /// How many it has.
     parameters: u16,
     /// Of its parameters; an execution may leave them out.
     types: Vec<u8>,
@@ -173,7 +170,6 @@ fn encoded(kind: u8, is_unsigned: bool, len: usize, number: u64) -> Option<Vec<u
     fits.then(|| number.to_le_bytes()[..len].to_vec())
 }
 
-/// The ids of one session.
 pub(super) struct SessionIds {
     ids: Rc<Ids>,
     /// By their captured numbers.

@@ -59,7 +59,6 @@ impl Keys {
     }
 }
 
-/// A value of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) place: Range<usize>,
@@ -69,7 +68,6 @@ pub(super) struct Value {
     pub(super) owner: Option<Owner>,
 }
 
-/// What is known of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     /// It makes ids of this table.
