@@ -50,7 +50,6 @@ pub(crate) const SANDBOX: Account = Account {
     ..ACCOUNT
 };
 
-/// Where to log in, and as whom.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     pub address: SocketAddr,
@@ -63,7 +62,6 @@ impl Server {
     }
 }
 
-/// Whether a connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tls {
     Off,
@@ -76,7 +74,6 @@ trait Link: Read + Write + Send {}
 
 impl<L: Read + Write + Send> Link for L {}
 
-/// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum ClientError {
     /// An error packet.
@@ -130,16 +127,14 @@ impl From<WireError> for ClientError {
     }
 }
 
-/// What came of a statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatementAnswer {
     /// The values of each row; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
-    /// Rows that it has changed.
     pub affected: u64,
 }
 
-impl Answer {
+impl StatementAnswer {
     /// The first value of the first row.
     pub(crate) fn value(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
@@ -269,7 +264,6 @@ impl Client {
         answer(&outcome, &response, binary_row)
     }
 
-    /// Says goodbye.
     pub(crate) fn quit(mut self) {
         // Who does not hear it any more has gone before.
         let _ = self.send(0, &[Command::QUIT.0]);

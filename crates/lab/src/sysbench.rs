@@ -82,7 +82,6 @@ impl Sysbench<'_> {
         })
     }
 
-    /// Runs it to its end.
     pub(crate) fn run(&self) -> anyhow::Result<Done> {
         let seconds = self.seconds.ceil().max(1.0);
         let before = CpuTime::of_ended_children()?;

@@ -15,7 +15,6 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Reads the CPU time used until now.
     pub fn of(pid: u32) -> anyhow::Result<Self> {
         let root = Path::new("/proc").join(pid.to_string());
         let total = threads_ns(&root.join("task")).with_context(|| format!("CPU time of process {pid}"))?;
@@ -107,14 +106,12 @@ impl MachineTime {
 /// Memory of a process, in bytes, from `smaps_rollup`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Memory {
-    /// Resident pages.
     pub rss: u64,
     /// Resident pages, those shared with other processes counted in part.
     pub pss: u64,
 }
 
 impl Memory {
-    /// Reads the memory in use now.
     pub fn of(pid: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{pid}/smaps_rollup");
         let text = fs::read_to_string(&path).with_context(|| path.clone())?;

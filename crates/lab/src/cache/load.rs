@@ -17,7 +17,6 @@ use mio::{Events, Interest, Poll, Token, net::TcpStream};
 const PATIENCE: Duration = Duration::from_secs(20);
 const SCRATCH: usize = 64 << 10;
 
-/// What the clients ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     pub request: Request,
@@ -67,7 +66,6 @@ impl fmt::Display for Request {
     }
 }
 
-/// Where clients connect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub address: SocketAddr,
@@ -117,7 +115,6 @@ fn line(stream: &mut std::net::TcpStream) -> anyhow::Result<String> {
     Ok(String::from_utf8(line)?)
 }
 
-/// What came of a round.
 pub(super) struct Load {
     pub operations: u64,
     pub elapsed: Duration,
@@ -125,7 +122,6 @@ pub(super) struct Load {
     pub latency: Histogram<u64>,
 }
 
-/// Open connections.
 pub(super) struct Clients {
     poll: Poll,
     connections: Vec<Connection>,

@@ -47,7 +47,6 @@ impl Pace {
     }
 }
 
-/// What came of a round.
 pub(super) struct Paced {
     /// Reads a second that were due, and that were answered.
     pub wanted: f64,

@@ -60,10 +60,8 @@ impl Figure {
     }
 }
 
-/// All figures of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where they were made.
     pub machine: Machine,
     /// The server's version, and Redis's.
     pub programs: Vec<String>,
@@ -154,7 +152,6 @@ impl Report {
         fs::write(path, text).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// The figures that are not as wanted.
     pub fn not_met(&self) -> Vec<&Figure> {
         self.figures.iter().filter(|figure| !figure.met()).collect()
     }

@@ -33,7 +33,6 @@ const PIPELINE: usize = 16;
 /// What reads at a fixed rate are of those that a closed loop reached in the first round, far from overload.
 /// They are the same beside all updates.
 const SHARE: f64 = 0.1;
-/// Connections that write.
 const WRITERS: u32 = 8;
 /// How often a writer gets its share of statements.
 const TICK: Duration = Duration::from_millis(5);

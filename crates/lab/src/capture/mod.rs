@@ -86,7 +86,6 @@ pub fn capture(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<String
     Ok(sum)
 }
 
-/// Only what it costs.
 pub(crate) fn cost(args: &CaptureArgs, report: &mut Report) -> anyhow::Result<()> {
     let progress = crate::spinner();
     let measured = Bench::start(args, &progress)?.measure_all(report);
@@ -99,7 +98,6 @@ struct Bench<'a> {
     progress: &'a ProgressBar,
     program: PathBuf,
     server: Sandbox,
-    /// What the copy of the server is.
     copy: Sandbox,
     gateway: ListeningChild,
     address: SocketAddr,

@@ -50,7 +50,6 @@ impl Tally {
         self.latency.value_at_quantile(0.95) as f64 / 1e3
     }
 
-    /// Adds a later tally to this one.
     pub(super) fn add(&mut self, later: Self) {
         self.queries += later.queries;
         self.failures += later.failures;

@@ -14,7 +14,6 @@ pub(super) struct Figures {
     pub p95_ms: f64,
     /// Since the start.
     pub failures: u64,
-    /// Client sessions that are open.
     pub sessions: f64,
     pub servers: Vec<Server>,
 }

@@ -23,7 +23,6 @@ use crate::{
 
 /// How long the servers may take until the gateway uses all of them.
 const WHOLE_PATIENCE: Duration = Duration::from_secs(60);
-/// The account of switchovers.
 pub(super) const SWITCHER: &str = "switcher";
 /// Exit code of `forebay ctl drain`: sessions were left at the deadline.
 const LEFT: i32 = 2;
@@ -127,7 +126,6 @@ impl Gateway {
         }
     }
 
-    /// `forebay ctl undrain`
     pub(super) fn undrain(&self, node: &Node) -> anyhow::Result<()> {
         let (code, said) = self.ctl(&["undrain", &server_name(node)])?;
         ensure!(code == Some(0), "forebay ctl undrain: {said}");

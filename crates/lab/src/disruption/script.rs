@@ -103,7 +103,6 @@ enum Expected {
     Nothing,
 }
 
-/// The next statement of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub template: Template,

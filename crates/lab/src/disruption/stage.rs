@@ -86,7 +86,6 @@ pub(super) struct Stage<'a> {
     upgrades: Vec<(Instant, Instant)>,
 }
 
-/// What all parts together come to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sum {
     pub statements: u64,

@@ -42,7 +42,6 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether the value meets the bound.
     pub fn met_by(&self, value: f64) -> bool {
         if self.at_most {
             value <= self.bound

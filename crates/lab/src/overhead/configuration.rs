@@ -15,7 +15,6 @@ const PROXYSQL: &str = include_str!("../../../../bench/proxysql.cnf");
 /// Sessions a contender must allow where the plan needs fewer; `bench/haproxy.cfg` says the same.
 pub(super) const SESSIONS: usize = 9000;
 
-/// Where a contender stands.
 pub(super) struct ContenderPlace<'a> {
     pub listen: SocketAddr,
     /// The primary first.

@@ -49,7 +49,6 @@ impl fmt::Display for Kind {
 /// A running contender; dropping it ends its process.
 pub(super) struct Contender {
     pub kind: Kind,
-    /// Where clients connect.
     pub address: SocketAddr,
     /// The places of its servers in the rig, the primary first.
     servers: Range<usize>,
@@ -58,7 +57,6 @@ pub(super) struct Contender {
     process: Option<ListeningChild>,
 }
 
-/// What it takes to start a contender.
 pub(super) struct Start<'a> {
     pub args: &'a OverheadArgs,
     pub scenario: &'a Scenario,

@@ -80,7 +80,6 @@ impl<'a> Bench<'a> {
         Ok(figures)
     }
 
-    /// Every cell of the matrix.
     pub(super) fn matrix(&mut self) -> anyhow::Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for &protocol in &self.plan.protocols {

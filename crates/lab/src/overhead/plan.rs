@@ -57,7 +57,6 @@ pub struct Plan {
     /// Workers of this program.
     pub workers: Vec<usize>,
     pub protocols: Vec<Protocol>,
-    /// Rounds of every cell.
     pub rounds: usize,
     /// Load of one round.
     pub seconds: f64,

@@ -25,9 +25,7 @@ pub struct Sample {
     pub system_us: f64,
     /// Queries a second.
     pub qps: f64,
-    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// 99th percentile in microseconds.
     pub p99_us: f64,
 }
 
@@ -48,9 +46,7 @@ impl Sample {
 pub struct Spread {
     /// The middle value; of an even number of values the mean of the middle two.
     pub median: f64,
-    /// The smallest value.
     pub min: f64,
-    /// The largest value.
     pub max: f64,
 }
 

@@ -69,7 +69,6 @@ pub(super) struct Table {
     pub how: How,
 }
 
-/// How a table is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum How {
     /// sysbench through all contenders.
@@ -192,7 +191,6 @@ impl Table {
     }
 }
 
-/// The tables of a report.
 pub(super) fn of(report: Name) -> Vec<&'static Table> {
     let tables = TABLES.iter();
     tables

@@ -226,7 +226,6 @@ fn write_with(page: fn(&Results) -> String, results: &Results, folder: &Path) ->
 /// Servers that stand from one table to the next.
 type Standing = Option<(Kept, Stand)>;
 
-/// What stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Single,

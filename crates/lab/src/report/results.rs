@@ -12,13 +12,11 @@ const BAND_MAX: f64 = 0.3;
 /// rounds, by simulation.
 const REACH: [f64; 8] = [4.6, 1.4, 0.8, 0.65, 0.5, 0.45, 0.4, 0.35];
 
-/// All that a report has found.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Results {
     pub report: String,
     /// Of the page.
     pub title: String,
-    /// When it was begun.
     pub date: String,
     pub machine: Machine,
     /// The versions of all programs.
@@ -57,7 +55,6 @@ pub(super) struct Section {
     pub failed: Option<String>,
     /// Promises that were not kept. It has come to its end all the same.
     pub broken: Vec<String>,
-    /// How long it took.
     pub seconds: f64,
     pub figures: Vec<Figure>,
     /// What stands beside the published.

@@ -35,7 +35,6 @@ const SCHEMA: &[&str] = &[
 pub(crate) const TABLES: &str =
     "warehouse, district, customer, history, new_order, orders, order_line, item, stock";
 
-/// Removes the tables.
 pub(crate) fn unload(server: Server) -> Result<(), ClientError> {
     server
         .connect()?

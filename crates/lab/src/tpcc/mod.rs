@@ -50,7 +50,6 @@ pub(crate) struct Done {
     pub times: [Histogram<u64>; KINDS.len()],
     /// Transactions that were run again, as the server had given them up for a lock.
     pub retried: u64,
-    /// Orders.
     pub delivered: u64,
 }
 
