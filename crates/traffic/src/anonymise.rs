@@ -242,7 +242,7 @@ impl Making {
     fn execution(&mut self, command: &CommandRecord) -> Option<Vec<u8>> {
         let of_session = self.prepared.get_mut(&command.session)?;
         let prepared = of_session.get_mut(&command.statement)?;
-        let mut payload = [&[command.command], &command.body[..]].concat();
+        let mut payload = command.payload();
         let head = ExecuteHead::decode(&payload, prepared.parameters, Capabilities::default()).ok()?;
         if let Some(types) = head.types() {
             prepared.types = types.to_vec();

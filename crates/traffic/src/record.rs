@@ -252,6 +252,11 @@ impl CommandRecord {
         )
     }
 
+    /// The packet's payload, as far as it was written.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        [&[self.command], &self.body[..]].concat()
+    }
+
     /// Whether its session is as new behind it, or has ended.
     pub(crate) fn is_anew(&self) -> bool {
         let anew = [Command::RESET_CONNECTION, Command::CHANGE_USER, Command::QUIT];

@@ -36,7 +36,7 @@ impl Prepared {
         }
         let places = read(&self.text, true).parameters;
         let count = u16::try_from(places.len()).map_err(|_| UNKNOWN)?;
-        let payload = [&[command.command], &command.body[..]].concat();
+        let payload = command.payload();
         let head = ExecuteHead::decode(&payload, count, Capabilities::default()).map_err(|_| UNKNOWN)?;
         if let Some(types) = head.types() {
             self.types = types.to_vec();

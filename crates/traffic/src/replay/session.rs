@@ -450,7 +450,7 @@ impl Session {
             }
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
                 if let Some((parameters, types)) = self.types.get_mut(&captured.statement) {
-                    let payload = [&[captured.command], &captured.body[..]].concat();
+                    let payload = captured.payload();
                     match ExecuteHead::decode(&payload, *parameters, Capabilities::default()) {
                         Ok(head) if head.types().is_some() => *types = head.types().map(Into::into),
                         Ok(_) => {}
@@ -692,7 +692,7 @@ impl Session {
         if self.shared.order.closing != Closing::Always {
             return;
         }
-        let payload = [&[captured.command], &captured.body[..]].concat();
+        let payload = captured.payload();
         match Command(captured.command) {
             Command::STMT_PREPARE if self.statements.contains_key(&captured.statement) => {
                 self.texts.insert(captured.statement, captured.clone());
@@ -778,34 +778,22 @@ impl Session {
     }
 
     fn payload(&self, captured: &CommandRecord) -> Result<Vec<u8>, LeftOut> {
-        let mut payload = Vec::with_capacity(captured.body.len() + 1);
-        payload.push(captured.command);
-        match schema_of(captured) {
-            Some(schema) if *self.schema(&schema) != *schema => {
-                let other = self.schema(&schema);
-                match Command(captured.command) {
-                    Command::INIT_DB => payload.extend_from_slice(other),
-                    _ => {
-                        payload.extend_from_slice(b"USE `");
-                        payload.extend_from_slice(
-                            &String::from_utf8_lossy(other).replace('`', "``").into_bytes(),
-                        );
-                        payload.push(b'`');
-                    }
+        let mut payload = captured.payload();
+        if let Some(schema) = schema_of(captured)
+            && *self.schema(&schema) != *schema
+        {
+            let other = self.schema(&schema);
+            payload.truncate(1);
+            match Command(captured.command) {
+                Command::INIT_DB => payload.extend_from_slice(other),
+                _ => {
+                    let name = String::from_utf8_lossy(other).replace('`', "``");
+                    payload.extend_from_slice(format!("USE `{name}`").as_bytes());
                 }
             }
-            _ => payload.extend_from_slice(&captured.body),
         }
-        let uses_statement = matches!(
-            Command(captured.command),
-            Command::STMT_EXECUTE
-                | Command::STMT_BULK_EXECUTE
-                | Command::STMT_SEND_LONG_DATA
-                | Command::STMT_FETCH
-                | Command::STMT_RESET
-                | Command::STMT_CLOSE
-        );
-        if uses_statement {
+        let is_about_none = matches!(statement::statement_id(&payload), Ok(None));
+        if !is_about_none {
             let id = self
                 .statements
                 .get(&captured.statement)

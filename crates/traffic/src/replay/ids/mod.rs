@@ -200,7 +200,7 @@ impl SessionIds {
             Command::STMT_CLOSE => drop(self.prepared.remove(&captured.statement)),
             Command::RESET_CONNECTION | Command::CHANGE_USER => self.prepared.clear(),
             Command::STMT_EXECUTE => {
-                let payload = [&[captured.command], &captured.body[..]].concat();
+                let payload = captured.payload();
                 if let Some(prepared) = self.prepared.get_mut(&captured.statement)
                     && let Some(types) = prepared.head(&payload).as_ref().and_then(ExecuteHead::types)
                 {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn sent(session: &mut SessionIds, captured: &CommandRecord) -> Vec<u8> {
-        let mut payload = [&[captured.command], &captured.body[..]].concat();
+        let mut payload = captured.payload();
         session.hear(captured, b"shop");
         session.map(captured, b"shop", &mut payload);
         payload.split_off(1)
