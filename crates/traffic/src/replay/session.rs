@@ -219,7 +219,10 @@ impl Session {
                 self.after_loss(captured, verdict).await
             }
             Fate::Open => {
-                self.note_prepared(captured);
+                // What such a statement begins or ends has to be known once a connection is lost.
+                if Command(captured.command) == Command::STMT_PREPARE {
+                    self.part(captured);
+                }
                 verdict
             }
         };
@@ -367,14 +370,6 @@ impl Session {
             _ => None,
         };
         part == Some(Part::PreparesXa)
-    }
-
-    /// What a transaction is that a prepared statement begins or ends has to be known once a connection is
-    /// lost.
-    fn note_prepared(&mut self, captured: &CommandRecord) {
-        if Command(captured.command) == Command::STMT_PREPARE {
-            self.part(captured);
-        }
     }
 
     /// A connection that is gone, or a replayer that was killed, may forbid a command: the transaction that
@@ -533,13 +528,9 @@ impl Session {
     /// Sends the command, and notes in the record what came of it.
     async fn send(&mut self, captured: &CommandRecord, record: &mut CommandRecord) -> Result<(), LeftOut> {
         let command = Command(captured.command);
-        if command == Command::QUIT {
-            self.hang_up().await;
-            return Ok(());
-        }
-        if command == Command::CHANGE_USER {
-            // A new connection is as good as one that has changed its user. The next command makes it: only
-            // that one knows the schema, which may be another one than at the login.
+        // A new connection is as good as one that has changed its user. The next command makes it: only that
+        // one knows the schema, which may be another one than at the login.
+        if command == Command::QUIT || command == Command::CHANGE_USER {
             self.hang_up().await;
             return Ok(());
         }
@@ -742,39 +733,40 @@ impl Session {
         self.has_settings = false;
         self.autocommit = true;
         let order = &self.shared.order;
-        let Some(login) = order.logins.of(&self.who.user) else {
-            // Of a capture that goes on not all users are known before.
-            let mut outcome = self.shared.outcome.borrow_mut();
-            let words = || (0, format!("no account for the captured user {:?}", self.who.user));
-            outcome.no_login.get_or_insert_with(words).0 += 1;
-            return Err(LeftOut::NoLogin);
-        };
-        match Client::connect(order.target, login, &self.who).await {
-            Ok(mut client) => {
-                let schema = if schema.is_empty() {
-                    &self.who.schema
-                } else {
-                    schema
-                };
-                if !schema.is_empty() {
-                    let mut payload = vec![Command::INIT_DB.0];
-                    payload.extend_from_slice(self.schema(schema));
-                    // Where it is not there each statement says so.
-                    if !matches!(timeout(ANSWER_LIMIT, client.ask(&payload)).await, Ok(Ok(_))) {
-                        return Err(LeftOut::NoLogin);
-                    }
-                }
-                self.client = Some(client);
-                Ok(())
+        let connected = match order.logins.of(&self.who.user) {
+            Some(login) => {
+                let connected = Client::connect(order.target, login, &self.who).await;
+                connected.map_err(|error| (matches!(error, ClientError::Login { .. }), error.to_string()))
             }
-            Err(error) => {
-                self.has_no_login = matches!(error, ClientError::Login { .. });
+            // Of a capture that goes on not all users are known before.
+            None => Err((
+                false,
+                format!("no account for the captured user {:?}", self.who.user),
+            )),
+        };
+        let mut client = match connected {
+            Ok(client) => client,
+            Err((is_refused, why)) => {
+                self.has_no_login = is_refused;
                 let mut outcome = self.shared.outcome.borrow_mut();
-                let no_login = outcome.no_login.get_or_insert_with(|| (0, error.to_string()));
-                no_login.0 += 1;
-                Err(LeftOut::NoLogin)
+                outcome.no_login.get_or_insert((0, why)).0 += 1;
+                return Err(LeftOut::NoLogin);
+            }
+        };
+        let schema = if schema.is_empty() {
+            &self.who.schema
+        } else {
+            schema
+        };
+        if !schema.is_empty() {
+            let payload = [&[Command::INIT_DB.0], self.schema(schema)].concat();
+            // Where it is not there each statement says so.
+            if !matches!(timeout(ANSWER_LIMIT, client.ask(&payload)).await, Ok(Ok(_))) {
+                return Err(LeftOut::NoLogin);
             }
         }
+        self.client = Some(client);
+        Ok(())
     }
 
     fn payload(&self, captured: &CommandRecord) -> Result<Vec<u8>, LeftOut> {
