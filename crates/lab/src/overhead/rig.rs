@@ -100,7 +100,7 @@ impl Rig {
             while self.clients.len() < wanted && self.clients.len() < idle + LOGIN_WAVE {
                 self.connect(target, workload)?;
             }
-            self.turn(|_, _, _| idle += 1)
+            self.turn(|_, _| idle += 1)
                 .with_context(|| format!("opening session {}", idle + 1))?;
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Rig {
         let mut end = start;
         while in_flight > 0 {
             let mut failure = None;
-            self.turn(|client, now, _| {
+            self.turn(|client, now| {
                 queries += 1;
                 latency.saturating_record((now - client.sent_at).as_nanos() as u64);
                 end = now;
@@ -158,7 +158,7 @@ impl Rig {
                 Instant::now() <= deadline,
                 "{open} server connections stay open after their clients left"
             );
-            self.turn_for(Duration::from_millis(20), |_, _, _| ())?;
+            self.turn_for(Duration::from_millis(20), |_, _| ())?;
         }
     }
 
@@ -177,7 +177,7 @@ impl Rig {
         Ok(())
     }
 
-    fn turn(&mut self, answered: impl FnMut(&mut Client, Instant, usize)) -> anyhow::Result<()> {
+    fn turn(&mut self, answered: impl FnMut(&mut Client, Instant)) -> anyhow::Result<()> {
         ensure!(self.turn_for(STALL, answered)?, "no answer for {STALL:?}");
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Rig {
     fn turn_for(
         &mut self,
         timeout: Duration,
-        mut answered: impl FnMut(&mut Client, Instant, usize),
+        mut answered: impl FnMut(&mut Client, Instant),
     ) -> anyhow::Result<bool> {
         self.wait(timeout)?;
         for event in &self.events {
@@ -200,7 +200,7 @@ impl Rig {
                 continue;
             };
             if client.handle(event, &mut self.scratch)? {
-                answered(client, Instant::now(), index);
+                answered(client, Instant::now());
             }
         }
         Ok(!self.events.is_empty())
