@@ -252,9 +252,21 @@ fn of_lab(client: &mut Client) -> Result<Vec<String>, ClientError> {
         .collect())
 }
 
-/// A schema that is there has nothing with the name of one of the lab's tables. What a run has left that was
-/// killed cannot be told from what is the user's.
-fn is_free(client: &mut Client, primary: SocketAddr) -> anyhow::Result<()> {
+/// Whether it was not there before. One that was is asked for, and has nothing with the name of one of the
+/// lab's tables: what a run has left that was killed cannot be told from what is the user's.
+fn create(client: &mut Client, primary: SocketAddr, asked: &Asked<'_>) -> anyhow::Result<bool> {
+    let created = client.query(&format!("CREATE DATABASE {SCHEMA}"));
+    if !matches!(created, Err(ClientError::Refused { code: EXISTS, .. })) {
+        granted(created, "the grant CREATE")?;
+        return Ok(true);
+    }
+    let question = format!(
+        "{primary} has a schema {SCHEMA} already. The lab makes tables of its own in it, and removes them afterwards."
+    );
+    ensure!(
+        asked.reuses_schema || agrees(&question)?,
+        "{primary} has a schema {SCHEMA} already: remove it, or have the lab write into it with --reuse-schema"
+    );
     let tables = of_lab(client)?;
     ensure!(
         tables.is_empty(),
@@ -262,32 +274,7 @@ fn is_free(client: &mut Client, primary: SocketAddr) -> anyhow::Result<()> {
          was killed, and rename those that are yours: {}",
         tables.join(", ")
     );
-    Ok(())
-}
-
-/// Whether it was not there before. One that was is asked for.
-fn create(client: &mut Client, primary: SocketAddr, asked: &Asked<'_>) -> anyhow::Result<bool> {
-    match client.query(&format!("CREATE DATABASE {SCHEMA}")) {
-        Ok(_) => Ok(true),
-        Err(ClientError::Refused { code: EXISTS, .. }) if asked.reuses_schema => {
-            is_free(client, primary)?;
-            Ok(false)
-        }
-        Err(ClientError::Refused { code: EXISTS, .. }) => {
-            ensure!(
-                agrees(&format!(
-                    "{primary} has a schema {SCHEMA} already. The lab makes tables of its own in it, and removes them afterwards."
-                ))?,
-                "{primary} has a schema {SCHEMA} already: remove it, or have the lab write into it with --reuse-schema"
-            );
-            is_free(client, primary)?;
-            Ok(false)
-        }
-        Err(ClientError::Refused { message, .. }) => {
-            bail!("the account needs the grant CREATE on {SCHEMA}.*: {message}")
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(false)
 }
 
 /// A question on a terminal; without one, no.
@@ -304,22 +291,21 @@ fn agrees(question: &str) -> io::Result<bool> {
 
 /// The account may do all that the tables need.
 fn attempt(server: Server) -> anyhow::Result<()> {
-    let mut client = match server.connect() {
-        Err(ClientError::Refused { message, .. }) => {
-            bail!("the account needs grants on {SCHEMA}.*: {message}")
-        }
-        connected => connected?,
-    };
+    let mut client = granted(server.connect(), "grants")?;
     for (grant, statement) in TRIALS {
-        match client.query(statement) {
-            Ok(_) => {}
-            Err(ClientError::Refused { message, .. }) => {
-                bail!("the account needs the grant {grant} on {SCHEMA}.*: {message}")
-            }
-            Err(error) => return Err(error.into()),
-        }
+        granted(client.query(statement), &format!("the grant {grant}"))?;
     }
     Ok(())
+}
+
+/// Tells what the account lacks where the server has refused something.
+fn granted<T>(tried: Result<T, ClientError>, lacks: &str) -> anyhow::Result<T> {
+    match tried {
+        Err(ClientError::Refused { message, .. }) => {
+            bail!("the account needs {lacks} on {SCHEMA}.*: {message}")
+        }
+        tried => Ok(tried?),
+    }
 }
 
 /// What was there before stays.
