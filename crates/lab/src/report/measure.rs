@@ -38,13 +38,6 @@ const CPU_OF_CONNECTION: &str = "cpu of a connection";
 /// The figure of them.
 const MADE: &str = "connections made";
 
-/// What rounds are taken by, and where their figures go.
-struct Turns<'a> {
-    plan: &'a Plan,
-    stop: &'a Stop,
-    section: &'a mut Section,
-}
-
 /// Takes rounds until there are as many as wanted, or time is up, or somebody wants it to end.
 pub(super) struct Rounds<'a> {
     plan: &'a Plan,
@@ -99,7 +92,7 @@ pub(super) fn sysbench(
         "it needs {}: see --contenders",
         load.racers.join(", ")
     );
-    let whole = take_turns(stand, load, &racers, &mut Turns { plan, stop, section });
+    let whole = take_turns(stand, load, &racers, plan, stop, section);
     tell_sizes(&racers, plan, section);
     for (of, to) in load.ratios {
         section.compare(of, to, "qps");
@@ -120,7 +113,9 @@ fn take_turns(
     stand: &Stand,
     load: &Load,
     racers: &[&Racer],
-    Turns { plan, stop, section }: &mut Turns<'_>,
+    plan: &Plan,
+    stop: &Stop,
+    section: &mut Section,
 ) -> anyhow::Result<()> {
     let runs = runs(load);
     warm_up(stand, load, plan, racers)?;
@@ -159,28 +154,22 @@ struct Run {
 }
 
 fn runs(load: &Load) -> Vec<Run> {
-    let options = || {
-        load.options
-            .iter()
-            .map(|option| (*option).to_owned())
-            .collect::<Vec<_>>()
+    let run = |parameter: String, threads, of_run: Option<String>| {
+        let options = load.options.iter().map(|option| (*option).to_owned());
+        Run {
+            parameter,
+            threads,
+            options: options.chain(of_run).collect(),
+        }
     };
     match load.vary {
         Vary::Threads(threads) => threads
             .iter()
-            .map(|&threads| Run {
-                parameter: threads.to_string(),
-                threads,
-                options: options(),
-            })
+            .map(|&threads| run(threads.to_string(), threads, None))
             .collect(),
         Vary::Range(threads, sizes) => sizes
             .iter()
-            .map(|size| Run {
-                parameter: size.to_string(),
-                threads,
-                options: [options(), vec![format!("--range-size={size}")]].concat(),
-            })
+            .map(|size| run(size.to_string(), threads, Some(format!("--range-size={size}"))))
             .collect(),
     }
 }
@@ -321,7 +310,7 @@ pub(super) fn connects(stand: &Stand, plan: &Plan, stop: &Stop, section: &mut Se
         ratios: &[],
     };
     let racers = stand.racers(LOAD.racers);
-    let whole = connect_beside(stand, &LOAD, &racers, &mut Turns { plan, stop, section });
+    let whole = connect_beside(stand, &LOAD, &racers, plan, stop, section);
     tell_sizes(&racers, plan, section);
     section.compare_runs(WITHOUT, "at 0/s", "qps");
     for metric in ["qps", CPU_OF_CONNECTION] {
@@ -336,7 +325,9 @@ fn connect_beside(
     stand: &Stand,
     load: &Load,
     racers: &[&Racer],
-    Turns { plan, stop, section }: &mut Turns<'_>,
+    plan: &Plan,
+    stop: &Stop,
+    section: &mut Section,
 ) -> anyhow::Result<()> {
     warm_up(stand, load, plan, racers)?;
     let connects = CONNECTS.into_iter();
@@ -399,24 +390,21 @@ fn beside_connects(
     racer: &Racer,
     (rate, tls): (u32, Tls),
 ) -> anyhow::Result<(Measured, usize, Duration)> {
+    let run = runs(load).into_iter().next().context("there is no load")?;
     let (ended, made) = (AtomicBool::new(false), AtomicUsize::new(0));
     let began = Instant::now();
     thread::scope(|scope| {
         let connectors: Vec<_> = (0..CONNECTORS.min(rate))
             .map(|_| scope.spawn(|| connect(stand.at(racer.address), (rate, tls), &ended, &made)))
             .collect();
-        let run = runs(load).into_iter().next();
-        let measured = run.map(|run| {
-            run.load(load, plan, stand.at(racer.address), &racer.load_on)
-                .measure(&racer.pids, &stand.server_pids())
-        });
+        let load = run.load(load, plan, stand.at(racer.address), &racer.load_on);
+        let measured = load.measure(&racer.pids, &stand.server_pids());
         let (made, elapsed) = (made.load(Ordering::Relaxed), began.elapsed());
         ended.store(true, Ordering::Relaxed);
         for connector in connectors {
             crate::joined(connector, "a thread that connects")?;
         }
-        let measured = measured.unwrap_or_else(|| anyhow::bail!("there is no load"))?;
-        Ok((measured, made, elapsed))
+        Ok((measured?, made, elapsed))
     })
 }
 
