@@ -57,12 +57,6 @@ pub(super) enum Promise {
     Told,
 }
 
-struct Clients {
-    mode: Mode,
-    promise: Promise,
-    load: Load,
-}
-
 /// A listener that has clients, what they may do, and what they are promised.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Act {
@@ -75,7 +69,7 @@ pub(super) struct Stage<'a> {
     name: &'static str,
     plan: &'a Plan,
     progress: &'a ProgressBar,
-    clients: Vec<Clients>,
+    clients: Vec<(Act, Load)>,
     gateway: Gateway,
     pub servers: Sandbox,
     /// What `ctl drain` said of sessions that it left.
@@ -132,11 +126,7 @@ impl<'a> Stage<'a> {
                 work: act.work,
                 has_variable: act.mode == Mode::Session,
             };
-            stage.clients.push(Clients {
-                mode: act.mode,
-                promise: act.promise,
-                load: Load::start(traffic)?,
-            });
+            stage.clients.push((*act, Load::start(traffic)?));
         }
         stage.say("load without a disruption");
         thread::sleep(STEADY);
@@ -146,8 +136,8 @@ impl<'a> Stage<'a> {
     /// Shows what is being done, and what the clients have seen by now.
     pub(super) fn say(&self, what: &str) {
         let (mut answers, mut errors) = (0, 0);
-        for clients in &self.clients {
-            let so_far = clients.load.so_far();
+        for (_, load) in &self.clients {
+            let so_far = load.so_far();
             (answers, errors) = (answers + so_far.0, errors + so_far.1);
         }
         let name = self.name;
@@ -248,7 +238,7 @@ impl<'a> Stage<'a> {
         }
         let mut sum = Sum::default();
         let before = report.not_met().len();
-        for Clients { mode, promise, load } in std::mem::take(&mut self.clients) {
+        for (Act { mode, promise, .. }, load) in std::mem::take(&mut self.clients) {
             let mut ended = load.stop()?;
             look_at_counters(self.servers.node(primary), &mut ended)?;
             let part = format!("{}, {}, {mode}", self.name, self.servers.kind());
