@@ -256,6 +256,13 @@ fn run_cache(part: Part, part_name: &str, plan: &Plan, section: &mut Section) ->
     whole
 }
 
+fn at_a_time(name: &str) -> &'static str {
+    match name.contains("pipeline 16") {
+        true => " (16 at a time)",
+        false => "",
+    }
+}
+
 /// "GET, pipeline 1, 50 clients: strong, CPU"
 fn operation(bytes: usize, name: &str, what: &str, figure: &cache::Figure, section: &mut Section) {
     let (who, metric) = match what.split_once(", ") {
@@ -271,11 +278,7 @@ fn operation(bytes: usize, name: &str, what: &str, figure: &cache::Figure, secti
     } else {
         "string"
     };
-    let pipeline = if name.contains("pipeline 16") {
-        " (16 at a time)"
-    } else {
-        ""
-    };
+    let pipeline = at_a_time(name);
     section.take((&format!("{kind} {bytes}{pipeline}"), who), metric, figure);
 }
 
@@ -299,11 +302,7 @@ fn update(name: &str, what: &str, figure: &cache::Figure, section: &mut Section)
         _ => return,
     };
     let rate = name.split(' ').next().unwrap_or_default();
-    let pipeline = if name.contains("pipeline") {
-        " (16 at a time)"
-    } else {
-        ""
-    };
+    let pipeline = at_a_time(name);
     let parameter = format!("119 bytes {rate}/s{pipeline}");
     if metric == "idle" {
         // There in percent.
