@@ -321,7 +321,8 @@ impl<'a> Bench<'a> {
 
     /// A row that the first client reads before anybody can have changed it.
     fn first_row_read(&self, captured: &Path) -> anyhow::Result<u64> {
-        let output = self.with_key(&["traffic", "capture", "show", "--limit", "4000"], &[captured])?;
+        let show = ["traffic", "capture", "show", "--limit", "4000"];
+        let output = self.forebay(&show, &[captured], self.key.as_deref())?;
         let output = succeeded(output, "traffic capture show")?;
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         let read = shown.lines().find_map(|line| {
@@ -361,21 +362,17 @@ impl<'a> Bench<'a> {
             "--any-position",
             "--to",
             target.as_str(),
-        ];
-        let with = [
             "--user",
             USER,
             "--password-env",
             "FOREBAY_BENCH_PASSWORD",
             "--result",
         ];
-        let arguments: Vec<&str> = replay.into_iter().chain(with).collect();
-        let output = self.with_key(&arguments, &[&result, captured])?;
+        let key = self.key.as_deref();
+        let output = self.forebay(&replay, &[&result, captured], key)?;
         succeeded(output, "traffic replay")?;
-        let output = self.with_key(
-            &["traffic", "compare", "--fail-on", "errors,rows,missing"],
-            &[captured, &result],
-        )?;
+        let compare = ["traffic", "compare", "--fail-on", "errors,rows,missing"];
+        let output = self.forebay(&compare, &[captured, &result], key)?;
         let code = output
             .status
             .code()
@@ -385,21 +382,17 @@ impl<'a> Bench<'a> {
 
     fn begin(&self, folder: &Path, key: Option<&Path>) -> anyhow::Result<()> {
         let socket = self.folder.path().join("admin.sock");
-        let mut command = Command::new(&self.program);
-        command.args(["traffic", "capture", "start", "--free-disk", "1", "--to"]);
-        command.arg(folder).arg("--socket").arg(socket);
-        if let Some(key) = key {
-            command.arg("--key-file").arg(key);
-        }
-        succeeded(command.output()?, "traffic capture start").map(drop)
+        let start = ["traffic", "capture", "start", "--free-disk", "1", "--to"];
+        let output = self.forebay(&start, &[folder, Path::new("--socket"), &socket], key)?;
+        succeeded(output, "traffic capture start").map(drop)
     }
 
     /// Ends the capture; its status.
     fn end(&self) -> anyhow::Result<std::collections::HashMap<&'static str, f64>> {
         let socket = self.folder.path().join("admin.sock");
-        let output = self.forebay(&["traffic", "capture", "stop", "--socket"], &[&socket])?;
+        let output = self.forebay(&["traffic", "capture", "stop", "--socket"], &[&socket], None)?;
         succeeded(output, "traffic capture stop")?;
-        let output = self.forebay(&["traffic", "capture", "status", "--socket"], &[&socket])?;
+        let output = self.forebay(&["traffic", "capture", "status", "--socket"], &[&socket], None)?;
         let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         ["bytes", "commands", "thinned_sessions"]
             .into_iter()
@@ -410,24 +403,16 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    /// As [`forebay`](Self::forebay), on folders that may be encrypted. The last of the arguments may want a
-    /// path behind it.
-    fn with_key(&self, arguments: &[&str], paths: &[&Path]) -> anyhow::Result<Output> {
-        match &self.key {
-            Some(key) => {
-                let key: [&Path; 2] = [Path::new("--key-file"), key];
-                self.forebay(arguments, &[paths, &key].concat())
-            }
-            None => self.forebay(arguments, paths),
-        }
-    }
-
-    fn forebay(&self, arguments: &[&str], paths: &[&Path]) -> anyhow::Result<Output> {
+    /// The last of the arguments may want a path behind it. `key`: of a folder that is encrypted.
+    fn forebay(&self, arguments: &[&str], paths: &[&Path], key: Option<&Path>) -> anyhow::Result<Output> {
         let mut command = Command::new(&self.program);
         command
             .args(arguments)
             .args(paths)
             .env("FOREBAY_BENCH_PASSWORD", PASSWORD);
+        if let Some(key) = key {
+            command.arg("--key-file").arg(key);
+        }
         command.output().context("running forebay")
     }
 }
