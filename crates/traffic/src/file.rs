@@ -183,9 +183,7 @@ impl FolderWriter {
         if !matches!(record, Record::Head(_)) {
             self.has_records_since.get_or_insert_with(Instant::now);
         }
-        let sum = crc32fast::hash(&self.frame[at + PREFIX_LEN..]);
-        self.frame[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
-        self.frame[at + 4..at + PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
+        fill_prefix(&mut self.frame[at..]);
         match self.frame.len() >= FRAME_FULL {
             true => self.flush(),
             false => Ok(()),
@@ -209,7 +207,7 @@ impl FolderWriter {
         let bound = PREFIX_LEN + zstd::zstd_safe::compress_bound(self.frame.len());
         let mut packed = std::mem::take(&mut self.packed);
         packed.resize(bound, 0);
-        let mut len = self
+        let len = self
             .compressor
             .compress_to_buffer(&self.frame, &mut packed[PREFIX_LEN..])
             .map_err(io_at(&self.path))?;
@@ -219,11 +217,8 @@ impl FolderWriter {
             let tag =
                 tag.ok_or_else(|| io_at(&self.path)(io::Error::other("a frame cannot be encrypted")))?;
             packed.extend_from_slice(&tag);
-            len += TAG_LEN;
         }
-        let sum = crc32fast::hash(&packed[PREFIX_LEN..]);
-        packed[..4].copy_from_slice(&(len as u32).to_le_bytes());
-        packed[4..PREFIX_LEN].copy_from_slice(&sum.to_le_bytes());
+        fill_prefix(&mut packed);
         self.packed = packed;
         self.frame.clear();
         self.frame.shrink_to(KEPT_MAX);
@@ -472,13 +467,8 @@ impl<R: Read> FileReader<R> {
                 return None;
             }
             if self.next >= self.frame.len() {
-                let begun_at = self.at;
-                if let Err(stop) = self.read_frame() {
-                    self.stopped = Some(match stop {
-                        Stop::Damaged { why, .. } => Stop::Damaged { at: begun_at, why },
-                        Stop::Cut { .. } => Stop::Cut { at: begun_at },
-                        Stop::End => Stop::End,
-                    });
+                self.stopped = self.read_frame().err();
+                if self.stopped.is_some() {
                     return None;
                 }
             }
@@ -509,15 +499,16 @@ impl<R: Read> FileReader<R> {
     }
 
     fn read_frame(&mut self) -> Result<(), Stop> {
+        let at = self.at;
         let damaged = |why: &str| Stop::Damaged {
-            at: 0,
+            at,
             why: why.to_owned(),
         };
         let mut prefix = [0; PREFIX_LEN];
         match read_up_to(&mut self.source, &mut prefix) {
             Ok(0) => return Err(Stop::End),
             Ok(PREFIX_LEN) => {}
-            Ok(_) => return Err(Stop::Cut { at: 0 }),
+            Ok(_) => return Err(Stop::Cut { at }),
             Err(error) => return Err(damaged(&error.to_string())),
         }
         let (len, sum) = lengths(prefix);
@@ -529,7 +520,7 @@ impl<R: Read> FileReader<R> {
         let read = (&mut self.source).take(len as u64).read_to_end(&mut self.packed);
         match read {
             Ok(read) if read == len => {}
-            Ok(_) => return Err(Stop::Cut { at: 0 }),
+            Ok(_) => return Err(Stop::Cut { at }),
             Err(error) => return Err(damaged(&error.to_string())),
         }
         if crc32fast::hash(&self.packed) != sum {
@@ -580,6 +571,13 @@ fn read_head(source: &mut impl Read, part: &mut [u8], path: &Path) -> Result<(),
         io::ErrorKind::UnexpectedEof => FileError::Foreign(path.to_owned()),
         _ => io_at(path)(error),
     })
+}
+
+/// Writes the length and the checksum of what is behind the prefix.
+fn fill_prefix(bytes: &mut [u8]) {
+    let (prefix, rest) = bytes.split_at_mut(PREFIX_LEN);
+    prefix[..4].copy_from_slice(&(rest.len() as u32).to_le_bytes());
+    prefix[4..].copy_from_slice(&crc32fast::hash(rest).to_le_bytes());
 }
 
 fn lengths(prefix: [u8; PREFIX_LEN]) -> (usize, u32) {
