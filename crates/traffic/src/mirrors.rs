@@ -181,12 +181,7 @@ impl Compared {
         if clusters.len() >= CLUSTERS_MAX && !clusters.contains_key(name) {
             name = telemetry::OTHER;
         }
-        if !clusters.contains_key(name) {
-            clusters.insert(name.to_owned(), OfCluster::default());
-        }
-        if let Some(cluster) = clusters.get_mut(name) {
-            cluster.note(pair, verdict);
-        }
+        clusters.entry(name.to_owned()).or_default().note(pair, verdict);
     }
 }
 
