@@ -445,9 +445,7 @@ fn begin_of_server(line: &[u8]) -> Option<String> {
 /// The command in the form in which a capture gets it.
 fn ended(said: &Said<'_>, known: &mut Known) -> Ended {
     let kept = &said.body[..said.body.len().min(COMMAND_MAX)];
-    let mut payload = Vec::with_capacity(kept.len() + 1);
-    payload.push(said.command);
-    payload.extend_from_slice(kept);
+    let payload = [&[said.command], kept].concat();
     let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
     write_packet(&mut packet, &mut 0, &payload);
     let (command, capabilities) = (Command(said.command), known.who.capabilities);
