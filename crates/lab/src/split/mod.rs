@@ -13,8 +13,9 @@ mod servers;
 
 use std::path::PathBuf;
 
+pub use self::servers::split_on_servers;
 use crate::{
-    cache::{self, rig},
+    cache::rig,
     overhead::{self, Kind, OverheadArgs, Report, Scenario, Servers},
 };
 
@@ -100,11 +101,6 @@ impl std::str::FromStr for Connections {
 /// see [`Report::failed_checks`].
 pub fn split(args: &SplitArgs) -> anyhow::Result<Report> {
     overhead::run(&args.load, &scenario(args)?)
-}
-
-/// Runs it in front of real servers; all figures, up to what failed, are in `report` then.
-pub fn split_on_servers(args: &SplitArgs, report: &mut cache::Report) -> anyhow::Result<()> {
-    servers::run(args, report)
 }
 
 fn scenario(args: &SplitArgs) -> anyhow::Result<Scenario> {

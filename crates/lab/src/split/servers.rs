@@ -108,8 +108,8 @@ impl ServerKind {
     }
 }
 
-/// See [`super::split_on_servers`].
-pub(super) fn run(args: &SplitArgs, report: &mut Report) -> anyhow::Result<()> {
+/// Runs it in front of real servers; all figures, up to what failed, are in `report` then.
+pub fn split_on_servers(args: &SplitArgs, report: &mut Report) -> anyhow::Result<()> {
     let plan = Plan::new(args)?;
     net::limits::raise_nofile().context("raising the limit of open files")?;
     let progress = crate::spinner();
