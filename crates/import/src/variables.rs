@@ -1,6 +1,7 @@
 //! Global variables that have an equal among our options.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use config::{Topology, show_duration};
@@ -26,153 +27,52 @@ enum Kind {
     Milliseconds,
 }
 
-use Kind::{Milliseconds, Number};
-
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
 
 /// A variable, its option, and the bounds of the option.
-type Equal = (&'static str, Section, &'static str, Kind, u64, u64);
+struct Equal {
+    variable: &'static str,
+    section: Section,
+    option: &'static str,
+    kind: Kind,
+    bounds: RangeInclusive<u64>,
+}
 
-const EQUALS: &[Equal] = &[
-    ("mysql-threads", Section::Top, "workers", Number, 1, 1024),
-    (
-        "mysql-max_connections",
-        Section::Top,
-        "max_connections",
-        Number,
-        1,
-        10_000_000,
-    ),
-    (
-        "mysql-wait_timeout",
-        Section::Listener,
-        "client_idle_timeout",
-        Milliseconds,
-        0,
-        365 * DAY_MS,
-    ),
-    (
-        "mysql-connect_timeout_client",
-        Section::Listener,
-        "login_timeout",
-        Milliseconds,
-        10,
-        HOUR_MS,
-    ),
-    (
-        "mysql-connect_timeout_server",
-        Section::Cluster,
-        "connect_timeout",
-        Milliseconds,
-        1,
-        600_000,
-    ),
-    (
-        "mysql-connect_timeout_server_max",
-        Section::Cluster,
-        "queue_timeout",
-        Milliseconds,
-        0,
-        HOUR_MS,
-    ),
-    (
-        "mysql-monitor_read_only_interval",
-        Section::Monitor(Topology::Replication),
-        "interval",
-        Milliseconds,
-        20,
-        HOUR_MS,
-    ),
-    (
-        "mysql-monitor_read_only_timeout",
-        Section::Monitor(Topology::Replication),
-        "timeout",
-        Milliseconds,
-        10,
-        600_000,
-    ),
-    (
-        "mysql-monitor_groupreplication_healthcheck_interval",
-        Section::Monitor(Topology::GroupReplication),
-        "interval",
-        Milliseconds,
-        20,
-        HOUR_MS,
-    ),
-    (
-        "mysql-monitor_groupreplication_healthcheck_timeout",
-        Section::Monitor(Topology::GroupReplication),
-        "timeout",
-        Milliseconds,
-        10,
-        600_000,
-    ),
-    (
-        "mysql-monitor_galera_healthcheck_interval",
-        Section::Monitor(Topology::Galera),
-        "interval",
-        Milliseconds,
-        20,
-        HOUR_MS,
-    ),
-    (
-        "mysql-monitor_galera_healthcheck_timeout",
-        Section::Monitor(Topology::Galera),
-        "timeout",
-        Milliseconds,
-        10,
-        600_000,
-    ),
-    (
-        "mysql-monitor_ping_interval",
-        Section::Check,
-        "interval",
-        Milliseconds,
-        50,
-        HOUR_MS,
-    ),
-    (
-        "mysql-monitor_ping_timeout",
-        Section::Check,
-        "timeout",
-        Milliseconds,
-        10,
-        600_000,
-    ),
-    (
-        "mysql-monitor_ping_max_failures",
-        Section::Check,
-        "fall",
-        Number,
-        1,
-        1000,
-    ),
-    (
-        "mysql-connection_max_age_ms",
-        Section::Pool,
-        "max_age",
-        Milliseconds,
-        0,
-        365 * DAY_MS,
-    ),
-    (
-        "mysql-ping_interval_server_msec",
-        Section::Pool,
-        "ping_after",
-        Milliseconds,
-        0,
-        7 * DAY_MS,
-    ),
-    (
-        "mysql-max_stmts_per_connection",
-        Section::Pool,
-        "prepared_max",
-        Number,
-        1,
-        100_000,
-    ),
-];
+macro_rules! equals {
+    ($($variable:literal => $section:ident $(($topology:ident))? $option:literal $kind:ident $bounds:expr;)+) => {
+        &[$(Equal {
+            variable: $variable,
+            section: Section::$section $((Topology::$topology))?,
+            option: $option,
+            kind: Kind::$kind,
+            bounds: $bounds,
+        }),+]
+    };
+}
+
+const EQUALS: &[Equal] = equals! {
+    "mysql-threads" => Top "workers" Number 1..=1024;
+    "mysql-max_connections" => Top "max_connections" Number 1..=10_000_000;
+    "mysql-wait_timeout" => Listener "client_idle_timeout" Milliseconds 0..=365 * DAY_MS;
+    "mysql-connect_timeout_client" => Listener "login_timeout" Milliseconds 10..=HOUR_MS;
+    "mysql-connect_timeout_server" => Cluster "connect_timeout" Milliseconds 1..=600_000;
+    "mysql-connect_timeout_server_max" => Cluster "queue_timeout" Milliseconds 0..=HOUR_MS;
+    "mysql-monitor_read_only_interval" => Monitor(Replication) "interval" Milliseconds 20..=HOUR_MS;
+    "mysql-monitor_read_only_timeout" => Monitor(Replication) "timeout" Milliseconds 10..=600_000;
+    "mysql-monitor_groupreplication_healthcheck_interval" =>
+        Monitor(GroupReplication) "interval" Milliseconds 20..=HOUR_MS;
+    "mysql-monitor_groupreplication_healthcheck_timeout" =>
+        Monitor(GroupReplication) "timeout" Milliseconds 10..=600_000;
+    "mysql-monitor_galera_healthcheck_interval" => Monitor(Galera) "interval" Milliseconds 20..=HOUR_MS;
+    "mysql-monitor_galera_healthcheck_timeout" => Monitor(Galera) "timeout" Milliseconds 10..=600_000;
+    "mysql-monitor_ping_interval" => Check "interval" Milliseconds 50..=HOUR_MS;
+    "mysql-monitor_ping_timeout" => Check "timeout" Milliseconds 10..=600_000;
+    "mysql-monitor_ping_max_failures" => Check "fall" Number 1..=1000;
+    "mysql-connection_max_age_ms" => Pool "max_age" Milliseconds 0..=365 * DAY_MS;
+    "mysql-ping_interval_server_msec" => Pool "ping_after" Milliseconds 0..=7 * DAY_MS;
+    "mysql-max_stmts_per_connection" => Pool "prepared_max" Number 1..=100_000;
+};
 
 /// Variables that other parts of the import look at.
 const ELSEWHERE: &[&str] = &[
@@ -208,7 +108,8 @@ const NOT_NEEDED: &[&str] = &[
 
 /// Writes the options of a section that variables have a value for.
 pub(crate) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut Notes) {
-    for (variable, _, option, kind, least, most) in EQUALS.iter().filter(|equal| equal.1 == section) {
+    for equal in EQUALS.iter().filter(|equal| equal.section == section) {
+        let (variable, option) = (equal.variable, equal.option);
         let Some(text) = dump.variable(variable) else {
             continue;
         };
@@ -216,13 +117,14 @@ pub(crate) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut 
             notes.add(format!("{variable} = {text:?}: not a whole number; left out"));
             continue;
         };
-        let bounded = number.clamp(*least, *most);
+        let (least, most) = (*equal.bounds.start(), *equal.bounds.end());
+        let bounded = number.clamp(least, most);
         if bounded != number {
             notes.add(format!(
                 "{variable} = {number}: `{option}` goes from {least} to {most}; {bounded} is taken"
             ));
         }
-        match kind {
+        match equal.kind {
             Kind::Number => toml.option(option, &bounded.to_string()),
             Kind::Milliseconds => toml.text(option, &show_duration(Duration::from_millis(bounded))),
         }
@@ -233,14 +135,14 @@ pub(crate) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut 
 pub(crate) fn any(dump: &Dump, section: Section) -> bool {
     EQUALS
         .iter()
-        .any(|equal| equal.1 == section && dump.variable(equal.0).is_some())
+        .any(|equal| equal.section == section && dump.variable(equal.variable).is_some())
 }
 
 /// Names every variable without an equal, in one line.
 pub(crate) fn without_equal(dump: &Dump, notes: &mut Notes) {
     let known: BTreeSet<&str> = EQUALS
         .iter()
-        .map(|equal| equal.0)
+        .map(|equal| equal.variable)
         .chain(ELSEWHERE.iter().copied())
         .chain(NOT_NEEDED.iter().copied())
         .collect();
