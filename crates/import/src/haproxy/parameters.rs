@@ -101,7 +101,7 @@ pub(super) struct Tls {
 }
 
 /// A `bind` line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Bind {
     pub(super) address: String,
     pub(super) line: usize,
@@ -119,12 +119,7 @@ impl Bind {
         let mut bind = Self {
             address: address.to_owned(),
             line: line.number,
-            accept_proxy: None,
-            maxconn: None,
-            backlog: None,
-            mode: None,
-            congestion: None,
-            tls: Tls::default(),
+            ..Self::default()
         };
         let mut words = Words { line, next: from };
         while let Some(word) = words.next() {

@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 /// What a section comes to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Proxy {
     pub(super) kind: String,
     pub(super) name: String,
@@ -68,20 +68,7 @@ impl Proxy {
             kind: section.kind().to_owned(),
             name: section.name().to_owned(),
             line: header.number,
-            binds: Vec::new(),
-            always: None,
-            default: None,
-            choices: Vec::new(),
-            maxconn: None,
-            backlog: None,
-            timeouts: BTreeMap::new(),
-            balance: None,
-            sticks: None,
-            asks: None,
-            proxy_from: None,
-            servers: Vec::new(),
-            all_backups: false,
-            default_server: Parameters::default(),
+            ..Self::default()
         };
         // As versions before 1.7 had it.
         if header.words.len() > 2 && header.word(2) != "from" {
