@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use config::{Config, Congestion, show_duration};
 
 use self::lines::{Line, Section};
-use self::parameters::{Taken, milliseconds, say};
+use self::parameters::{Taken, milliseconds, read, say};
 use self::proxy::{Proxy, limit, number};
 use self::told::Told;
 use crate::Imported;
@@ -129,14 +129,13 @@ struct Global {
 impl Global {
     fn line(&mut self, line: &Line, told: &mut Told) {
         let mut time = || {
-            let value = milliseconds(line.word(1));
-            if value.is_none() {
-                told.lacks(line.number, format!("{}: no time; left out", line.shown()));
-            }
-            value.map(|value| Taken {
-                value,
-                line: line.number,
-            })
+            read(
+                milliseconds(line.word(1)),
+                line.number,
+                &line.shown(),
+                "time",
+                told,
+            )
         };
         match line.word(0) {
             "maxconn" => self.maxconn = limit(line, told).filter(|limit| limit.value > 0),
@@ -194,47 +193,39 @@ impl Global {
 }
 
 /// Writes a figure within the bounds of its option.
-fn figure(
-    toml: &mut Toml,
-    option: &str,
-    taken: Option<&Taken<u64>>,
-    (least, most): (u64, u64),
-    told: &mut Told,
-) {
-    let Some(Taken { value, line }) = taken else {
-        return;
-    };
-    let within = (*value).clamp(least, most);
-    if within != *value {
-        told.lacks(
-            *line,
-            format!("{value} is beyond what `{option}` takes: {within}"),
-        );
+fn figure(toml: &mut Toml, option: &str, taken: Option<&Taken<u64>>, bounds: (u64, u64), told: &mut Told) {
+    if let Some(taken) = taken {
+        let value = within(taken, option, bounds, |value| value.to_string(), told);
+        toml.taken(option, &value, taken.line);
     }
-    toml.taken(option, &within.to_string(), *line);
 }
 
 /// Writes milliseconds within the bounds of their option.
-fn time(
-    toml: &mut Toml,
+fn time(toml: &mut Toml, option: &str, taken: Option<&Taken<u64>>, bounds: (u64, u64), told: &mut Told) {
+    if let Some(taken) = taken {
+        let shown = |ms| show_duration(std::time::Duration::from_millis(ms));
+        let value = within(taken, option, bounds, shown, told);
+        toml.taken(option, &quote(&value), taken.line);
+    }
+}
+
+/// The value as it is shown, or the bound of its option that is nearest.
+fn within(
+    taken: &Taken<u64>,
     option: &str,
-    taken: Option<&Taken<u64>>,
     (least, most): (u64, u64),
+    shown: impl Fn(u64) -> String,
     told: &mut Told,
-) {
-    let Some(Taken { value, line }) = taken else {
-        return;
-    };
-    let shown = |ms: u64| show_duration(std::time::Duration::from_millis(ms));
-    let within = (*value).clamp(least, most);
-    if within != *value {
-        let (value, within) = (shown(*value), shown(within));
+) -> String {
+    let within = shown(taken.value.clamp(least, most));
+    if !(least..=most).contains(&taken.value) {
+        let value = shown(taken.value);
         told.lacks(
-            *line,
+            taken.line,
             format!("{value} is beyond what `{option}` takes: {within}"),
         );
     }
-    toml.taken(option, &quote(&shown(within)), *line);
+    within
 }
 
 /// Writes a congestion control of a listener or cluster.

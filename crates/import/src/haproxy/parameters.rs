@@ -34,29 +34,14 @@ impl<'l> Words<'l> {
 
     fn number(&mut self, word: &str, told: &mut Told) -> Option<Taken<u64>> {
         let text = self.next().unwrap_or_default();
-        let number = text.parse().ok();
-        if number.is_none() {
-            told.lacks(
-                self.line.number,
-                format!("`{word} {text}`: no whole number; left out"),
-            );
-        }
-        Some(Taken {
-            value: number?,
-            line: self.line.number,
-        })
+        let shown = format!("`{word} {text}`");
+        read(text.parse().ok(), self.line.number, &shown, "whole number", told)
     }
 
     fn time(&mut self, word: &str, told: &mut Told) -> Option<Taken<u64>> {
         let text = self.next().unwrap_or_default();
-        let time = milliseconds(text);
-        if time.is_none() {
-            told.lacks(self.line.number, format!("`{word} {text}`: no time; left out"));
-        }
-        Some(Taken {
-            value: time?,
-            line: self.line.number,
-        })
+        let shown = format!("`{word} {text}`");
+        read(milliseconds(text), self.line.number, &shown, "time", told)
     }
 
     /// A word that is not taken over, with those that belong to it.
@@ -70,6 +55,20 @@ impl<'l> Words<'l> {
         told.of_words(number, &shown(words), *equal);
         self.next = end;
     }
+}
+
+/// The value that was read of the words `shown`, or a word that they are no such thing.
+pub(super) fn read(
+    value: Option<u64>,
+    line: usize,
+    shown: &str,
+    kind: &str,
+    told: &mut Told,
+) -> Option<Taken<u64>> {
+    if value.is_none() {
+        told.lacks(line, format!("{shown}: no {kind}; left out"));
+    }
+    Some(Taken { value: value?, line })
 }
 
 /// A time in milliseconds, which is also what a figure without a unit means.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::address;
 use super::keywords;
 use super::lines::{Line, Section};
-use super::parameters::{Bind, Parameters, Taken, milliseconds, say};
+use super::parameters::{Bind, Parameters, Taken, milliseconds, read, say};
 use super::samples::is_same_for_all;
 use super::told::Told;
 
@@ -176,13 +176,8 @@ impl Proxy {
         if !["connect", "client", "server", "queue", "check", "tunnel"].contains(&what) {
             return say(line, keywords::of_section("timeout", what), told);
         }
-        match milliseconds(text) {
-            Some(value) => {
-                let line = line.number;
-                self.timeouts.insert(what.to_owned(), Taken { value, line });
-            }
-            None => told.lacks(line.number, format!("{}: no time; left out", line.shown())),
-        }
+        let time = read(milliseconds(text), line.number, &line.shown(), "time", told);
+        self.timeouts.extend(time.map(|time| (what.to_owned(), time)));
     }
 
     fn option(&mut self, line: &Line, told: &mut Told) {
@@ -261,14 +256,5 @@ pub(super) fn limit(line: &Line, told: &mut Told) -> Option<Taken<u64>> {
 /// The figure behind a word.
 pub(super) fn number(line: &Line, told: &mut Told) -> Option<Taken<u64>> {
     let number = line.word(1).parse().ok();
-    if number.is_none() {
-        told.lacks(
-            line.number,
-            format!("{}: no whole number; left out", line.shown()),
-        );
-    }
-    Some(Taken {
-        value: number?,
-        line: line.number,
-    })
+    read(number, line.number, &line.shown(), "whole number", told)
 }
