@@ -164,11 +164,6 @@ fn tell_weights(listed: &[Listed], clusters: &[Cluster], notes: &mut Notes) {
     }
 }
 
-/// What a hostgroup is called as a group of a cluster.
-fn group_name(hostgroup: u64) -> String {
-    format!("hostgroup-{hostgroup}")
-}
-
 /// The cluster that a hostgroup leads to.
 pub(crate) fn cluster_of(clusters: &[Cluster], hostgroup: u64) -> Option<&Cluster> {
     clusters
@@ -528,7 +523,7 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
             }
         }
     }
-    let name = group_name(hostgroup);
+    let name = format!("hostgroup-{hostgroup}");
     cluster.routes.insert(hostgroup, name.clone());
     let group = Group {
         servers: members,

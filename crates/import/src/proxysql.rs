@@ -4,7 +4,6 @@ use config::{Config, Role, Topology};
 
 use crate::clusters::{Cluster, Uses};
 use crate::dump::{Dump, ImportError, TABLES};
-use crate::routes::Listener;
 use crate::variables::{self, Section};
 use crate::write::{Notes, Toml, list, quote};
 use crate::{Imported, accounts, clusters, libconfig, routes, rules, sql};
@@ -56,6 +55,7 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
             .any(|hostgroup| uses.defaults.contains_key(hostgroup))
     };
     let listeners = routes::listeners(&dump, &clusters, has_users, &mut notes);
+    debug_assert!(!listeners.is_empty(), "every result can be reached");
 
     let mut toml = Toml::default();
     toml.comment("Made from a ProxySQL configuration by `forebay import proxysql`.");
@@ -79,7 +79,7 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
         listeners: &listeners,
     };
     rules::write(&around, &users, &mut toml, &mut notes)?;
-    leftovers(&dump, &listeners, &mut notes);
+    leftovers(&dump, &mut notes);
     let toml = toml.finish();
     if let Err(errors) = Config::parse(&toml, "result") {
         for error in errors.0 {
@@ -323,8 +323,7 @@ fn write_tls(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut Notes)
 }
 
 /// What nobody asked for: other tables, statements that are not understood, other variables.
-fn leftovers(dump: &Dump, listeners: &[Listener], notes: &mut Notes) {
-    debug_assert!(!listeners.is_empty(), "every result can be reached");
+fn leftovers(dump: &Dump, notes: &mut Notes) {
     for (line, statement) in &dump.not_understood {
         notes.add(format!(
             "line {line}: {statement}: not understood; write the rows as they are afterwards"

@@ -115,13 +115,14 @@ pub(crate) fn write(
 ) -> Result<(), ImportError> {
     for_every_statement(around.dump, toml, notes);
     default_hostgroups(around, users, toml, notes);
-    let left = dump_inactive(around.dump)?;
+    let active = active(around.dump)?;
+    let left = around.dump.rows("mysql_query_rules").len() - active.len();
     if left > 0 {
         notes.add(format!(
             "mysql_query_rules: {left} rules are not active; left out"
         ));
     }
-    for (index, row) in active(around.dump)?.into_iter().enumerate() {
+    for (index, row) in active.into_iter().enumerate() {
         let name = match row.number("rule_id")? {
             Some(id) => format!("proxysql-{id}"),
             None => format!("proxysql-nr-{}", index + 1),
@@ -130,10 +131,6 @@ pub(crate) fn write(
         draft.write(&name, row.filled("comment").unwrap_or_default(), toml, notes);
     }
     fast_routing(around, toml, notes)
-}
-
-fn dump_inactive(dump: &Dump) -> Result<usize, ImportError> {
-    Ok(dump.rows("mysql_query_rules").len() - active(dump)?.len())
 }
 
 /// Variables that are rules here.
