@@ -35,6 +35,18 @@ impl ImportError {
     }
 }
 
+/// Longest file. Configurations are a fraction of it.
+const LENGTH_MAX: usize = 64 << 20;
+
+/// The text of a file that is not too long.
+pub(crate) fn text_of(file: &str) -> Result<&str, ImportError> {
+    if file.len() > LENGTH_MAX {
+        return Err(ImportError::new(1, format!("more than {LENGTH_MAX} bytes")));
+    }
+    // Editors of some systems begin every file with it.
+    Ok(file.strip_prefix('\u{feff}').unwrap_or(file))
+}
+
 /// All tables of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Dump {

@@ -1,18 +1,12 @@
 //! From ProxySQL: its admin tables as SQL, or its configuration file.
 
-use config::{Config, Role, Topology};
+use config::{Role, Topology};
 
 use crate::clusters::{Cluster, Uses};
-use crate::dump::{Dump, ImportError, TABLES};
+use crate::dump::{Dump, ImportError, TABLES, text_of};
 use crate::variables::{self, Section};
-use crate::write::{Notes, Toml, list, quote};
+use crate::write::{ADMIN, Notes, Toml, list, mistakes, quote};
 use crate::{Imported, accounts, clusters, libconfig, routes, rules, sql};
-
-/// Longest file. Its own tables are a fraction of it.
-const LENGTH_MAX: usize = 64 << 20;
-
-/// Where operators find out what goes on.
-const ADMIN: &str = "127.0.0.1:6080";
 
 /// Tables in which nothing of the operator stands.
 const NOTHING_IN: [&str; 3] = ["mysql_collations", "global_settings", "sqlite_sequence"];
@@ -23,11 +17,7 @@ const NOTHING_IN: [&str; 3] = ["mysql_collations", "global_settings", "sqlite_se
 /// # Errors
 /// The text is neither, or a table in it cannot be read.
 pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
-    if text.len() > LENGTH_MAX {
-        return Err(ImportError::new(1, format!("more than {LENGTH_MAX} bytes")));
-    }
-    // Editors of some systems begin every file with it.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text_of(text)?;
     if let Some(what) = something_else(text) {
         return Err(ImportError::new(1, what));
     }
@@ -81,11 +71,7 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
     rules::write(&around, &users, &mut toml, &mut notes)?;
     leftovers(&dump, &mut notes);
     let toml = toml.finish();
-    if let Err(errors) = Config::parse(&toml, "result") {
-        for error in errors.0 {
-            notes.add(format!("needs a hand: {error}"));
-        }
-    }
+    mistakes(&toml).into_iter().for_each(|mistake| notes.add(mistake));
     Ok(Imported {
         toml,
         without_equal: notes.finish(),

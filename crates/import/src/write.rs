@@ -2,6 +2,11 @@
 
 use std::fmt::Write as _;
 
+use config::Config;
+
+/// Where operators find out what goes on.
+pub(crate) const ADMIN: &str = "127.0.0.1:6080";
+
 /// Columns of a comment.
 const WIDTH: usize = 110;
 
@@ -79,6 +84,13 @@ impl Toml {
 
 pub(crate) fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
+}
+
+/// What `config` does not take of a result.
+pub(crate) fn mistakes(toml: &str) -> Vec<String> {
+    let errors = Config::parse(toml, "result").err().into_iter();
+    let errors = errors.flat_map(|errors| errors.0);
+    errors.map(|error| format!("needs a hand: {error}")).collect()
 }
 
 /// A list of texts as TOML.

@@ -17,21 +17,15 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use config::{Config, Congestion, show_duration};
+use config::{Congestion, show_duration};
 
 use self::lines::{Line, Section};
 use self::parameters::{Taken, milliseconds, read, say};
 use self::proxy::{Proxy, limit, number};
 use self::told::Told;
 use crate::Imported;
-use crate::dump::ImportError;
-use crate::write::{Toml, quote};
-
-/// Longest file.
-const LENGTH_MAX: usize = 64 << 20;
-
-/// Where operators find out what goes on.
-const ADMIN: &str = "127.0.0.1:6080";
+use crate::dump::{ImportError, text_of};
+use crate::write::{ADMIN, Toml, mistakes, quote};
 
 /// The authorities that the system trusts, where Debian and its kin keep them.
 const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -54,11 +48,7 @@ const OTHER_CHECKS: [&str; 6] = [
 /// # Errors
 /// The text is something else, cannot be read, or has nothing in it that could be in front of MySQL.
 pub fn haproxy(text: &str) -> Result<Imported, ImportError> {
-    if text.len() > LENGTH_MAX {
-        return Err(ImportError::new(1, format!("more than {LENGTH_MAX} bytes")));
-    }
-    // Editors of some systems begin every file with it.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text_of(text)?;
     if text.contains('\0') || text.starts_with("\u{1f}\u{fffd}") {
         return Err(ImportError::new(1, "this is no text: unpack it first"));
     }
@@ -106,10 +96,7 @@ pub fn haproxy(text: &str) -> Result<Imported, ImportError> {
     told.write_needless(&mut toml);
     let toml = toml.finish();
     let mut without_equal = told.finish();
-    if let Err(errors) = Config::parse(&toml, "result") {
-        let hands = errors.0.iter().map(|error| format!("needs a hand: {error}"));
-        without_equal.extend(hands);
-    }
+    without_equal.extend(mistakes(&toml));
     Ok(Imported { toml, without_equal })
 }
 
