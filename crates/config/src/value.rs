@@ -410,6 +410,26 @@ impl Value for Fraction {
     }
 }
 
+/// Compares what may be on one side only: it was added, or removed.
+fn compare_sides<T: Value>(
+    old: Option<&T>,
+    new: Option<&T>,
+    path: &str,
+    reload: Reload,
+    changes: &mut Vec<Change>,
+) {
+    match (old, new) {
+        (Some(old), Some(new)) => old.compare(new, path, reload, changes),
+        (None, None) => {}
+        (old, new) => changes.push(Change {
+            path: path.to_owned(),
+            reload,
+            old: old.map(T::show),
+            new: new.map(T::show),
+        }),
+    }
+}
+
 impl<T: Value> Value for Option<T> {
     fn kind() -> String {
         T::kind()
@@ -432,19 +452,7 @@ impl<T: Value> Value for Option<T> {
     }
 
     fn compare(&self, new: &Self, path: &str, reload: Reload, changes: &mut Vec<Change>) {
-        match (self, new) {
-            (Some(old), Some(new)) => old.compare(new, path, reload, changes),
-            (None, None) => {}
-            (old, new) => {
-                let [old, new] = [old, new].map(|side| side.as_ref().map(T::show));
-                changes.push(Change {
-                    path: path.to_owned(),
-                    reload,
-                    old,
-                    new,
-                });
-            }
-        }
+        compare_sides(self.as_ref(), new.as_ref(), path, reload, changes);
     }
 }
 
@@ -510,23 +518,11 @@ impl<T: Value> Value for Vec<T> {
                 .collect::<BTreeMap<_, _>>()
         });
         for old in self {
-            match new_by_name.get(&old.label()) {
-                Some(new) => old.compare(new, &place(old), reload, changes),
-                None => changes.push(Change {
-                    path: place(old),
-                    reload,
-                    old: Some(old.show()),
-                    new: None,
-                }),
-            }
+            let new = new_by_name.get(&old.label()).copied();
+            compare_sides(Some(old), new, &place(old), reload, changes);
         }
         for added in new.iter().filter(|new| !old_by_name.contains_key(&new.label())) {
-            changes.push(Change {
-                path: place(added),
-                reload,
-                old: None,
-                new: Some(added.show()),
-            });
+            compare_sides(None, Some(added), &place(added), reload, changes);
         }
     }
 }
@@ -581,25 +577,16 @@ impl<T: Value> Value for BTreeMap<String, T> {
 
     fn compare(&self, new: &Self, path: &str, reload: Reload, changes: &mut Vec<Change>) {
         for (name, old) in self {
-            let path = format!("{path}.{name}");
-            match new.get(name) {
-                Some(new) => old.compare(new, &path, reload, changes),
-                None => changes.push(Change {
-                    path,
-                    reload,
-                    old: Some(old.show()),
-                    new: None,
-                }),
-            }
+            compare_sides(
+                Some(old),
+                new.get(name),
+                &format!("{path}.{name}"),
+                reload,
+                changes,
+            );
         }
         for (name, added) in new.iter().filter(|(name, _)| !self.contains_key(*name)) {
-            let path = format!("{path}.{name}");
-            changes.push(Change {
-                path,
-                reload,
-                old: None,
-                new: Some(added.show()),
-            });
+            compare_sides(None, Some(added), &format!("{path}.{name}"), reload, changes);
         }
     }
 }
