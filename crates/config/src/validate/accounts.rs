@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{at_most_one, names_differ, needs};
+use super::{at_most_one, names_differ, needs, passwords};
 use crate::report::Report;
 use crate::schema::{AccountsFrom, Cluster, Config, Listener, Monitor, Protocol, Switchover, Topology, User};
 use crate::secret::Secret;
@@ -84,12 +84,7 @@ pub(super) fn of_servers(cluster: &Cluster, path: &str, report: &mut Report<'_>)
 
 /// The accounts that make another server the primary.
 pub(super) fn switchover(switchover: &Switchover, topology: Topology, path: &str, report: &mut Report<'_>) {
-    let own = [
-        ("password", switchover.password.is_some()),
-        ("password_file", switchover.password_file.is_some()),
-        ("password_env", switchover.password_env.is_some()),
-    ];
-    at_most_one("the password", &own, path, report);
+    at_most_one("the password", &passwords!(switchover), path, report);
     if !topology.has_primary() && !report.is_wrong(path) {
         let found = match topology {
             Topology::Tidb => "it with `topology = \"tidb\"`, where all servers take writes",
@@ -98,42 +93,42 @@ pub(super) fn switchover(switchover: &Switchover, topology: Topology, path: &str
         report.wrong(path, "a `topology` that finds out who is the primary", found);
     }
     if let Some(account) = &switchover.replication {
-        let ways = [
-            ("password", account.password.is_some()),
-            ("password_file", account.password_file.is_some()),
-            ("password_env", account.password_env.is_some()),
-        ];
-        at_most_one("the password", &ways, &format!("{path}.replication"), report);
+        let path = format!("{path}.replication");
+        at_most_one("the password", &passwords!(account), &path, report);
     }
 }
 
 /// The account that watches servers.
 pub(super) fn monitor(monitor: &Monitor, path: &str, report: &mut Report<'_>) {
-    let ways = [
-        ("password", monitor.password.is_some()),
-        ("password_file", monitor.password_file.is_some()),
-        ("password_env", monitor.password_env.is_some()),
-    ];
-    at_most_one("the password", &ways, path, report);
-    let user = format!("{path}.user");
-    if monitor.user.is_empty() && !report.is_wrong(&user) {
-        report.wrong(&user, "a user name", "none");
-    }
-    let table = format!("{path}.heartbeat_table");
-    if let Some(name) = monitor
-        .heartbeat_table
-        .as_deref()
-        .filter(|name| !is_qualified(name))
-    {
-        let hint = (!name.contains('.')).then(|| format!("say its schema, too: \"SCHEMA.{name}\""));
-        report
-            .wrong(&table, "a table as \"schema.table\"", format!("{name:?}"))
-            .hint(hint.filter(|_| !name.is_empty() && !name.contains('`')));
+    at_most_one("the password", &passwords!(monitor), path, report);
+    named(&monitor.user, path, report);
+    if let Some(name) = &monitor.heartbeat_table {
+        qualified(name, &format!("{path}.heartbeat_table"), report);
     }
 }
 
+/// An account has a name.
+pub(super) fn named(user: &str, path: &str, report: &mut Report<'_>) {
+    let path = format!("{path}.user");
+    if user.is_empty() && !report.is_wrong(&path) {
+        report.wrong(&path, "a user name", "none");
+    }
+}
+
+/// A table is named with its schema.
+pub(super) fn qualified(name: &str, path: &str, report: &mut Report<'_>) {
+    if report.is_wrong(path) || is_qualified(name) {
+        return;
+    }
+    let hint = (!name.contains(['.', '`']) && !name.is_empty())
+        .then(|| format!("say its schema, too: \"SCHEMA.{name}\""));
+    report
+        .wrong(path, "a table as \"schema.table\"", format!("{name:?}"))
+        .hint(hint);
+}
+
 /// The form `schema.table`, without quotes.
-pub(super) fn is_qualified(name: &str) -> bool {
+fn is_qualified(name: &str) -> bool {
     let parts: Vec<&str> = name.split('.').collect();
     let plain = |part: &&str| {
         (1..=IDENTIFIER_MAX).contains(&part.chars().count())

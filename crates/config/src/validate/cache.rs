@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::accounts::is_qualified;
-use super::{NAME_MAX, at_most_one, names_differ, needs};
+use super::accounts::{named, qualified};
+use super::{NAME_MAX, at_most_one, names_differ, needs, passwords};
 use crate::report::Report;
 use crate::schema::{Cache, CacheMapping, Config, Listener, MappingKind, Mode, Protocol};
 use crate::suggest;
@@ -72,7 +72,7 @@ impl CacheMapping {
 
 fn of_mapping(mapping: &CacheMapping, path: &str, report: &mut Report<'_>) {
     name(mapping, path, report);
-    table(mapping, path, report);
+    qualified(&mapping.table, &format!("{path}.table"), report);
     columns("key", &mapping.key, KEY_COLUMNS_MAX, path, report);
     columns("value", &mapping.value, COLUMNS_MAX, path, report);
     value_fits_kind(mapping, path, report);
@@ -127,16 +127,8 @@ fn account(cache: &Cache, config: &Config, report: &mut Report<'_>) {
         return needs("account", monitored, &need, "cache", report);
     };
     let path = "cache.account";
-    let ways = [
-        ("password", account.password.is_some()),
-        ("password_file", account.password_file.is_some()),
-        ("password_env", account.password_env.is_some()),
-    ];
-    at_most_one("the password", &ways, path, report);
-    let user = format!("{path}.user");
-    if account.user.is_empty() && !report.is_wrong(&user) {
-        report.wrong(&user, "a user name", "none");
-    }
+    at_most_one("the password", &passwords!(account), path, report);
+    named(&account.user, path, report);
 }
 
 /// The name ends at the `@` of a Redis key.
@@ -147,19 +139,6 @@ fn name(mapping: &CacheMapping, path: &str, report: &mut Report<'_>) {
         let found = format!("{:?}", mapping.name);
         report.wrong(&path, "a name without `@` and blanks", found);
     }
-}
-
-fn table(mapping: &CacheMapping, path: &str, report: &mut Report<'_>) {
-    let path = format!("{path}.table");
-    if report.is_wrong(&path) || is_qualified(&mapping.table) {
-        return;
-    }
-    let hint = (!mapping.table.contains(['.', '`']) && !mapping.table.is_empty())
-        .then(|| format!("say its schema, too: \"SCHEMA.{}\"", mapping.table));
-    let found = format!("{:?}", mapping.table);
-    report
-        .wrong(&path, "a table as \"schema.table\"", found)
-        .hint(hint);
 }
 
 /// Names of columns, each once. Servers do not tell upper and lower case apart in them.

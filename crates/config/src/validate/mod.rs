@@ -519,12 +519,7 @@ fn addresses_differ(servers: &[Server], path: &str, report: &mut Report<'_>) {
 }
 
 fn check(check: &Check, path: &str, report: &mut Report<'_>) {
-    let ways = [
-        ("password", check.password.is_some()),
-        ("password_file", check.password_file.is_some()),
-        ("password_env", check.password_env.is_some()),
-    ];
-    at_most_one("the password", &ways, path, report);
+    at_most_one("the password", &passwords!(check), path, report);
     let at = |option: &str| format!("{path}.{option}");
     let password = ["password", "password_file", "password_env"]
         .into_iter()
@@ -557,6 +552,19 @@ fn check(check: &Check, path: &str, report: &mut Report<'_>) {
         report.wrong(&at("query"), "a statement only for `kind` \"login\"", found);
     }
 }
+
+/// The ways to give the password of an account, each with whether it is used.
+macro_rules! passwords {
+    ($account:expr) => {
+        [
+            ("password", $account.password.is_some()),
+            ("password_file", $account.password_file.is_some()),
+            ("password_env", $account.password_env.is_some()),
+        ]
+    };
+}
+
+pub(crate) use passwords;
 
 /// The ways to give one thing exclude each other: none of them is stronger.
 fn at_most_one(what: &str, ways: &[(&str, bool)], path: &str, report: &mut Report<'_>) {

@@ -59,12 +59,13 @@ fn rule(rule: &Rule) -> Option<String> {
 /// An account that was given without its password logs in with none.
 fn passwords(name: &str, cluster: &Cluster) -> Option<String> {
     let check = &cluster.check;
-    let has_none = check.password.is_none() && check.password_file.is_none() && check.password_env.is_none();
-    let user = check.user.as_ref().filter(|_| has_none)?;
+    let has_some = |ways: [(&str, bool); 3]| ways.iter().any(|(_, given)| *given);
+    let user = check
+        .user
+        .as_ref()
+        .filter(|_| !has_some(super::passwords!(check)))?;
     let monitor = cluster.monitor.as_ref().filter(|monitor| monitor.user == *user);
-    let is_monitors = monitor.is_some_and(|monitor| {
-        monitor.password.is_some() || monitor.password_file.is_some() || monitor.password_env.is_some()
-    });
+    let is_monitors = monitor.is_some_and(|monitor| has_some(super::passwords!(monitor)));
     (!is_monitors).then(|| {
         let whose = if monitor.is_some() { "monitor" } else { "check" };
         format!(

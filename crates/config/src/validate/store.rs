@@ -130,11 +130,7 @@ fn where_it_is(store: &Store, report: &mut Report<'_>) {
 
 /// The configuration of all gateways is changed by whoever reaches the store.
 fn account(store: &Store, report: &mut Report<'_>) {
-    let ways = [
-        ("password", store.password.is_some()),
-        ("password_file", store.password_file.is_some()),
-        ("password_env", store.password_env.is_some()),
-    ];
+    let ways = super::passwords!(store);
     super::at_most_one("the password", &ways, "store", report);
     let has_password = ways.iter().any(|(_, given)| *given);
     if store.user.is_some() != has_password && !report.is_wrong("store.user") {
