@@ -71,7 +71,7 @@ impl SandboxError {
 
     /// Whether a server ended since it found its port taken.
     pub(crate) fn is_taken_port(&self) -> bool {
-        let signs = ["Address already in use", "Do you already have another"];
+        let signs = ["ddress already in use", "Do you already have another"];
         matches!(self, Self::Ended { log, .. } if signs.iter().any(|sign| log.contains(sign)))
     }
 }

@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::node::stands;
 use crate::program::on_path;
 use crate::watchdog::Watchdog;
-use crate::{Certificates, PATIENCE, PORT_ATTEMPTS, SandboxError, free_port, make_folder};
+use crate::{Certificates, PATIENCE, SandboxError, again_where_ports_are_taken, free_port, make_folder};
 
 /// How often it is looked whether it answers, or stands.
 const POLL: Duration = Duration::from_millis(20);
@@ -349,21 +349,6 @@ impl Etcd {
 
 fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
-}
-
-/// Ports are free until somebody else takes one.
-fn again_where_ports_are_taken<T>(start: impl Fn() -> Result<T, SandboxError>) -> Result<T, SandboxError> {
-    let mut attempt = 1;
-    loop {
-        match start() {
-            Err(SandboxError::Ended { log, .. })
-                if log.contains("address already in use") && attempt < PORT_ATTEMPTS =>
-            {
-                attempt += 1;
-            }
-            result => return result,
-        }
-    }
 }
 
 impl Drop for Etcd {

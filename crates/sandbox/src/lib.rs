@@ -276,7 +276,6 @@ impl Sandbox {
     }
 }
 
-/// Begins anew, on other ports, when another program took one between its choice and its use.
 fn start_nodes(
     spec: &Spec,
     program: &Program,
@@ -288,9 +287,14 @@ fn start_nodes(
         Kind::Galera => galera::start,
         Kind::GroupReplication => group_replication::start,
     };
+    again_where_ports_are_taken(|| start(spec, program, folder, certificates))
+}
+
+/// Begins anew, on other ports, when another program took one between its choice and its use.
+fn again_where_ports_are_taken<T>(start: impl Fn() -> Result<T, SandboxError>) -> Result<T, SandboxError> {
     let mut attempt = 1;
     loop {
-        match start(spec, program, folder, certificates) {
+        match start() {
             Err(error) if error.is_taken_port() && attempt < PORT_ATTEMPTS => attempt += 1,
             result => return result,
         }

@@ -20,7 +20,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::batch;
 use crate::program::{build_folder, on_path};
 use crate::watchdog::Watchdog;
-use crate::{Certificates, PASSWORD, PATIENCE, PORT_ATTEMPTS, SandboxError, USER, free_port, make_folder};
+use crate::{
+    Certificates, PASSWORD, PATIENCE, SandboxError, USER, again_where_ports_are_taken, free_port, make_folder,
+};
 
 /// How often it is looked whether it greets.
 const POLL: Duration = Duration::from_millis(10);
@@ -47,22 +49,12 @@ impl Tidb {
     /// It was not built (the message says how to), or did not start (the message ends with its log).
     pub fn start(configuration: &str) -> Result<Self, SandboxError> {
         let program = program()?;
-        let mut attempt = 1;
-        loop {
-            let started = Self::launch(&program, configuration).and_then(|mut server| {
-                server.wait_until_ready()?;
-                server.make_accounts()?;
-                Ok(server)
-            });
-            match started {
-                Err(SandboxError::Ended { log, .. })
-                    if log.contains("address already in use") && attempt < PORT_ATTEMPTS =>
-                {
-                    attempt += 1;
-                }
-                result => return result,
-            }
-        }
+        again_where_ports_are_taken(|| {
+            let mut server = Self::launch(&program, configuration)?;
+            server.wait_until_ready()?;
+            server.make_accounts()?;
+            Ok(server)
+        })
     }
 
     fn launch(program: &Path, configuration: &str) -> Result<Self, SandboxError> {
