@@ -5,19 +5,19 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::disk::Disk;
-use crate::node::stands;
+use crate::process::{go_on_waiting, send, stands};
 use crate::program::on_path;
 use crate::watchdog::Watchdog;
-use crate::{Certificates, PATIENCE, SandboxError, again_where_ports_are_taken, free_port, make_folder};
+use crate::{Certificates, SandboxError, again_where_ports_are_taken, free_port, make_folder};
 
 /// How often it is looked whether it answers, or stands.
 const POLL: Duration = Duration::from_millis(20);
@@ -179,27 +179,15 @@ impl Etcd {
     /// # Errors
     /// The process is not running, or does not stand within 90 s.
     pub fn freeze(&self, is_frozen: bool) -> Result<(), SandboxError> {
-        let process = self.process.as_ref();
-        let process = process.ok_or(SandboxError::NotRunning { node: 0 })?;
         let (signal, name) = match is_frozen {
             true => (Signal::STOP, "SIGSTOP"),
             false => (Signal::CONT, "SIGCONT"),
         };
-        kill_process(Pid::from_child(process), signal).map_err(|error| SandboxError::Signal {
-            node: 0,
-            signal: name,
-            source: error.into(),
-        })?;
+        let process = self.process.as_ref();
+        send(process, 0, signal, name)?;
         let begin = Instant::now();
-        while is_frozen && !stands(process.id()) {
-            if begin.elapsed() > PATIENCE {
-                return Err(SandboxError::Timeout {
-                    node: 0,
-                    what: "freezing".to_owned(),
-                    waited: PATIENCE,
-                    log: std::fs::read_to_string(self.log()).unwrap_or_default(),
-                });
-            }
+        while is_frozen && !process.is_some_and(|process| stands(process.id())) {
+            go_on_waiting(0, "freezing", begin, None, || self.log())?;
             sleep(POLL);
         }
         Ok(())
@@ -215,12 +203,19 @@ impl Etcd {
     }
 
     pub fn has_ended(&mut self) -> bool {
-        let process = self.process.as_mut();
-        process.is_some_and(|process| matches!(process.try_wait(), Ok(Some(_))))
+        self.ended().is_some()
     }
 
-    fn log(&self) -> PathBuf {
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut()?.try_wait().ok()?
+    }
+
+    fn log_file(&self) -> PathBuf {
         self.folder.path().join("log")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
     fn spawn(&mut self) -> Result<(), SandboxError> {
@@ -228,7 +223,7 @@ impl Etcd {
             what: "etcd",
             remedy: "apt-get install etcd-server",
         })?;
-        let path = self.log();
+        let path = self.log_file();
         let log = File::create(&path).map_err(|source| SandboxError::io("write", &path, source))?;
         let (plain, tls) = (url(self.port), format!("https://{}", self.tls_address()));
         let peer = url(self.peer_port);
@@ -261,26 +256,11 @@ impl Etcd {
 
     /// Until it answers.
     fn wait(&mut self) -> Result<(), SandboxError> {
-        let log = |etcd: &Self| std::fs::read_to_string(etcd.log()).unwrap_or_default();
         let begin = Instant::now();
-        let mut ended = self.process.as_mut().map_or(Ok(None), Child::try_wait);
+        let mut ended = self.ended();
         while self.ask("/v3/kv/range", "{\"key\":\"YQ==\"}").is_none() {
-            if let Ok(Some(status)) = ended {
-                return Err(SandboxError::Ended {
-                    node: 0,
-                    status: status.to_string(),
-                    log: log(self),
-                });
-            }
-            ended = self.process.as_mut().map_or(Ok(None), Child::try_wait);
-            if begin.elapsed() > PATIENCE {
-                return Err(SandboxError::Timeout {
-                    node: 0,
-                    what: "starting".to_owned(),
-                    waited: PATIENCE,
-                    log: log(self),
-                });
-            }
+            go_on_waiting(0, "starting", begin, ended, || self.log())?;
+            ended = self.ended();
             sleep(POLL);
         }
         Ok(())

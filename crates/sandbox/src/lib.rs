@@ -27,6 +27,7 @@ mod group_replication;
 mod lent;
 mod node;
 mod port;
+mod process;
 mod program;
 mod replication;
 mod template;
@@ -42,8 +43,9 @@ pub use certificates::Certificates;
 pub use error::SandboxError;
 pub use etcd::Etcd;
 pub use lent::Lent;
-pub use node::{Node, stands};
+pub use node::Node;
 pub use port::free_port;
+pub use process::stands;
 pub use program::{Kind, mariadb_11, mysql_8, mysql_program};
 pub use tidb::Tidb;
 

@@ -11,12 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::batch;
+use crate::process::{go_on_waiting, send, stands};
 use crate::program::{Flavour, Program};
 use crate::template;
-use crate::{Certificates, Kind, PATIENCE, SandboxError, Spec, free_port, galera, group_replication};
+use crate::{Certificates, Kind, SandboxError, Spec, free_port, galera, group_replication};
 
 /// Shortest and longest pause between two looks at a condition. The pause grows with the time of a look.
 const POLL: Duration = Duration::from_millis(10);
@@ -282,24 +283,11 @@ impl Node {
             if condition()? {
                 return Ok(());
             }
-            if let Some(status) = self.ended()? {
+            let ended = self.ended()?;
+            if ended.is_some() {
                 *self.process() = None;
-                let (node, status) = (self.index, status.to_string());
-                return Err(SandboxError::Ended {
-                    node,
-                    status,
-                    log: self.log_end(),
-                });
             }
-            if begin.elapsed() > PATIENCE {
-                let (node, what) = (self.index, what.to_owned());
-                return Err(SandboxError::Timeout {
-                    node,
-                    what,
-                    waited: PATIENCE,
-                    log: self.log_end(),
-                });
-            }
+            go_on_waiting(self.index, what, begin, ended, || self.log_end())?;
             // Some looks start a client: the machine is there for others twice as long.
             sleep((look.elapsed() * 2).clamp(POLL, POLL_MAX));
         }
@@ -365,36 +353,12 @@ impl Node {
 
     fn signal(&self, signal: Signal, name: &'static str) -> Result<(), SandboxError> {
         self.harmed.store(true, Ordering::Relaxed);
-        let process = self.process();
-        // The child is not waited for while the lock is held: its id cannot be another process's.
-        let pid = process
-            .as_ref()
-            .and_then(|child| Pid::from_raw(child.id().cast_signed()));
-        let pid = pid.ok_or(SandboxError::NotRunning { node: self.index })?;
-        kill_process(pid, signal).map_err(|error| SandboxError::Signal {
-            node: self.index,
-            signal: name,
-            source: error.into(),
-        })
+        send(self.process().as_ref(), self.index, signal, name)
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Child>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether all threads of a process are stopped: the state `T` after the program's name in parentheses.
-#[must_use]
-pub fn stands(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return false;
-    };
-    threads.filter_map(Result::ok).all(|thread| {
-        let status = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        status
-            .rsplit_once(')')
-            .is_none_or(|(_, state)| state.trim_start().starts_with('T'))
-    })
 }
 
 impl Drop for Node {

@@ -15,13 +15,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::batch;
+use crate::process::{go_on_waiting, send};
 use crate::program::{build_folder, on_path};
 use crate::watchdog::Watchdog;
 use crate::{
-    Certificates, PASSWORD, PATIENCE, SandboxError, USER, again_where_ports_are_taken, free_port, make_folder,
+    Certificates, PASSWORD, SandboxError, USER, again_where_ports_are_taken, free_port, make_folder,
 };
 
 /// How often it is looked whether it greets.
@@ -141,13 +142,7 @@ impl Tidb {
     /// Asks it to end (SIGTERM) and does not wait: it takes no new connections from then on, and ends when
     /// nothing runs any more.
     pub fn terminate(&self) -> Result<(), SandboxError> {
-        let process = Pid::from_raw(self.process.id().cast_signed());
-        let process = process.ok_or(SandboxError::NotRunning { node: 0 })?;
-        kill_process(process, Signal::TERM).map_err(|error| SandboxError::Signal {
-            node: 0,
-            signal: "SIGTERM",
-            source: error.into(),
-        })
+        send(Some(&self.process), 0, Signal::TERM, "SIGTERM")
     }
 
     fn wait_until_ready(&mut self) -> Result<(), SandboxError> {
@@ -155,21 +150,7 @@ impl Tidb {
         while !batch::greets(&self.socket) {
             let ended = self.process.try_wait();
             let ended = ended.map_err(|source| SandboxError::io("wait for", "tidb-server", source))?;
-            if let Some(status) = ended {
-                return Err(SandboxError::Ended {
-                    node: 0,
-                    status: status.to_string(),
-                    log: self.log(),
-                });
-            }
-            if begin.elapsed() > PATIENCE {
-                return Err(SandboxError::Timeout {
-                    node: 0,
-                    what: "starting".to_owned(),
-                    waited: PATIENCE,
-                    log: self.log(),
-                });
-            }
+            go_on_waiting(0, "starting", begin, ended, || self.log())?;
             sleep(POLL);
         }
         Ok(())
