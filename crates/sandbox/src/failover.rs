@@ -75,17 +75,12 @@ impl Node {
     /// # Errors
     /// It does not answer, is no replica, or has more to apply than can be done in 90 s.
     pub fn apply_received(&self) -> Result<(), SandboxError> {
-        let (statements, received, wait) = match self.kind() {
+        let (statements, received) = match self.kind() {
             Kind::Mysql => (
                 "STOP REPLICA IO_THREAD; SHOW REPLICA STATUS",
                 "Retrieved_Gtid_Set",
-                "WAIT_FOR_EXECUTED_GTID_SET",
             ),
-            _ => (
-                "STOP SLAVE IO_THREAD; SHOW SLAVE STATUS",
-                "Gtid_IO_Pos",
-                "MASTER_GTID_WAIT",
-            ),
+            _ => ("STOP SLAVE IO_THREAD; SHOW SLAVE STATUS", "Gtid_IO_Pos"),
         };
         let mut client = self.client();
         client.arg("--column-names"); // columns have other places in other versions
@@ -97,11 +92,18 @@ impl Node {
             .zip(values)
             .find(|(name, _)| *name == received)
             .map_or_else(String::new, |(_, value)| value.replace("\\n", ""));
+        self.wait_until_applied("applying what it has received", &position)
+    }
+
+    /// Waits until it has applied all of a position.
+    pub(crate) fn wait_until_applied(&self, what: &str, position: &str) -> Result<(), SandboxError> {
+        let wait = match self.kind() {
+            Kind::Mysql | Kind::GroupReplication => "WAIT_FOR_EXECUTED_GTID_SET",
+            Kind::Mariadb | Kind::Galera => "MASTER_GTID_WAIT",
+        };
         let statement = format!("SELECT {wait}('{position}', 1)");
         // 0 when the position was reached; otherwise the second is over and is tried again.
-        self.wait_for("applying what it has received", || {
-            Ok(self.sql(&statement)?.trim() == "0")
-        })
+        self.wait_for(what, || Ok(self.sql(&statement)?.trim() == "0"))
     }
 
     /// Makes a replica the primary.
@@ -141,8 +143,8 @@ impl Node {
     /// How far its binary log is, as others can be asked for.
     pub fn position(&self) -> Result<String, SandboxError> {
         let question = match self.kind() {
-            Kind::Mysql => "SELECT @@gtid_executed",
-            _ => "SELECT @@gtid_binlog_pos",
+            Kind::Mysql | Kind::GroupReplication => "SELECT @@gtid_executed",
+            Kind::Mariadb | Kind::Galera => "SELECT @@gtid_binlog_pos",
         };
         Ok(self.sql(question)?.trim().replace("\\n", ""))
     }

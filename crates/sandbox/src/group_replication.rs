@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::program::Program;
-use crate::{Certificates, Kind, Node, PASSWORD, SandboxError, Spec, USER, replication};
+use crate::{Certificates, Node, PASSWORD, SandboxError, Spec, USER};
 
 /// Any valid UUID; groups of different sandboxes never meet.
 const GROUP_NAME: &str = "f0bebae0-0000-4000-8000-000000000001";
@@ -47,10 +47,6 @@ pub(crate) fn rejoin(node: &Node) -> Result<(), SandboxError> {
         Ok(node.ask_others(&its_state).iter().all(String::is_empty))
     })?;
     join(node, false)
-}
-
-pub(crate) fn sync(nodes: &[Node]) -> Result<(), SandboxError> {
-    replication::sync(Kind::Mysql, nodes)
 }
 
 /// Starts Group Replication on a running server and waits until it is a full member. A group that is just

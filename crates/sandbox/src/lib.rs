@@ -256,9 +256,8 @@ impl Sandbox {
     /// A node does not answer, or a replica is further behind than 90 s.
     pub fn sync(&self) -> Result<(), SandboxError> {
         match self.kind {
-            Kind::Mariadb | Kind::Mysql => replication::sync(self.kind, &self.nodes),
+            Kind::Mariadb | Kind::Mysql | Kind::GroupReplication => replication::sync(&self.nodes),
             Kind::Galera => galera::sync(&self.nodes),
-            Kind::GroupReplication => group_replication::sync(&self.nodes),
         }
     }
 

@@ -135,13 +135,17 @@ impl Program {
             .iter()
             .map(|name| self.path.with_file_name(name))
             .find(|path| path.is_file());
-        beside
-            .or_else(|| names.iter().find_map(|name| on_path(name)))
-            .ok_or(SandboxError::Missing {
-                what: "a command line client (mariadb or mysql)",
-                remedy: "apt-get install mariadb-client",
-            })
+        beside.map_or_else(|| client_of_machine(names), Ok)
     }
+}
+
+/// The first of these command line clients that is on this machine.
+pub(crate) fn client_of_machine(names: [&str; 2]) -> Result<PathBuf, SandboxError> {
+    let found = names.iter().find_map(|name| on_path(name));
+    found.ok_or(SandboxError::Missing {
+        what: "a command line client (mariadb or mysql)",
+        remedy: "apt-get install mariadb-client",
+    })
 }
 
 /// The MariaDB server: `FOREBAY_MARIADBD`, else `mariadbd` of the machine.
@@ -215,11 +219,11 @@ pub(crate) fn build_folder() -> PathBuf {
     caches.or(home).unwrap_or_else(std::env::temp_dir).join("forebay")
 }
 
-fn fetched(path: &str) -> Option<PathBuf> {
+pub(crate) fn fetched(path: &str) -> Option<PathBuf> {
     Some(build_folder().join(path)).filter(|path| path.is_file())
 }
 
-fn from_environment(name: &str) -> Option<PathBuf> {
+pub(crate) fn from_environment(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)

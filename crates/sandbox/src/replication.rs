@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::program::{Flavour, Program};
-use crate::{Certificates, Kind, Node, PASSWORD, Sandbox, SandboxError, Spec, USER};
+use crate::{Certificates, Node, PASSWORD, Sandbox, SandboxError, Spec, USER};
 
 /// Starts the servers, none of which follows another.
 pub(crate) fn start(
@@ -68,19 +68,12 @@ fn runs(sandbox: &Sandbox, replica: &Node) -> Result<bool, SandboxError> {
 }
 
 /// Waits until all replicas have applied what the primary has in its binary log now.
-pub(crate) fn sync(kind: Kind, nodes: &[Node]) -> Result<(), SandboxError> {
+pub(crate) fn sync(nodes: &[Node]) -> Result<(), SandboxError> {
     let Some((primary, replicas)) = nodes.split_first() else {
         return Ok(());
     };
-    let (position, wait) = match kind {
-        Kind::Mysql => ("SELECT @@gtid_executed", "SELECT WAIT_FOR_EXECUTED_GTID_SET"),
-        _ => ("SELECT @@gtid_binlog_pos", "SELECT MASTER_GTID_WAIT"),
-    };
-    let position = primary.sql(position)?.trim().replace("\\n", "");
-    for replica in replicas {
-        let statement = format!("{wait}('{position}', 1)");
-        // 0 when the position was reached; otherwise the second is over and is tried again.
-        replica.wait_for("catching up", || Ok(replica.sql(&statement)?.trim() == "0"))?;
-    }
-    Ok(())
+    let position = primary.position()?;
+    replicas
+        .iter()
+        .try_for_each(|replica| replica.wait_until_applied("catching up", &position))
 }

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::batch;
 use crate::process::{go_on_waiting, send};
-use crate::program::{build_folder, on_path};
+use crate::program::{client_of_machine, fetched, from_environment};
 use crate::watchdog::Watchdog;
 use crate::{
     Certificates, PASSWORD, SandboxError, USER, again_where_ports_are_taken, free_port, make_folder,
@@ -91,16 +91,12 @@ impl Tidb {
             .process_group(0) // Ctrl-C in the terminal is not for it
             .spawn()
             .map_err(|source| SandboxError::io("run", program, source))?;
-        let client = ["mariadb", "mysql"].iter().find_map(|name| on_path(name));
         Ok(Self {
             process,
             port,
             status_port,
             socket,
-            client: client.ok_or(SandboxError::Missing {
-                what: "a command line client (mariadb or mysql)",
-                remedy: "apt-get install mariadb-client",
-            })?,
+            client: client_of_machine(["mariadb", "mysql"])?,
             certificates,
             _watchdog: watchdog,
             folder,
@@ -180,11 +176,8 @@ impl Drop for Tidb {
 }
 
 fn program() -> Result<PathBuf, SandboxError> {
-    let given = std::env::var_os("FOREBAY_TIDB").filter(|value| !value.is_empty());
-    let built = || Some(build_folder().join("tidb/bin/tidb-server")).filter(|path| path.is_file());
-    given
-        .map(PathBuf::from)
-        .or_else(built)
+    from_environment("FOREBAY_TIDB")
+        .or_else(|| fetched("tidb/bin/tidb-server"))
         .ok_or(SandboxError::Missing {
             what: "a TiDB server",
             remedy: "run script/lib/tidb (builds it into build/tidb), or set FOREBAY_TIDB to the program",
