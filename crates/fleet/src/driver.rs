@@ -28,18 +28,6 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_
 /// Between one attempt and the next, while the store takes no changes. Leases are longer.
 const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
-/// Why the store is not followed any longer.
-enum End {
-    Left,
-    Lost(io::Error),
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        Self::Lost(error)
-    }
-}
-
 impl Fleet {
     /// Is one of the fleet until [`leave`](Self::leave). `running`: what the gateway was started with.
     pub async fn run(self: Arc<Self>, host: Arc<dyn Host>, running: Option<(u64, Arc<str>)>) {
@@ -85,8 +73,8 @@ impl<'f, S: Store> Driver<'f, S> {
         loop {
             let began = self.began.elapsed();
             match self.follow().await {
-                End::Left => break,
-                End::Lost(error) => self.fleet.note_lost(&error.to_string()),
+                Ok(()) => break,
+                Err(error) => self.fleet.note_lost(&error.to_string()),
             }
             self.store.doubt();
             if self.began.elapsed().saturating_sub(began) > LOOK_AGAIN {
@@ -119,15 +107,8 @@ impl<'f, S: Store> Driver<'f, S> {
         }
     }
 
-    /// Until the store cannot be followed.
-    async fn follow(&mut self) -> End {
-        match self.follow_on().await {
-            Ok(()) => End::Left,
-            Err(end) => end,
-        }
-    }
-
-    async fn follow_on(&mut self) -> Result<(), End> {
+    /// Until the gateway leaves, or the store cannot be followed.
+    async fn follow(&mut self) -> io::Result<()> {
         let live = self.member.keys.live();
         self.look(&live).await?;
         let mut watch = self.store.watch(&live, self.view.revision).await?;
