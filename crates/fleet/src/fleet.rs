@@ -128,7 +128,6 @@ pub struct Fleet {
     tls: Option<Arc<TlsConnector>>,
     disk: Disk,
     me: Me,
-    lease: Duration,
     state: Mutex<State>,
     wake: Notify,
     /// With which all read who ask this gateway: one login to the store, and one question at a time.
@@ -150,6 +149,8 @@ struct State {
     refused: Option<String>,
     /// Why another part of the limits could not be taken.
     no_part: Option<String>,
+    /// Why what it runs is not on its disk.
+    not_kept: Option<String>,
     waiting: Option<Order>,
     /// Wishes that wait for their turn, each with its end.
     wishes: VecDeque<(Wish, Instant)>,
@@ -217,7 +218,6 @@ struct Now {
     stranger: Option<String>,
     problem: Option<(u64, String)>,
     undone: Vec<String>,
-    not_kept: Option<String>,
     members: Vec<MemberStatus>,
 }
 
@@ -348,7 +348,6 @@ impl Fleet {
             vip: vip.cloned(),
             tls,
             disk,
-            lease: settings.lease,
             settings: settings.clone(),
             state: Mutex::default(),
             wake: Notify::new(),
@@ -423,7 +422,7 @@ impl Fleet {
     pub fn keep(&self, revision: u64, text: &str) -> io::Result<()> {
         let kept = self.disk.keep(revision, text);
         let why = kept.as_ref().err().map(ToString::to_string);
-        self.state().now.not_kept = why;
+        self.state().not_kept = why;
         kept
     }
 
@@ -767,7 +766,7 @@ impl Fleet {
                 number::LAST
             ));
         }
-        if let Some(why) = &now.not_kept {
+        if let Some(why) = &state.not_kept {
             problems.push(format!("the configuration is not kept in `state_dir`: {why}"));
         }
         Status {
@@ -855,7 +854,7 @@ impl Fleet {
     // For the driver.
 
     pub(crate) fn lease(&self) -> Duration {
-        self.lease
+        self.settings.lease
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
@@ -1027,14 +1026,12 @@ impl Fleet {
             problem: member.problem().map(|(revision, why)| (revision, why.to_owned())),
             undone: member.undone(),
             members: view.gateways(&keys).into_iter().map(status).collect(),
-            not_kept: None,
         };
         let mut state = self.state();
         if now.stranger.is_some() && state.now.stranger != now.stranger {
             warn!(why = now.stranger, "this gateway is none of the fleet");
         }
-        let not_kept = state.now.not_kept.take();
-        state.now = Now { not_kept, ..now };
+        state.now = now;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -1095,7 +1092,8 @@ impl Reached {
     }
 }
 
-async fn in_time<T>(limit: Duration, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// What the store says, where it says so in time.
+pub(crate) async fn in_time<T>(limit: Duration, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let read = timeout(limit, read).await;
     read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")))
 }

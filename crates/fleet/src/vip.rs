@@ -12,12 +12,12 @@ use std::time::Duration;
 use net::arp::{Arp, Message};
 use net::interface::{Interface, has_for_good, interface, lend_address, remove_address};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::{info, warn};
 use upstream::etcd::{Change, Entry, Outcome, Range};
 
 use crate::claim::{Act, Ask, Claim, LEASE, Standing};
-use crate::fleet::{Fleet, Host, VipStatus};
+use crate::fleet::{Fleet, Host, VipStatus, in_time};
 use crate::store::{Changes, Store};
 
 /// How often the clock is looked at, and the network listened to.
@@ -200,7 +200,6 @@ impl Driver<'_> {
 }
 
 async fn answer<S: Store>(mut store: S, ask: Ask, key: Range) -> (S, Said<S::Watch>) {
-    let late = || io::Error::other("the store has not answered in time");
     let said = match ask {
         Ask::Look => {
             let look = async {
@@ -208,28 +207,16 @@ async fn answer<S: Store>(mut store: S, ask: Ask, key: Range) -> (S, Said<S::Wat
                 let watch = store.watch(&key, found.revision).await?;
                 Ok((found.entries.into_iter().next(), found.revision, watch))
             };
-            Said::Key(timeout(ANSWER_LIMIT, look).await.unwrap_or_else(|_| Err(late())))
+            Said::Key(in_time(ANSWER_LIMIT, look).await)
         }
-        Ask::Grant => {
-            let grant = timeout(ANSWER_LIMIT, store.grant(LEASE));
-            Said::Granted(grant.await.unwrap_or_else(|_| Err(late())))
-        }
+        Ask::Grant => Said::Granted(in_time(ANSWER_LIMIT, store.grant(LEASE)).await),
         Ask::Write(transaction) => {
-            let change = timeout(ANSWER_LIMIT, store.change(&transaction));
-            Said::Wrote(
-                change
-                    .await
-                    .unwrap_or_else(|_| Outcome::Unknown(late().to_string())),
-            )
+            let change = async { Ok(store.change(&transaction).await) };
+            let outcome = in_time(ANSWER_LIMIT, change).await;
+            Said::Wrote(outcome.unwrap_or_else(|late| Outcome::Unknown(late.to_string())))
         }
-        Ask::Renew(lease) => {
-            let renew = timeout(ANSWER_LIMIT, store.renew(lease));
-            Said::Renewed(renew.await.unwrap_or_else(|_| Err(late())))
-        }
-        Ask::Revoke(lease) => {
-            let revoke = timeout(ANSWER_LIMIT, store.revoke(lease));
-            Said::Revoked(revoke.await.unwrap_or_else(|_| Err(late())))
-        }
+        Ask::Renew(lease) => Said::Renewed(in_time(ANSWER_LIMIT, store.renew(lease)).await),
+        Ask::Revoke(lease) => Said::Revoked(in_time(ANSWER_LIMIT, store.revoke(lease)).await),
     };
     let has_failed = match &said {
         Said::Key(Ok(_)) | Said::Granted(Ok(_)) | Said::Renewed(Ok(_)) | Said::Revoked(Ok(())) => false,
