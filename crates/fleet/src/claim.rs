@@ -485,19 +485,8 @@ impl Claim {
     /// Whether clients may come and can, and else why not.
     pub(crate) fn is_fit(&mut self, ready: Result<(), String>, link: Result<(), String>, now: Duration) {
         let since = self.unfit.take().map_or(now, |unfit| unfit.since);
-        self.unfit = match (ready, link) {
-            (_, Err(why)) => Some(Unfit {
-                why,
-                since,
-                at_once: true,
-            }),
-            (Err(why), Ok(())) => Some(Unfit {
-                why,
-                since,
-                at_once: false,
-            }),
-            (Ok(()), Ok(())) => None,
-        };
+        let at_once = link.is_err();
+        self.unfit = link.and(ready).err().map(|why| Unfit { why, since, at_once });
     }
 
     /// Somebody else has it, as is heard in the network.

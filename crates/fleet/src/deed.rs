@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction, takes_no_changes};
 
-use crate::keys::{Deed, GatewayEntry, Keys, View, written};
+use crate::keys::{Deed, GatewayEntry, Keys, View, deletion, written};
 use crate::order::{Fate, Refusal, said};
 
 /// For so long all have time, from when it was asked: whoever asks has ten seconds in all.
@@ -112,12 +112,7 @@ impl Wish {
             (_, Some(entry)) if self.is_wanted && entry.lease == 0 && entry.value == value => {
                 self.fate = Some(Fate::Done);
             }
-            (Phase::Undoing, Some(entry)) if Some(entry.lease) == lease => {
-                return Some(Transaction {
-                    guards: vec![Guard::Modified(key.clone(), entry.modified)],
-                    ops: vec![Op::Delete(key)],
-                });
-            }
+            (Phase::Undoing, Some(entry)) if Some(entry.lease) == lease => return Some(deletion(entry)),
             (Phase::Undoing, _) => {
                 self.fate = Some(match std::mem::take(&mut self.missing) {
                     by if by.is_empty() => too_late(),
@@ -187,11 +182,7 @@ impl Wish {
         if is_over {
             self.missing = missing;
             self.phase = Phase::Undoing;
-            let key = self.deed.key(keys);
-            return Some(Transaction {
-                guards: vec![Guard::Modified(key.clone(), asked.modified)],
-                ops: vec![Op::Delete(key)],
-            });
+            return Some(deletion(asked));
         }
         None
     }

@@ -20,7 +20,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
-use upstream::etcd::{Change, Entry, Guard, Range, Snapshot};
+use upstream::etcd::{Change, Entry, Guard, Op, Range, Snapshot, Transaction};
 
 /// Former revisions that are kept.
 pub(crate) const HISTORY: u64 = 100;
@@ -266,9 +266,7 @@ impl View {
     /// The gateways that live, by name. What one of another version says may not be understood: it lives all
     /// the same.
     pub(crate) fn gateways(&self, keys: &Keys) -> Vec<(&str, &Entry, Option<GatewayEntry>)> {
-        let range = keys.gateways();
-        let of_range = self.entries.values().filter(|entry| range.holds(&entry.key));
-        let named = of_range.map(|entry| {
+        let named = self.within(keys.gateways()).map(|entry| {
             let name = entry.key.rsplit('/').next().unwrap_or_default();
             (name, entry, serde_json::from_slice(&entry.value).ok())
         });
@@ -277,10 +275,8 @@ impl View {
 
     /// What all do. What one of another version has written may not be understood, and is not done here.
     pub(crate) fn acts(&self, keys: &Keys) -> Vec<(&Entry, Deed)> {
-        let range = keys.acts();
-        let of_range = self.entries.values().filter(|entry| range.holds(&entry.key));
-        let understood =
-            of_range.filter_map(|entry| Some((entry, serde_json::from_slice(&entry.value).ok()?)));
+        let acts = self.within(keys.acts());
+        let understood = acts.filter_map(|entry| Some((entry, serde_json::from_slice(&entry.value).ok()?)));
         understood.collect()
     }
 
@@ -291,7 +287,10 @@ impl View {
 
     /// Sessions that gateways ask others to end.
     pub(crate) fn kills(&self, keys: &Keys) -> impl Iterator<Item = &Entry> {
-        let range = Range::below(&keys.kill(""));
+        self.within(Range::below(&keys.kill("")))
+    }
+
+    fn within(&self, range: Range) -> impl Iterator<Item = &Entry> {
         self.entries.values().filter(move |entry| range.holds(&entry.key))
     }
 
@@ -333,6 +332,14 @@ pub fn escaped(text: &str) -> String {
 pub(crate) fn first_about(snapshot: &Snapshot) -> Option<About> {
     let entry = snapshot.entries.first()?;
     serde_json::from_slice(&entry.value).ok()
+}
+
+/// Deletes a key that nobody has changed since it was seen.
+pub(crate) fn deletion(seen: &Entry) -> Transaction {
+    Transaction {
+        guards: vec![Guard::Modified(seen.key.clone(), seen.modified)],
+        ops: vec![Op::Delete(seen.key.clone())],
+    }
 }
 
 /// A value as it stands in the store.

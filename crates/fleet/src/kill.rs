@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 
-use crate::keys::{Keys, View, written};
+use crate::keys::{Keys, View, deletion, written};
 use crate::order::said;
 
 /// For so long the other gateway has time to answer.
@@ -310,11 +310,7 @@ impl Own {
             self.is_unknown(&to, &format!("it has not answered within {PATIENCE:?}"));
             return None;
         }
-        let withdraw = Transaction {
-            guards: vec![Guard::Modified(key.clone(), entry.modified)],
-            ops: vec![Op::Delete(key.clone())],
-        };
-        Some((Writing::Withdrawal(self.id.clone(), key), withdraw))
+        Some((Writing::Withdrawal(self.id.clone(), key), deletion(entry)))
     }
 
     fn question(

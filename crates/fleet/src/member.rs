@@ -18,8 +18,8 @@ use std::time::Duration;
 use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 
 use crate::deed::Wish;
-use crate::keys::{About, Deed, GatewayEntry, Keys, Proposal, Verdict, View, written};
-use crate::kill::{Kill, KillStep, Kills, NotKilled};
+use crate::keys::{About, Deed, Keys, Proposal, GatewayEntry, Verdict, View, deletion, written};
+use crate::kill::{Kill, Kills, NotKilled, KillStep};
 use crate::number::{self, Gone};
 use crate::order::{Fate, Order};
 use crate::share::{NONE, Others, Share};
@@ -684,11 +684,8 @@ impl Member {
         });
         let of_lease = |entry: &&Entry| entry.lease == lease;
         let proposed = proposed.map(|(entry, _)| entry).filter(of_lease);
-        let entry = proposed.or_else(|| acts.map(|(entry, _)| entry).find(of_lease))?;
-        Some(Transaction {
-            guards: vec![Guard::Modified(entry.key.clone(), entry.modified)],
-            ops: vec![Op::Delete(entry.key.clone())],
-        })
+        let entry = proposed.or_else(|| acts.map(|(entry, _)| entry).find(of_lease));
+        entry.map(deletion)
     }
 
     fn paused(&self) -> Vec<(String, i64)> {
