@@ -926,14 +926,14 @@ impl Fleet {
         state.forget_kills();
         for (id, kill, ends) in state.kills.drain(..) {
             let left = ends.saturating_duration_since(Instant::now());
-            member.ask_kill(id, kill, now + left);
+            member.kills.ask(id, kill, now + left);
         }
-        member.keep_kills(|id| state.waits_for_kill(id));
+        member.kills.keep(|id| state.waits_for_kill(id));
         for key in std::mem::take(&mut state.done_here) {
             member.done_here(&key);
         }
         for (key, answer) in state.killed.drain(..) {
-            member.killed(&key, answer);
+            member.kills.answered(&key, answer);
         }
     }
 
@@ -960,7 +960,7 @@ impl Fleet {
                 state.fulfilled.pop_front();
             }
         }
-        while let Some((id, answer)) = member.kill_finished() {
+        while let Some((id, answer)) = member.kills.finished() {
             let mut state = self.state();
             let place = state.killing.iter().position(|of| of.id == id);
             if let Some(Killing { told, .. }) = place.map(|place| state.killing.swap_remove(place)) {

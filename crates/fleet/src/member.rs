@@ -18,8 +18,8 @@ use std::time::Duration;
 use upstream::etcd::{Entry, Guard, Op, Outcome, Transaction};
 
 use crate::deed::Wish;
-use crate::keys::{About, Deed, Keys, Proposal, GatewayEntry, Verdict, View, deletion, written};
-use crate::kill::{Kill, Kills, NotKilled, KillStep};
+use crate::keys::{About, Deed, GatewayEntry, Keys, Proposal, Verdict, View, deletion, written};
+use crate::kill::{Kill, KillStep, Kills};
 use crate::number::{self, Gone};
 use crate::order::{Fate, Order};
 use crate::share::{NONE, Others, Share};
@@ -72,7 +72,7 @@ pub(crate) enum Action {
     Undo { key: String, deed: Deed },
     /// Take one of so many parts of each limit, and tell with [`Member::took`].
     Share(u32),
-    /// End a session for another gateway, and tell with [`Member::killed`], now or later.
+    /// End a session for another gateway, and tell with [`Kills::answered`], now or later.
     Kill { key: String, kill: Kill },
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Member {
     /// When it was one of the fleet last, as far as it knows.
     member_at: Duration,
     gone: Gone,
-    kills: Kills,
+    pub(crate) kills: Kills,
 }
 
 /// What was done because all do it.
@@ -173,26 +173,6 @@ impl Member {
     /// a while.
     pub(crate) fn number(&self) -> Option<u32> {
         self.number
-    }
-
-    /// Another gateway is to end a session; `ends`: so long somebody waits for it.
-    pub(crate) fn ask_kill(&mut self, id: String, kill: Kill, ends: Duration) {
-        self.kills.ask(id, kill, ends);
-    }
-
-    /// For the others nobody waits any more.
-    pub(crate) fn keep_kills(&mut self, is_waited_for: impl Fn(&str) -> bool) {
-        self.kills.keep(is_waited_for);
-    }
-
-    /// What came of that, of one that has come to its end.
-    pub(crate) fn kill_finished(&mut self) -> Option<(String, Result<(), NotKilled>)> {
-        self.kills.finished()
-    }
-
-    /// What came of a session that this gateway was to end.
-    pub(crate) fn killed(&mut self, key: &str, answer: Result<(), NotKilled>) {
-        self.kills.answered(key, answer);
     }
 
     /// Whether it has to be known if the gateway has no more than its part: [`is_within`](Self::is_within).
@@ -797,7 +777,7 @@ mod tests {
                 query_only: true,
                 by: None,
             };
-            member.ask_kill(id.to_owned(), kill, Duration::from_secs(2));
+            member.kills.ask(id.to_owned(), kill, Duration::from_secs(2));
         }
         let mut view = View::default();
         let mut keys_written = Vec::new();

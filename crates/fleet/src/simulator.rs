@@ -539,7 +539,7 @@ impl World {
     /// Each has an id of its own, of a number that some gateway may have.
     fn kill(&mut self, index: usize) {
         if self.is_faulty && self.random.one_in(400) {
-            self.processes[index].member.keep_kills(|_| false);
+            self.processes[index].member.kills.keep(|_| false);
         }
         if !self.random.one_in(if self.is_faulty { 100 } else { 1_000 }) {
             return;
@@ -553,11 +553,11 @@ impl World {
         };
         let id = format!("k{}", self.calls);
         let ends = millis(self.now) + kill::PATIENCE;
-        self.processes[index].member.ask_kill(id, kill, ends);
+        self.processes[index].member.kills.ask(id, kill, ends);
     }
 
     fn conclude(&mut self, index: usize) {
-        while let Some((id, answer)) = self.processes[index].member.kill_finished() {
+        while let Some((id, answer)) = self.processes[index].member.kills.finished() {
             let call: u32 = id[1..].parse().unwrap();
             let is_done = self.kills.iter().any(|kill| kill & 0xff_ffff == call);
             let word = match &answer {
@@ -653,7 +653,7 @@ impl World {
                     "{} is ended for the second time",
                     kill.id
                 );
-                self.processes[index].member.killed(&key, Ok(()));
+                self.processes[index].member.kills.answered(&key, Ok(()));
             }
             Action::Undo { key, deed } => {
                 let is_done = !(self.is_faulty && self.random.one_in(4));
