@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use config::{Config, Secret};
 use mysql_wire::binlog::Date;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use self::gateway::Gateway;
@@ -278,38 +279,20 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
             return until_switched(gateway, &cluster, json);
         }
         Act::Upgrade => return upgrade(gateway),
-        Act::Drains => {
-            let text = gateway.get("/drains")?;
-            match json {
-                true => crate::print(&text)?,
-                false => crate::print(&drain::list(&text)?)?,
-            }
-        }
+        Act::Drains => show(&gateway.get("/drains")?, json, drain::list)?,
         Act::Balance { cluster } => {
             let cluster = cluster.map(|cluster| format!("?cluster={}", escaped(&cluster)));
             let text = gateway.get(&format!("/balance{}", cluster.unwrap_or_default()))?;
-            match json {
-                true => crate::print(&text)?,
-                false => crate::print(&balance::table(&text)?)?,
-            }
+            show(&text, json, balance::table)?;
         }
-        Act::Mirrors => {
-            let text = gateway.get("/mirrors")?;
-            match json {
-                true => say!("{text}")?,
-                false => crate::print(&mirrors::table(&text)?)?,
-            }
-        }
+        Act::Mirrors => show(&(gateway.get("/mirrors")? + "\n"), json, mirrors::table)?,
         Act::Sessions { pinned, limit, all } => {
             let page = format!("/sessions?limit={limit}&pinned={pinned}");
             let (text, are_all_there) = match all {
                 true => fleet::of_all(gateway, &page)?,
                 false => (gateway.get(&page)?, true),
             };
-            match json {
-                true => crate::print(&text)?,
-                false => crate::print(&sessions(&text)?)?,
-            }
+            show(&text, json, sessions)?;
             return Ok(ExitCode::from(u8::from(!are_all_there)));
         }
         Act::Kill { id, query, of } => {
@@ -347,13 +330,24 @@ fn act(gateway: &Gateway, act: Act, json: bool, token: Option<PathBuf>) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints an answer: for programs as it is, for people as a table.
+fn show(answer: &str, json: bool, table: fn(&str) -> Result<String>) -> Result<()> {
+    match json {
+        true => crate::print(answer),
+        false => crate::print(&table(answer)?),
+    }
+}
+
+/// What the gateway has said in JSON.
+pub(crate) fn parsed<T: DeserializeOwned>(answer: &str) -> Result<T> {
+    serde_json::from_str(answer).context("the gateway's answer makes no sense")
+}
+
 /// Waits until another process answers.
 fn upgrade(gateway: &Gateway) -> Result<ExitCode> {
     const LOOK_EVERY: Duration = Duration::from_millis(100);
     const PATIENCE: Duration = Duration::from_secs(60);
-    let look = || -> Result<Value> {
-        serde_json::from_str(&gateway.get("/status")?).context("the gateway's answer makes no sense")
-    };
+    let look = || -> Result<Value> { parsed(&gateway.get("/status")?) };
     let before = look()?["process_id"].clone();
     gateway.put("/upgrade")?;
     let began = Instant::now();
@@ -377,8 +371,7 @@ fn until_switched(gateway: &Gateway, cluster: &str, json: bool) -> Result<ExitCo
     const LOOK_EVERY: Duration = Duration::from_millis(100);
     let mut told = 0;
     loop {
-        let text = gateway.get("/switchovers")?;
-        let all: Vec<Value> = serde_json::from_str(&text).context("the gateway's answer makes no sense")?;
+        let all: Vec<Value> = parsed(&gateway.get("/switchovers")?)?;
         let is_it = |switchover: &&Value| {
             let name = switchover["cluster"].as_str();
             name.is_some_and(|name| escaped(name) == cluster)
@@ -424,7 +417,7 @@ fn conclude(switchover: &Value, state: &str) -> Result<()> {
 }
 
 fn sessions(text: &str) -> Result<String> {
-    let sessions: Vec<Value> = serde_json::from_str(text).context("the gateway's answer makes no sense")?;
+    let sessions: Vec<Value> = parsed(text)?;
     // Only of all gateways it is said which.
     let is_of_all = sessions.iter().any(|session| session["gateway"].is_string());
     let columns = [
@@ -491,8 +484,7 @@ fn of_cluster(cluster: Option<&str>) -> String {
 
 /// What stands behind the `?` for a server.
 fn of_server(server: &str, cluster: Option<&str>) -> String {
-    let cluster = cluster.map(|cluster| format!("&cluster={}", escaped(cluster)));
-    format!("server={}{}", escaped(server), cluster.unwrap_or_default())
+    format!("server={}{}", escaped(server), of_cluster(cluster))
 }
 
 /// `2026-11-27 19:30:00`, of seconds since 1970.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
-use super::table as columns;
+use super::{parsed, table as columns};
 
 const COLUMNS: [&str; 8] = [
     "SERVER",
@@ -20,7 +20,7 @@ const COLUMNS: [&str; 8] = [
 
 /// What `GET /balance` says, for people: a heading and a table for each cluster.
 pub(super) fn table(text: &str) -> Result<String> {
-    let clusters: Vec<Value> = serde_json::from_str(text).context("the gateway's answer makes no sense")?;
+    let clusters: Vec<Value> = parsed(text)?;
     let mut table = String::new();
     for cluster in &clusters {
         let word = |name: &str| cluster[name].as_str().unwrap_or_default();

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::gateway::Gateway;
-use super::of_server;
+use super::{of_server, parsed};
 
 /// Who is to be left, and how.
 #[derive(Args)]
@@ -155,7 +155,7 @@ fn until_back(gateway: &Gateway, server: &str, order: &Order, mut before: Value)
 }
 
 fn status(gateway: &Gateway) -> Result<Value> {
-    serde_json::from_str(&gateway.get("/status")?).context("the gateway's answer makes no sense")
+    parsed(&gateway.get("/status")?)
 }
 
 /// In a container each process has the same number: the new one has run for a shorter time.
@@ -196,8 +196,7 @@ fn until_empty(gateway: &Gateway, server: &str, order: &Order, began: Instant, j
     let progress = progress_bar(json);
     let mut most = 0;
     loop {
-        let text = gateway.get("/drains")?;
-        let all = drains(&text)?;
+        let all: Vec<Value> = parsed(&gateway.get("/drains")?)?;
         let Some(drain) = all.iter().find(|drain| order.is(drain, server)) else {
             progress.finish_and_clear();
             bail!(
@@ -241,11 +240,8 @@ pub(super) fn list(text: &str) -> Result<String> {
         let by = drain["drained_by"].as_str().unwrap_or_default();
         format!("{} (drained by: {by})\n", line(drain))
     };
-    Ok(drains(text)?.iter().map(tell).collect())
-}
-
-fn drains(text: &str) -> Result<Vec<Value>> {
-    serde_json::from_str(text).context("the gateway's answer makes no sense")
+    let drains: Vec<Value> = parsed(text)?;
+    Ok(drains.iter().map(tell).collect())
 }
 
 fn line(drain: &Value) -> String {

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::gateway::Gateway;
-use super::{date, escaped, table, token_in};
+use super::{date, escaped, parsed, show, table, token_in};
 
 /// Nothing has changed: another change has come before.
 const CONFLICT: u8 = 2;
@@ -99,11 +99,7 @@ pub(super) fn run(gateway: &Gateway, act: &Act, json: bool) -> Result<ExitCode> 
             until_ended(gateway, order.trim(), how, json)
         }
         Act::History { revision: None } => {
-            let text = gateway.get("/fleet/history")?;
-            match json {
-                true => say!("{text}")?,
-                false => crate::print(&history(&text)?)?,
-            }
+            show(&(gateway.get("/fleet/history")? + "\n"), json, history)?;
             Ok(ExitCode::SUCCESS)
         }
         Act::History {
@@ -121,11 +117,7 @@ pub(super) fn run(gateway: &Gateway, act: &Act, json: bool) -> Result<ExitCode> 
             Ok(ExitCode::SUCCESS)
         }
         Act::Members => {
-            let text = gateway.get("/fleet/members")?;
-            match json {
-                true => say!("{text}")?,
-                false => crate::print(&members(&text)?)?,
-            }
+            show(&(gateway.get("/fleet/members")? + "\n"), json, members)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -161,15 +153,11 @@ fn words(how: &How) -> String {
     format!("why={}&by={}", escaped(why), escaped(&by))
 }
 
-fn parsed(text: &str) -> Result<Value> {
-    serde_json::from_str(text).context("the gateway's answer makes no sense")
-}
-
 /// Waits until the gateway says what became of it: all that it says, and the result.
 fn ended(gateway: &Gateway, order: &str) -> Result<(Value, Value)> {
     let began = Instant::now();
     while began.elapsed() <= PATIENCE {
-        let status = parsed(&gateway.get(&format!("/fleet/order?id={}", escaped(order)))?)?;
+        let status: Value = parsed(&gateway.get(&format!("/fleet/order?id={}", escaped(order)))?)?;
         let result = status["result"].clone();
         if !result.is_null() {
             return Ok((status, result));
@@ -236,7 +224,7 @@ fn until_applied(gateway: &Gateway, revision: u64, how: &How, json: bool) -> Res
     let began = Instant::now();
     loop {
         // The revision is committed: a gateway that is replaced meanwhile is asked again.
-        let found = gateway.get("/fleet/members").and_then(|text| parsed(&text));
+        let found: Result<Value> = gateway.get("/fleet/members").and_then(|text| parsed(&text));
         let all = found.as_ref().ok().and_then(Value::as_array);
         let all = all.map_or(&[][..], Vec::as_slice);
         let runs = |member: &&Value| member["revision"].as_u64() >= Some(revision);
@@ -265,7 +253,7 @@ fn until_applied(gateway: &Gateway, revision: u64, how: &How, json: bool) -> Res
 
 /// The gateway of this name, at the address of its admin server.
 pub(super) fn other(gateway: &Gateway, name: &str, token: Option<PathBuf>) -> Result<Gateway> {
-    let found = parsed(&gateway.get("/fleet/members")?)?;
+    let found: Value = parsed(&gateway.get("/fleet/members")?)?;
     let mut members = found.as_array().into_iter().flatten();
     let member = members.find(|member| member["name"] == name);
     let address =
@@ -277,7 +265,7 @@ pub(super) fn other(gateway: &Gateway, name: &str, token: Option<PathBuf>) -> Re
 
 /// A list that each gateway has, of all of them, with their names in it; and whether all were reached.
 pub(super) fn of_all(gateway: &Gateway, page: &str) -> Result<(String, bool)> {
-    let members = parsed(&gateway.get("/fleet/members")?)?;
+    let members: Value = parsed(&gateway.get("/fleet/members")?)?;
     let (mut all, mut are_all_there) = (Vec::new(), true);
     for name in members
         .as_array()
@@ -286,7 +274,7 @@ pub(super) fn of_all(gateway: &Gateway, page: &str) -> Result<(String, bool)> {
         .filter_map(|member| member["name"].as_str())
     {
         // To read takes no token.
-        let list = other(gateway, name, None).and_then(|other| parsed(&other.get(page)?));
+        let list: Result<Value> = other(gateway, name, None).and_then(|other| parsed(&other.get(page)?));
         match list {
             Ok(Value::Array(list)) => all.extend(list.into_iter().map(|mut of| {
                 of["gateway"] = Value::from(name);
@@ -303,7 +291,7 @@ pub(super) fn of_all(gateway: &Gateway, page: &str) -> Result<(String, bool)> {
 }
 
 fn members(text: &str) -> Result<String> {
-    let found = parsed(text)?;
+    let found: Value = parsed(text)?;
     let row = |member: &Value| {
         let word = |name: &str| member[name].as_str().unwrap_or("-").to_owned();
         let addresses = member["addresses"].as_array().into_iter().flatten();
@@ -331,7 +319,7 @@ fn members(text: &str) -> Result<String> {
 }
 
 fn history(text: &str) -> Result<String> {
-    let found = parsed(text)?;
+    let found: Value = parsed(text)?;
     let row = |about: &Value| {
         let word = |name: &str| about[name].as_str().unwrap_or_default().to_owned();
         [

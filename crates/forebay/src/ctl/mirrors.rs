@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
-use super::table as columns;
+use super::{parsed, table as columns};
 
 /// What `GET /mirrors` says, for people: figures and a table for each cluster.
 pub(super) fn table(text: &str) -> Result<String> {
-    let clusters: Vec<Value> = serde_json::from_str(text).context("the gateway's answer makes no sense")?;
+    let clusters: Vec<Value> = parsed(text)?;
     let mut out = String::new();
     // Writing to a String cannot fail, here and below.
     if clusters.is_empty() {

@@ -251,8 +251,7 @@ fn stop(gateway: &Gateway) -> Result<()> {
     gateway.put("/traffic/capture/stop")?;
     let (mut changed, mut seen) = (Instant::now(), None);
     loop {
-        let text = gateway.get("/traffic/capture")?;
-        let status: Value = serde_json::from_str(&text).context("the gateway's answer makes no sense")?;
+        let status: Value = ctl::parsed(&gateway.get("/traffic/capture")?)?;
         let upload = &status["upload"];
         if status["state"] == "ended" && upload["state"] != "running" {
             let to = if upload.is_null() {
