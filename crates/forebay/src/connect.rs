@@ -1,7 +1,6 @@
 //! `forebay check --connect`: what `serve` would find at the servers, as a table, and in the store, and what
 //! of it would not work.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -133,24 +132,11 @@ impl<'c> Seen<'c> {
 
     /// For people: a line for each server.
     fn table(&self) -> String {
-        let mut lines = vec![COLUMNS.map(str::to_owned).to_vec()];
-        for (member, found) in self.rows() {
-            lines.push(cells(&member, found, self.config));
-        }
-        let width = |column: usize| {
-            let cells = lines.iter().filter_map(|line| line.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-        let mut text = format!("\ncluster {}\n", self.config.name);
-        for line in &lines {
-            let mut row = String::new();
-            for (cell, width) in line.iter().zip(&widths) {
-                let _ = write!(row, "  {cell:width$}");
-            }
-            let _ = writeln!(text, "{}", row.trim_end());
-        }
-        text
+        let rows = self.rows();
+        let rows = rows.map(|(member, found)| cells(&member, found, self.config));
+        let table = crate::ctl::table(COLUMNS, rows.collect());
+        let indented: String = table.lines().map(|line| format!("  {line}\n")).collect();
+        format!("\ncluster {}\n{indented}", self.config.name)
     }
 
     fn judge(&self) -> Judged {
@@ -307,7 +293,7 @@ fn trials(config: &Config, cluster: &config::Cluster, splits: bool) -> Vec<Trial
     trials
 }
 
-fn cells(member: &Member, found: &Inspection, config: &config::Cluster) -> Vec<String> {
+fn cells(member: &Member, found: &Inspection, config: &config::Cluster) -> [String; COLUMNS.len()] {
     let unknown = || "?".to_owned();
     let variables = found.variables.as_ref();
     let passed = |result: Option<bool>| match result {
@@ -324,7 +310,7 @@ fn cells(member: &Member, found: &Inspection, config: &config::Cluster) -> Vec<S
         true => shortened(&variables.position),
         false => "off".to_owned(),
     };
-    vec![
+    [
         member.server.name().to_owned(),
         role,
         variables.map_or_else(unknown, |variables| {

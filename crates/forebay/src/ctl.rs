@@ -459,7 +459,7 @@ fn sessions(text: &str) -> Result<String> {
 
 /// Columns as wide as what is in them, the last one as it comes. Names in them are what clients have said:
 /// nothing of it is for the terminal.
-fn table<const N: usize>(columns: [&str; N], rows: Vec<[String; N]>) -> String {
+pub(crate) fn table<const N: usize>(columns: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut all = vec![columns.map(str::to_owned)];
     let plain = |cell: String| cell.replace(char::is_control, " ");
     all.extend(rows.into_iter().map(|row| row.map(plain)));

@@ -238,9 +238,7 @@ fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
         .into_iter()
         .chain(config::log_worries(&config.log.level))
         .chain(config::congestion_worries(&config))
-        .chain(config::idle_worries(&config))
-        .chain(config::trust_worries(&config, &system_user::name()))
-        .chain(config::setup_worries(&config))
+        .chain(worries(&config))
         // The gateway may run as another user.
         .chain(rights_of_vip(&config).err().map(|error| error.to_string()))
     {
@@ -265,6 +263,12 @@ fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
         connect::run(&config)?;
     }
     Ok(())
+}
+
+/// What is right and perhaps not meant, whenever a configuration is taken up.
+fn worries(config: &config::Config) -> Vec<String> {
+    let trust = config::trust_worries(config, &system_user::name());
+    [config::idle_worries(config), trust, config::setup_worries(config)].concat()
 }
 
 /// Takes up certificates and keys, as a start would.

@@ -37,7 +37,6 @@ use crate::notify;
 use crate::others::{self, Others};
 use crate::serve::settle_max_connections;
 use crate::switchover::{Switchovers, not_paused};
-use crate::system_user;
 use crate::token;
 use crate::upgrade::{Program, Upgrades};
 
@@ -401,13 +400,8 @@ impl Operator {
         }
         primaries.iter().for_each(warn_of_removed);
         // Of what was so before it was told before.
-        let user = system_user::name();
-        let worries = |config: &Config| {
-            let trust = config::trust_worries(config, &user);
-            [config::idle_worries(config), trust, config::setup_worries(config)].concat()
-        };
-        let known = worries(&config);
-        for words in worries(&new).iter().filter(|words| !known.contains(words)) {
+        let known = crate::worries(&config);
+        for words in crate::worries(&new).iter().filter(|words| !known.contains(words)) {
             warn!("{words}");
         }
         self.publish_limit(&new);

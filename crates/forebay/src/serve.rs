@@ -61,15 +61,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             max_connections = config.max_connections.unwrap_or_default(),
             "starting"
         );
-        let idle = config::idle_worries(&config);
-        let trust = config::trust_worries(&config, &crate::system_user::name());
-        let setup = config::setup_worries(&config);
-        for words in config::log_worries(&config.log.level)
-            .into_iter()
-            .chain(idle)
-            .chain(trust)
-            .chain(setup)
-        {
+        let of_log = config::log_worries(&config.log.level).into_iter();
+        for words in of_log.chain(crate::worries(&config)) {
             warn!("{words}");
         }
         if let Some(common) = &common {
