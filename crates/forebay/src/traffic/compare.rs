@@ -11,7 +11,7 @@ use clap::Args;
 use traffic::compare::{self, FailOn};
 use traffic::{explain, report};
 
-use super::replay::{address, login};
+use super::replay::{address, login, runtime};
 
 #[derive(Args)]
 pub(super) struct Compare {
@@ -54,10 +54,7 @@ pub(super) fn run(args: &Compare) -> Result<ExitCode> {
     if let (Some(a), Some(b), Some(user)) = (&args.explain_a, &args.explain_b, &args.user) {
         let servers = [address(a)?, address(b)?];
         let login = login(user, args.password_env.as_deref())?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(explain::explain(
+        runtime()?.block_on(explain::explain(
             &mut comparison,
             &args.a,
             key.as_ref(),

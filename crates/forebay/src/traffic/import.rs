@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use traffic::import::{From, Importer};
 
 #[derive(Args)]
@@ -58,9 +57,10 @@ pub(super) fn run(args: &Import) -> Result<ExitCode> {
         bytes += file.metadata().map_or(0, |metadata| metadata.len());
         files.push((path, file));
     }
-    let bar = ProgressBar::new(bytes);
-    let style = "{bar:40} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(style)?);
+    let bar = super::bar(
+        bytes,
+        "{bar:40} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left",
+    )?;
     let mut importer = Importer::new(
         args.from.into(),
         &args.to,

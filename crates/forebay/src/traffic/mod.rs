@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
 use traffic::Key;
 
 /// What is to be done with traffic.
@@ -71,6 +72,12 @@ pub(crate) fn run(traffic: Traffic) -> Result<ExitCode> {
         What::Replay(replay) => replay::run(*replay),
         What::Compare(compare) => compare::run(&compare),
     }
+}
+
+/// A bar of so many steps, which goes once all is done.
+fn bar(length: u64, style: &str) -> Result<ProgressBar> {
+    let style = ProgressStyle::with_template(style)?;
+    Ok(ProgressBar::new(length).with_style(style))
 }
 
 /// Says what is missing; exit code 2 then.

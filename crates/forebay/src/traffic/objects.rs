@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use traffic::objects::{self, Location, ObjectsError};
 
 #[derive(Args)]
@@ -33,9 +32,7 @@ fn location(text: &str) -> Result<Location, ObjectsError> {
 }
 
 pub(super) fn fetch(args: &Fetch) -> Result<ExitCode> {
-    let bar = ProgressBar::new(0);
-    let style = "{bar:40} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(style)?);
+    let bar = super::bar(0, "{bar:40} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")?;
     let fetched = objects::fetch(&args.url, &args.folder, &mut |bytes, all| {
         bar.set_length(all);
         bar.set_position(bytes);
@@ -51,10 +48,7 @@ pub(super) fn fetch(args: &Fetch) -> Result<ExitCode> {
 }
 
 pub(super) fn push(args: &Push) -> Result<ExitCode> {
-    let bar = ProgressBar::new(0);
-    bar.set_style(ProgressStyle::with_template(
-        "{bar:40} {pos}/{len} files, {eta} left",
-    )?);
+    let bar = super::bar(0, "{bar:40} {pos}/{len} files, {eta} left")?;
     let pushed = objects::push(&args.folder, &args.url, &mut |files, all| {
         bar.set_length(all as u64);
         bar.set_position(files as u64);

@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use config::Config;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 use traffic::record::{Lateness, harmless};
@@ -274,9 +273,8 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
         keeps_results: args.keep_results,
     };
     let result = order.result.clone();
-    let bar = ProgressBar::new(survey.commands);
     let style = "{bar:40} {pos}/{len} commands, {per_sec}, {eta} left  {msg}";
-    bar.set_style(ProgressStyle::with_template(style)?);
+    let bar = super::bar(survey.commands, style)?;
     let shown = bar.clone();
     let tell = move |progress: &replay::Progress| {
         shown.set_length(progress.total);
@@ -308,7 +306,7 @@ pub(super) fn run(args: Replay) -> Result<ExitCode> {
     })
 }
 
-fn runtime() -> io::Result<Runtime> {
+pub(super) fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
