@@ -10,6 +10,7 @@ use aws_lc_rs::{
     },
 };
 use mysql_wire::{AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, auth};
+use pem::{EncodeConfig, LineEnding, Pem};
 use rustls::pki_types::{SubjectPublicKeyInfoDer, pem::PemObject};
 use sha2::{Digest, Sha256};
 
@@ -301,11 +302,8 @@ fn rsa() -> &'static (PrivateDecryptingKey, String) {
     KEY.get_or_init(|| {
         let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).expect("an RSA key can be made");
         let der: PublicKeyX509Der<'_> = key.public_key().as_der().expect("a public key has a DER form");
-        let lines: Vec<String> = base64(der.as_ref()).as_bytes().chunks(64).map(text).collect();
-        let pem = format!(
-            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
-            lines.join("\n")
-        );
+        let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+        let pem = pem::encode_config(&Pem::new("PUBLIC KEY", der.as_ref()), lines);
         (key, pem)
     })
 }
@@ -320,41 +318,6 @@ fn decrypt(secret: &[u8]) -> Option<Vec<u8>> {
     )
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for group in bytes.chunks(3) {
-        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for digit in 0..4 {
-            let value = (bits >> (18 - 6 * digit)) & 63;
-            out.push(if digit > group.len() {
-                '='
-            } else {
-                DIGITS[value as usize] as char
-            });
-        }
-    }
-    out
-}
-
 fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_pads() {
-        assert_eq!(
-            ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes())),
-            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
-        );
-    }
 }
