@@ -105,7 +105,7 @@ impl Client {
     pub async fn connect(address: SocketAddr, identity: &Identity) -> Result<Self, ClientError> {
         let stream = within(TcpStream::connect(address)).await?;
         stream.set_nodelay(true)?;
-        let mut link = Link::inside(stream, 0, identity.tape.clone(), identity.cuts.clone());
+        let mut link = Link::new(stream, 0, identity.tape.clone(), identity.cuts.clone());
         let payload = link.read_payload(false).await?;
         if payload.first() == Some(&ErrPacket::HEADER) {
             return Err(ClientError::Refused(decode(ErrPacket::decode(
@@ -203,7 +203,7 @@ impl Client {
 
     /// Sends a request and reads nothing.
     pub async fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.link.restart();
+        self.link.number_from(0);
         self.link.write_payload(request).await
     }
 
@@ -396,7 +396,7 @@ async fn encrypt(mut link: Link, negotiated: Capabilities, tls: &Arc<ClientConfi
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     let connector = TlsConnector::from(Arc::clone(tls));
     let stream = within(connector.connect(name, link.into_stream())).await?;
-    Ok(Link::inside(stream, sequence, tape, cuts))
+    Ok(Link::new(stream, sequence, tape, cuts))
 }
 
 fn decode<T>(decoded: Result<T, mysql_wire::WireError>) -> io::Result<T> {

@@ -34,14 +34,10 @@ impl Frames {
         }
     }
 
-    /// A client calls this before every command.
-    pub(super) fn restart(&mut self) {
-        self.sequence = 0;
-    }
-
-    /// The same before the answer to a command of one frame that is not the last one sent.
-    pub(super) fn restart_behind_command(&mut self) {
-        self.sequence = 1;
+    /// Frames are numbered from here on: from 0 before every command of a client, from 1 before the answer
+    /// to a command of one frame that is not the last one sent.
+    pub(super) fn number_from(&mut self, sequence: u8) {
+        self.sequence = sequence;
     }
 
     /// Reads one frame and returns its content. As a real server, it refuses a frame out of sequence; `fresh`

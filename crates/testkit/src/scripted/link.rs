@@ -44,29 +44,20 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(stream: impl Duplex + 'static) -> Self {
-        Self {
-            stream: Box::new(stream),
-            frames: None,
-            unpacked: Vec::new(),
-            sequence: 0,
-            tape: None,
-            cuts: None,
-        }
-    }
-
-    /// The same session inside TLS.
-    pub(super) fn inside(
+    /// A session, or one that goes on inside TLS: with the next `sequence`.
+    pub(super) fn new(
         stream: impl Duplex + 'static,
         sequence: u8,
         tape: Option<Tape>,
         cuts: Option<Cuts>,
     ) -> Self {
         Self {
+            stream: Box::new(stream),
+            frames: None,
+            unpacked: Vec::new(),
             sequence,
             tape,
             cuts,
-            ..Self::new(stream)
         }
     }
 
@@ -80,19 +71,12 @@ impl Link {
         self.frames = Some(Frames::new(algorithm));
     }
 
-    /// Numbers begin again: a new command.
-    pub(super) fn restart(&mut self) {
-        self.sequence = 0;
+    /// Packets and frames are numbered from here on: from 0 for a new command, from 1 behind a command of one
+    /// packet, whatever was sent or read since.
+    pub(super) fn number_from(&mut self, sequence: u8) {
+        self.sequence = sequence;
         if let Some(frames) = &mut self.frames {
-            frames.restart();
-        }
-    }
-
-    /// Numbers go on as they do behind a command of one packet, whatever was sent or read since.
-    pub(super) fn restart_behind_command(&mut self) {
-        self.sequence = 1;
-        if let Some(frames) = &mut self.frames {
-            frames.restart_behind_command();
+            frames.number_from(sequence);
         }
     }
 

@@ -24,7 +24,7 @@ impl Client {
         }
         for request in requests {
             let reply = self.script.reply(request);
-            self.link.restart_behind_command();
+            self.link.number_from(1);
             self.expect(&Script::bytes(&reply).unwrap_or_default()).await?;
         }
         Ok(())

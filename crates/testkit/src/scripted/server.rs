@@ -203,29 +203,29 @@ impl Server {
     /// Waits for a session that has ended and is the wanted one, and forgets it: in its place
     /// [`seen`](Self::seen) has an empty one. None: none comes within some seconds.
     pub async fn take(&self, wanted: impl Fn(&Seen) -> bool) -> Option<Seen> {
-        let wait = async {
-            loop {
-                let mut changed = std::pin::pin!(self.shared.changed.notified());
-                changed.as_mut().enable();
-                let ended = |seen: &&mut Seen| seen.end.is_some() && wanted(seen);
-                if let Some(seen) = self.shared.sessions().iter_mut().find(ended) {
-                    return std::mem::take(seen);
-                }
-                changed.await;
-            }
-        };
-        timeout(PATIENCE, wait).await.ok()
+        self.wait_for(|| {
+            let mut sessions = self.shared.sessions();
+            let ended = sessions
+                .iter_mut()
+                .find(|seen| seen.end.is_some() && wanted(seen));
+            ended.map(std::mem::take)
+        })
+        .await
     }
 
     /// Waits until `holds` for what was seen. None: it does not within some seconds.
     pub async fn wait_until(&self, holds: impl Fn(&[Seen]) -> bool) -> Option<Vec<Seen>> {
+        self.wait_for(|| Some(self.seen()).filter(|seen| holds(seen)))
+            .await
+    }
+
+    async fn wait_for<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         let wait = async {
             loop {
                 let mut changed = std::pin::pin!(self.shared.changed.notified());
                 changed.as_mut().enable();
-                let seen = self.seen();
-                if holds(&seen) {
-                    return seen;
+                if let Some(found) = look() {
+                    return found;
                 }
                 changed.await;
             }

@@ -27,7 +27,7 @@ impl Session<'_> {
     pub(super) async fn serve(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let script = &self.shared.script;
-        let mut link = Link::inside(stream, 0, Some(self.tape.clone()), script.cuts.clone());
+        let mut link = Link::new(stream, 0, Some(self.tape.clone()), script.cuts.clone());
         if let Some(refusal) = self.shared.refusal() {
             let mut payload = Vec::new();
             refusal.encode(&mut payload, Capabilities(0));
@@ -78,7 +78,7 @@ impl Session<'_> {
             .ok_or_else(|| io::Error::other("TLS was not offered"))?;
         let (sequence, tape, cuts) = (link.sequence, link.tape.take(), link.cuts.take());
         let stream = within(TlsAcceptor::from(config).accept(link.into_stream())).await?;
-        let mut link = Link::inside(stream, sequence, tape, cuts);
+        let mut link = Link::new(stream, sequence, tape, cuts);
         let first = link.read_payload(false).await?;
         Ok((link, first))
     }
