@@ -184,28 +184,16 @@ impl Setup {
             ..
         } = self;
         let servers = self.servers.join(", ");
+        let unless_said = |text: &str, option: &str, line: &'static str| match text.contains(option) {
+            true => "",
+            false => line,
+        };
         // Two descriptors a session: the default of 20000 sessions is above what some machines allow.
-        let limit = if top.contains("max_connections") {
-            ""
-        } else {
-            "max_connections = 400\n"
-        };
-        let workers = if top.contains("workers") {
-            ""
-        } else {
-            "workers = 2\n"
-        };
+        let limit = unless_said(top, "max_connections", "max_connections = 400\n");
+        let workers = unless_said(top, "workers", "workers = 2\n");
         // A reload is asked for by a signal, and must not be done twice.
-        let watch = if top.contains("watch") {
-            ""
-        } else {
-            "watch = false\n"
-        };
-        let socket = if admin.contains("socket") {
-            ""
-        } else {
-            "socket = \"admin.sock\"\n"
-        };
+        let watch = unless_said(top, "watch", "watch = false\n");
+        let socket = unless_said(admin, "socket", "socket = \"admin.sock\"\n");
         format!(
             "{workers}{limit}{watch}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
              cluster = \"main\"\n{listener}{listener_tables}\n[cluster.main]\nservers = [{servers}]\n{cluster}\
