@@ -1,6 +1,6 @@
 //! A client that shows every packet: connect, log in, send bytes, read packets.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Physical {
 }
 
 pub struct Client {
-    wire: Wire,
+    wire: BufReader<TcpStream>,
     pub greeting: Greeting,
     /// The last one that the server sent.
     nonce: [u8; 20],
@@ -52,13 +52,8 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut wire = Wire {
-            stream,
-            buffer: Vec::new(),
-            start: 0,
-            read: vec![0; READ_MAX].into_boxed_slice(),
-        };
-        let first = wire.packet()?;
+        let mut wire = BufReader::with_capacity(READ_MAX, stream);
+        let first = packet(&mut wire)?;
         let greeting = Greeting::decode(&first.payload).map_err(io::Error::other)?;
         let capabilities = identity.capabilities & greeting.capabilities;
         let mut client = Self {
@@ -127,7 +122,7 @@ impl Client {
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.wire.stream.write_all(bytes)
+        self.wire.get_mut().write_all(bytes)
     }
 
     pub fn send_payload(&mut self, mut sequence: u8, payload: &[u8]) -> io::Result<()> {
@@ -139,7 +134,7 @@ impl Client {
     /// The next packet. `UnexpectedEof` when the connection was closed or reset, `TimedOut` when nothing
     /// comes.
     pub fn packet(&mut self) -> io::Result<Physical> {
-        self.wire.packet()
+        packet(&mut self.wire)
     }
 
     /// Runs a statement that must succeed, and returns the rows' values, NULL as empty.
@@ -181,46 +176,21 @@ impl Client {
     }
 }
 
-/// A socket and what was read from it.
-struct Wire {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-    start: usize,
-    /// Bytes of the last read. A program that is not optimised takes longer to make room for a read in the
-    /// buffer than the read does.
-    read: Box<[u8]>,
-}
-
-impl Wire {
-    fn packet(&mut self) -> io::Result<Physical> {
-        self.fill(PacketHeader::LEN)?;
-        let header = PacketHeader::parse(&self.buffer[self.start..]).expect("four bytes");
-        self.fill(PacketHeader::LEN + header.payload_len)?;
-        let from = self.start + PacketHeader::LEN;
-        self.start = from + header.payload_len;
-        let payload = self.buffer[from..self.start].to_vec();
-        Ok(Physical {
-            sequence: header.sequence,
-            payload,
+/// Reads one packet; a connection that was reset has come to its end.
+fn packet(wire: &mut BufReader<TcpStream>) -> io::Result<Physical> {
+    let mut fill = |bytes: &mut [u8]| {
+        wire.read_exact(bytes).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => io::Error::from(ErrorKind::TimedOut),
+            _ => ErrorKind::UnexpectedEof.into(),
         })
-    }
-
-    fn fill(&mut self, needed: usize) -> io::Result<()> {
-        while self.buffer.len() - self.start < needed {
-            if self.start > 0 {
-                self.buffer.drain(..self.start);
-                self.start = 0;
-            }
-            match self.stream.read(&mut self.read) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(len) => self.buffer.extend_from_slice(&self.read[..len]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                Err(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            }
-        }
-        Ok(())
-    }
+    };
+    let mut header = [0; PacketHeader::LEN];
+    fill(&mut header)?;
+    let header = PacketHeader::parse(&header).expect("four bytes");
+    let mut payload = vec![0; header.payload_len];
+    fill(&mut payload)?;
+    Ok(Physical {
+        sequence: header.sequence,
+        payload,
+    })
 }
