@@ -41,8 +41,6 @@ pub struct ServerScript {
     pub accepts_anyone: bool,
     /// But nobody who comes with this plugin, as TiDB does with a token that is too old.
     pub refuses_plugin: Option<&'static str>,
-    /// Sent in place of the greeting, until [`Server::refuse`] says otherwise.
-    pub refusal: Option<ErrPacket>,
     /// Cuts what it writes.
     pub cuts: Option<Cuts>,
     /// What is not answered as [`Script`](super::Script) says: the first that returns something wins.
@@ -69,7 +67,6 @@ impl Default for ServerScript {
             tls: None,
             accepts_anyone: false,
             refuses_plugin: None,
-            refusal: None,
             cuts: None,
             special: None,
             remembers: None,
@@ -172,8 +169,8 @@ impl Server {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            refusal: Mutex::new(script.refusal.clone()),
             script,
+            refusal: Mutex::default(),
             sessions: Mutex::default(),
             changed: Notify::new(),
         });

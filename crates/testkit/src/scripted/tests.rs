@@ -168,11 +168,8 @@ async fn a_refusal_and_a_difference_are_told() {
         sql_state: *b"08004",
         message: b"Too many connections".to_vec(),
     };
-    let script = ServerScript {
-        refusal: Some(refusal),
-        ..ServerScript::default()
-    };
-    let server = Server::start(script).await.unwrap();
+    let server = Server::start(ServerScript::default()).await.unwrap();
+    server.refuse(Some(refusal));
     let refused = Client::connect(server.address(), &Identity::default())
         .await
         .err();
