@@ -31,6 +31,12 @@ pub(crate) struct Cluster {
     pub(crate) comment: String,
 }
 
+impl Cluster {
+    fn server(&self, address: &str) -> Option<&Server> {
+        self.servers.iter().find(|server| server.address == address)
+    }
+}
+
 /// A server with what its rows in all hostgroups of the cluster say together.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -133,14 +139,13 @@ fn tell_weights(listed: &[Listed], clusters: &[Cluster], notes: &mut Notes) {
     } in listed
     {
         let address = &row.address;
-        let holds = |cluster: &&Cluster| cluster.servers.iter().any(|server| server.address == *address);
+        let holds = |cluster: &&Cluster| cluster.server(address).is_some();
         let home = cluster_of(clusters, *hostgroup).filter(holds);
         // Hostgroups for backups and for what is offline belong to a cluster that has no route for them.
         let Some(cluster) = home.or_else(|| clusters.iter().find(holds)) else {
             continue;
         };
-        let mut servers = cluster.servers.iter();
-        let Some(server) = servers.find(|server| server.address == *address) else {
+        let Some(server) = cluster.server(address) else {
             continue;
         };
         let is_read = cluster
@@ -448,16 +453,9 @@ fn founded(hostgroup: u64, listed: &[Listed], notes: &mut Notes) -> Cluster {
 /// Whether a cluster that is there already has all servers of a hostgroup: another choice of them, and no
 /// other data.
 fn is_part_of_one(hostgroup: u64, listed: &[Listed], clusters: &[Cluster]) -> bool {
-    let knows = |cluster: &Cluster, row: &Listed| {
-        cluster
-            .servers
-            .iter()
-            .any(|known| known.address == row.server.address)
-    };
     let rows = || listed.iter().filter(|row| row.hostgroup == hostgroup);
-    clusters
-        .iter()
-        .any(|cluster| rows().all(|row| knows(cluster, row)))
+    let knows_all = |cluster: &Cluster| rows().all(|row| cluster.server(&row.server.address).is_some());
+    clusters.iter().any(knows_all)
 }
 
 /// Finds a place for a hostgroup that founds no cluster: in a cluster that it shares a server with, in the
@@ -466,12 +464,8 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
     let rows = || listed.iter().filter(|row| row.hostgroup == hostgroup);
     let servers = merged(rows(), hostgroup);
     let shares = |cluster: &Cluster| {
-        servers.iter().any(|server| {
-            cluster
-                .servers
-                .iter()
-                .any(|known| known.address == server.address)
-        })
+        let mut addresses = servers.iter().map(|server| &server.address);
+        addresses.any(|address| cluster.server(address).is_some())
     };
     let sharing = clusters.iter().position(shares);
     let is_sent_to = uses.destinations.contains(&hostgroup);

@@ -32,7 +32,7 @@ pub(super) struct Cluster<'p> {
 pub(super) fn plan<'p>(proxies: &'p [Proxy], told: &mut Told) -> Vec<Cluster<'p>> {
     let mut clusters: Vec<Cluster<'p>> = Vec::new();
     for proxy in proxies.iter().filter(|proxy| proxy.has_servers()) {
-        let shown = format!("`{} {}`", proxy.kind, proxy.name);
+        let shown = proxy.shown();
         let servers = servers(proxy, port_of_clients(proxy, proxies), told);
         if servers.is_empty() {
             // A `listen` may be a frontend alone.
@@ -50,16 +50,9 @@ pub(super) fn plan<'p>(proxies: &'p [Proxy], told: &mut Told) -> Vec<Cluster<'p>
         if name != proxy.name {
             told.lacks(proxy.line, format!("{shown}: the cluster is called {name}"));
         }
-        let is_mysql = matches!(
-            proxy.asks,
-            Some(Taken {
-                value: Asks::Mysql(_),
-                ..
-            })
-        ) || servers
-            .iter()
-            .any(|(address, _)| address.ends_with(":3306") || address.starts_with('/'));
-        if !is_mysql {
+        let asks = proxy.asks.as_ref().map(|asks| &asks.value);
+        let is_mysql = |address: &str| address.ends_with(":3306") || address.starts_with('/');
+        if !matches!(asks, Some(Asks::Mysql(_))) && !servers.iter().any(|(address, _)| is_mysql(address)) {
             told.lacks(proxy.line, format!(
                 "{shown}: neither a port 3306 nor `option mysql-check`; if it is not MySQL, its listener needs mode = \"tcp\" or is not for Forebay"
             ));
@@ -341,39 +334,24 @@ impl Cluster<'_> {
             };
             told.lacks(
                 self.proxy.line,
-                format!(
-                    "`{} {}`: {which} `check`; here all are checked",
-                    self.proxy.kind, self.proxy.name
-                ),
+                format!("{}: {which} `check`; here all are checked", self.proxy.shown()),
             );
         }
         toml.section(&format!("[cluster.{}.check]", self.name));
-        match &self.proxy.asks {
-            Some(Taken {
-                value: Asks::Mysql(Some(user)),
-                line,
-            }) => {
-                toml.taken("user", &quote(user), *line);
+        match self.proxy.asks.as_ref().map(|asks| (&asks.value, asks.line)) {
+            Some((Asks::Mysql(Some(user)), line)) => {
+                toml.taken("user", &quote(user), line);
                 toml.comment(
                     "HAProxy's account has no password. With one: password_file, password_env or password.",
                 );
             }
-            Some(Taken {
-                value: Asks::Mysql(None),
-                line,
-            }) => toml.taken("kind", &quote("greeting"), *line),
-            Some(Taken {
-                value: Asks::Tcp,
-                line,
-            }) => toml.taken("kind", &quote("tcp"), *line),
+            Some((Asks::Mysql(None), line)) => toml.taken("kind", &quote("greeting"), line),
+            Some((Asks::Tcp, line)) => toml.taken("kind", &quote("tcp"), line),
             None if checked > 0 => {
                 toml.comment("A connection is enough, as there. Better: `user`, an account without rights; see docs/guide/servers.md.");
                 toml.text("kind", "tcp");
             }
-            Some(Taken {
-                value: Asks::Other, ..
-            })
-            | None => toml.text("kind", "greeting"),
+            Some((Asks::Other, _)) | None => toml.text("kind", "greeting"),
         }
         let interval = self.one_of(("inter", Some(2000)), |server| server.inter.as_ref(), told);
         time(toml, "interval", interval.as_ref(), (50, HOUR_MS), told);

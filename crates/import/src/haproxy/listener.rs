@@ -33,7 +33,7 @@ pub(super) fn plan<'p>(
 ) -> Vec<Listener<'p>> {
     let mut listeners: Vec<Listener<'p>> = Vec::new();
     for proxy in proxies.iter().filter(|proxy| proxy.has_clients()) {
-        let shown = format!("`{} {}`", proxy.kind, proxy.name);
+        let shown = proxy.shown();
         let named = proxy
             .backend()
             .map(|backend| (backend.value.as_str(), backend.line));
@@ -97,10 +97,7 @@ pub(super) fn plan<'p>(
 /// Whoever would have gone elsewhere, by a condition that is not looked at here.
 fn tell_choices(proxy: &Proxy, backend: Option<&str>, told: &mut Told) {
     let goes = match backend {
-        Some(backend) => format!(
-            "all clients of `{} {}` go to `{backend}` here",
-            proxy.kind, proxy.name
-        ),
+        Some(backend) => format!("all clients of {} go to `{backend}` here", proxy.shown()),
         None => "nobody goes there".to_owned(),
     };
     for choice in &proxy.choices {
@@ -119,7 +116,7 @@ fn tell_unused(listeners: &[Listener<'_>], clusters: &[Cluster<'_>], told: &mut 
     {
         let proxy = cluster.proxy;
         let why = "nothing that is taken over leads to it; left out";
-        told.lacks(proxy.line, format!("`{} {}`: {why}", proxy.kind, proxy.name));
+        told.lacks(proxy.line, format!("{}: {why}", proxy.shown()));
     }
 }
 

@@ -11,6 +11,13 @@ pub(super) struct Taken<T> {
     pub(super) line: usize,
 }
 
+impl<T> Taken<T> {
+    pub(super) fn of(line: &Line, value: T) -> Self {
+        let line = line.number;
+        Self { value, line }
+    }
+}
+
 /// Words of a line, one after the other.
 struct Words<'l> {
     line: &'l Line,
@@ -26,10 +33,7 @@ impl<'l> Words<'l> {
 
     fn taken(&mut self) -> Option<Taken<String>> {
         let value = self.next()?.to_owned();
-        Some(Taken {
-            value,
-            line: self.line.number,
-        })
+        Some(Taken::of(self.line, value))
     }
 
     fn number(&mut self, word: &str, told: &mut Told) -> Option<Taken<u64>> {

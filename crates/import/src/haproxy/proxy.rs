@@ -80,6 +80,11 @@ impl Proxy {
         proxy
     }
 
+    /// The section as one would quote it.
+    pub(super) fn shown(&self) -> String {
+        format!("`{} {}`", self.kind, self.name)
+    }
+
     /// Where its clients go, as far as that is said here.
     pub(super) fn backend(&self) -> Option<&Taken<String>> {
         self.always.as_ref().or(self.default.as_ref())
@@ -98,10 +103,7 @@ impl Proxy {
             let why = "`$`: a variable of the environment, of which only HAProxy knows the value; it stands as it is written";
             told.lacks(line.number, why);
         }
-        let taken = |value: &str| Taken {
-            value: value.to_owned(),
-            line: line.number,
-        };
+        let taken = |value: &str| Taken::of(line, value.to_owned());
         match (line.word(0), line.word(1)) {
             ("mode", _) => told.needs_nothing(line.number, "sections that are taken over are of `mode tcp`"),
             ("bind", _) => self.bind(line, 1, told),
@@ -161,14 +163,10 @@ impl Proxy {
     /// Without a condition it is for all who come that far; with one for those whom it is true of.
     fn use_backend(&mut self, name: &str, line: &Line) {
         let is_always = line.words.len() == 2 && !name.contains(['%', '[']);
-        let taken = |value: String| Taken {
-            value,
-            line: line.number,
-        };
         if is_always && self.always.is_none() {
-            self.always = Some(taken(name.to_owned()));
+            self.always = Some(Taken::of(line, name.to_owned()));
         } else {
-            self.choices.push(taken(line.shown()));
+            self.choices.push(Taken::of(line, line.shown()));
         }
     }
 
@@ -201,18 +199,12 @@ impl Proxy {
                 return say(line, keywords::of_section("option", option), told);
             }
         };
-        self.asks = Some(Taken {
-            value: asks,
-            line: line.number,
-        });
+        self.asks = Some(Taken::of(line, asks));
     }
 
     fn expect_proxy(&mut self, line: &Line) {
-        let value = line.words[7..line.words.len() - 1].to_vec();
-        self.proxy_from = Some(Taken {
-            value,
-            line: line.number,
-        });
+        let networks = line.words[7..line.words.len() - 1].to_vec();
+        self.proxy_from = Some(Taken::of(line, networks));
     }
 }
 
