@@ -655,21 +655,16 @@ impl admin::Gateway for Operator {
             }
         }
         reasons.extend(self.memory().reason());
-        if self.common.is_some() && self.common_text().is_none() {
-            reasons.push(
-                "the store has no configuration yet, or was not reached yet: forebay ctl apply FILE"
-                    .to_owned(),
-            );
-        }
-        if self
-            .common
-            .as_ref()
-            .is_some_and(|common| common.fleet.waits_for_part())
-        {
-            reasons.push(
-                "it has one of each limit until the other gateways have made room (share_limits): forebay ctl members"
-                    .to_owned(),
-            );
+        if let Some(common) = &self.common {
+            if common.text().is_none() {
+                let why =
+                    "the store has no configuration yet, or was not reached yet: forebay ctl apply FILE";
+                reasons.push(why.to_owned());
+            }
+            if common.fleet.waits_for_part() {
+                let why = "it has one of each limit until the other gateways have made room (share_limits): forebay ctl members";
+                reasons.push(why.to_owned());
+            }
         }
         let listeners = self.gateway.listeners();
         let has_clients = |cluster: &str| listeners.iter().any(|listener| listener.cluster == cluster);
