@@ -27,7 +27,7 @@ A module is a file; it imports what the paths in its code lead to. A module and 
 const SERVERS: &str = "sandbox";
 
 /// A crate of ours.
-struct Crate {
+pub(crate) struct Crate {
     name: String,
     modules: Modules,
     /// The files in its folder `tests`.
@@ -43,9 +43,9 @@ struct Row {
 
 /// Prints the table, before it the pairs where those are asked for.
 pub(crate) fn run(root: &Path, with_pairs: bool) -> anyhow::Result<()> {
-    let crates = read(&root.join("crates"))?;
+    let crates = read(root)?;
     if with_pairs {
-        for (name, pairs) in pairs_of(&crates) {
+        for (name, pairs) in mutual_pairs(&crates) {
             pairs.iter().for_each(|pair| println!("{name}: {pair}"));
         }
     }
@@ -55,40 +55,33 @@ pub(crate) fn run(root: &Path, with_pairs: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pairs of modules that import each other, by crate.
-pub(crate) fn mutual_pairs(root: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
-    Ok(pairs_of(&read(&root.join("crates"))?))
-}
-
 /// How much of each crate's production lines is in its largest cycle of modules, in percent, rounded up.
-pub(crate) fn cycles(root: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
+pub(crate) fn cycles(crates: &[Crate]) -> BTreeMap<String, usize> {
     let share = |of: &Crate| {
         let lines = of.modules.lines_of(&of.modules.largest_cycle());
         (100 * lines).div_ceil(of.modules.lines().max(1))
     };
-    let crates = read(&root.join("crates"))?;
-    Ok(crates.iter().map(|of| (of.name.clone(), share(of))).collect())
+    crates.iter().map(|of| (of.name.clone(), share(of))).collect()
 }
 
 /// Which folders import which, by crate.
-pub(crate) fn folders(root: &Path) -> anyhow::Result<BTreeMap<String, Folders>> {
-    let crates = read(&root.join("crates"))?;
-    Ok(crates
-        .iter()
-        .map(|of| (of.name.clone(), of.modules.folders()))
-        .collect())
+pub(crate) fn folders(crates: &[Crate]) -> BTreeMap<String, Folders> {
+    let folders = |of: &Crate| (of.name.clone(), of.modules.folders());
+    crates.iter().map(folders).collect()
 }
 
-fn pairs_of(crates: &[Crate]) -> BTreeMap<String, Vec<String>> {
+/// The pairs of modules that import each other, by crate.
+pub(crate) fn mutual_pairs(crates: &[Crate]) -> BTreeMap<String, Vec<String>> {
     let pair = |(one, other): (&Name, &Name)| format!("{} and {}", one.join("::"), other.join("::"));
     let pairs = |of: &Crate| of.modules.mutual().into_iter().map(pair).collect();
     crates.iter().map(|of| (of.name.clone(), pairs(of))).collect()
 }
 
-/// The crates in the folder.
-fn read(folder: &Path) -> anyhow::Result<Vec<Crate>> {
+/// The crates in the folder `crates`.
+pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<Crate>> {
+    let folder = root.join("crates");
     let mut crates = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let sources = path.join("src");
         if !sources.is_dir() {

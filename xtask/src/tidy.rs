@@ -55,9 +55,10 @@ const EMPTY_NAMES: [&str; 8] = [
 pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     let table = Table::read(root)?;
     let mut problems = layers::check(&table, &Metadata::ask(root)?);
-    problems.extend(layers::check_mutual(&table, &figures::mutual_pairs(root)?));
-    problems.extend(layers::check_cycles(&table, &figures::cycles(root)?));
-    problems.extend(layers::check_folders(&table, &figures::folders(root)?));
+    let crates = figures::read(root)?;
+    problems.extend(layers::check_mutual(&table, &figures::mutual_pairs(&crates)));
+    problems.extend(layers::check_cycles(&table, &figures::cycles(&crates)));
+    problems.extend(layers::check_folders(&table, &figures::folders(&crates)));
     problems.extend(lock_file(root)?);
     problems.extend(features::check(root)?);
     problems.extend(docs::check(root));
