@@ -15,6 +15,8 @@
 //!   says the new one;
 //! - what a change of it takes in a running gateway: [`Reload`]. For a table: adding or removing it.
 //!
+//! `[impl Default]` behind a section's name is for those in which no option is required.
+//!
 //! From it come the struct's field, its reading with all errors, its line in the reference and its
 //! comparison.
 
@@ -319,7 +321,7 @@ macro_rules! last {
 macro_rules! section {
     ($(
         $(#[doc = $about:literal])+
-        $vis:vis struct $name:ident $([label $label:ident])? $([short $short:literal])? $([list $list:literal])? {
+        $vis:vis struct $name:ident $([label $label:ident])? $([short $short:literal])? $([list $list:literal])? $([impl $default:ident])? {
             $(
                 $(#[doc = $doc:literal])+
                 $field_vis:vis $field:ident $(as $key:literal)? $(formerly $former:literal)?: $type:ty = $presence:ident $(($($value:tt)+))?
@@ -402,6 +404,12 @@ macro_rules! section {
                 $crate::section::last!(None $(, Some(&self.$label))?)
             }
         }
+
+        $(impl $default for $name {
+            fn default() -> Self {
+                $crate::value::Value::stand_in()
+            }
+        })?
     )+};
 }
 

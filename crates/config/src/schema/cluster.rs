@@ -212,7 +212,7 @@ section! {
 
     /// Sessions go to other servers while they live, so that the load evens out after a server has come back
     /// or was added: those of mode `session` whose listener has `moves = true`.
-    pub struct Rebalance {
+    pub struct Rebalance [impl Default] {
         /// What they move for.
         pub policy: RebalancePolicy = default(RebalancePolicy::Off), Live;
 
@@ -441,12 +441,6 @@ impl Server {
             address,
             ..Self::stand_in()
         }
-    }
-}
-
-impl Default for Rebalance {
-    fn default() -> Self {
-        Self::stand_in()
     }
 }
 

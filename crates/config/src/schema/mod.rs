@@ -35,7 +35,6 @@ pub use watch::{Check, CheckKind, Monitor, ReplicationAccount, Switchover};
 use crate::byte_size::ByteSize;
 use crate::duration::{days, hours, secs};
 use crate::section::{choice, section};
-use crate::value::Value;
 
 section! {
     /// A whole configuration.
@@ -130,7 +129,7 @@ section! {
     }
 
     /// Log lines, written to standard error.
-    pub struct Log {
+    pub struct Log [impl Default] {
         /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or several, separated by commas, of the form
         /// `PART=LEVEL` where PART is `admin`, `cache`, `dataplane`, `fleet`, `forebay`, `net`,
         /// `telemetry`, `traffic` or `upstream`: `info,upstream=debug`.
@@ -176,10 +175,4 @@ choice! {
 /// Cores that this process may use; 1 where the system does not say.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self::stand_in()
-    }
 }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use crate::duration::{days, hours, minutes, ms, secs};
 use crate::section::{choice, section};
-use crate::value::Value;
 
 section! {
     /// Server connections that sessions share. A server's `max_connections` is the limit of all workers
     /// together; sessions beyond it wait for `queue_timeout`.
-    pub struct Pool {
+    pub struct Pool [impl Default] {
         /// Connections to a server that each worker keeps although nobody uses them, of the account that was
         /// used last: from its first session on.
         pub min_idle: u32 = default(0) unit "connections" in 0..=100_000, Live;
@@ -56,11 +55,5 @@ choice! {
         /// The one that nobody has used for longest: all are used equally often, and state is set anew with
         /// most statements.
         Oldest = "oldest",
-    }
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self::stand_in()
     }
 }

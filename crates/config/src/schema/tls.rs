@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use crate::section::{choice, section};
-use crate::value::Value;
 
 section! {
     /// Encryption between clients and a listener.
-    pub struct ListenerTls {
+    pub struct ListenerTls [impl Default] {
         /// `off`; `preferred`: offered, the client decides; `required`: a login without TLS is refused.
         pub mode: TlsMode = default(TlsMode::Off), NewSessions;
 
@@ -29,7 +28,7 @@ section! {
     }
 
     /// Encryption between us and the servers of a cluster.
-    pub struct ClusterTls {
+    pub struct ClusterTls [impl Default] {
         /// `off`; `preferred`: used where the server offers it; `required`: a server without TLS is not used.
         pub mode: TlsMode = default(TlsMode::Off), NewSessions;
 
@@ -85,17 +84,5 @@ choice! {
         Ca = "ca",
         /// Signed by a known authority for this host name.
         Identity = "identity",
-    }
-}
-
-impl Default for ListenerTls {
-    fn default() -> Self {
-        Self::stand_in()
-    }
-}
-
-impl Default for ClusterTls {
-    fn default() -> Self {
-        Self::stand_in()
     }
 }

@@ -72,7 +72,7 @@ section! {
     }
 
     /// Who may log in at listeners of mode `split`, besides `[[user]]`.
-    pub struct Accounts [short "from"] {
+    pub struct Accounts [short "from"] [impl Default] {
         /// `servers`: the accounts in the primary's `mysql.user`, too, which the account of `monitor` must be
         /// able to read (MariaDB: `mysql.global_priv`). `pass-through`: whoever a server lets in; the client
         /// has to send its password, in a way that its link allows. An account of the same name in `[[user]]`
@@ -127,11 +127,5 @@ impl User {
             password,
             ..Self::stand_in()
         }
-    }
-}
-
-impl Default for Accounts {
-    fn default() -> Self {
-        Self::stand_in()
     }
 }

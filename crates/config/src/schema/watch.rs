@@ -10,7 +10,7 @@ use crate::value::Value;
 
 section! {
     /// Health checks.
-    pub struct Check {
+    pub struct Check [impl Default] {
         /// `tcp`: a connection is enough. `greeting`: the server must greet, too. `login`: it must also let
         /// `user` in and answer `query`.
         pub kind: CheckKind = default(CheckKind::Greeting, "`login` with an account, else `greeting`"), Live;
@@ -127,12 +127,6 @@ choice! {
         Greeting = "greeting",
         /// That it lets an account in and answers a statement.
         Login = "login",
-    }
-}
-
-impl Default for Check {
-    fn default() -> Self {
-        Self::stand_in()
     }
 }
 
