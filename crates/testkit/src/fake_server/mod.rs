@@ -14,15 +14,9 @@ mod connection;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
 };
 
-use mio::{Events, Interest, Poll, Registry, Token, Waker, event::Event, net::TcpListener};
+use mio::{Interest, Registry, Token, event::Event, net::TcpListener};
 use socket2::{Domain, Socket, Type};
 
 use self::{answers::Answers, connection::Connection};
@@ -44,9 +38,7 @@ const BACKLOG: i32 = 4096;
 /// loop {
 ///     poll.poll(&mut events, None)?;
 ///     for event in &events {
-///         if server.owns(event.token()) {
-///             server.handle(poll.registry(), event)?;
-///         }
+///         server.handle(poll.registry(), event)?; // those of its tokens
 ///     }
 /// }
 /// # }
@@ -97,11 +89,6 @@ impl FakeServer {
         registry.register(&mut self.listener, self.first_token, Interest::READABLE)
     }
 
-    /// Whether an event with this token is for [`handle`](Self::handle).
-    pub fn owns(&self, token: Token) -> bool {
-        token >= self.first_token
-    }
-
     /// Does everything the event makes possible. An error is one of the listening socket; a connection that
     /// breaks is dropped in silence.
     pub fn handle(&mut self, registry: &Registry, event: &Event) -> io::Result<()> {
@@ -117,43 +104,6 @@ impl FakeServer {
         {
             self.connections[slot] = None;
             self.vacant.push(slot);
-        }
-        Ok(())
-    }
-
-    /// Runs the server on a thread of its own until the returned handle is dropped.
-    pub fn start() -> io::Result<RunningFakeServer> {
-        const WAKER: Token = Token(0);
-        let poll = Poll::new()?;
-        let mut server = Self::bind(Token(1))?;
-        server.register(poll.registry())?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let address = server.address()?;
-        let seen_by_thread = Arc::clone(&stop);
-        let thread = thread::Builder::new()
-            .name("fake-server".into())
-            .spawn(move || server.run(poll, &seen_by_thread))?;
-        Ok(RunningFakeServer {
-            address,
-            stop,
-            waker,
-            thread: Some(thread),
-        })
-    }
-
-    fn run(mut self, mut poll: Poll, stop: &AtomicBool) -> io::Result<()> {
-        let mut events = Events::with_capacity(256);
-        while !stop.load(Ordering::Relaxed) {
-            match poll.poll(&mut events, Some(Duration::from_secs(1))) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
-            for event in &events {
-                if self.owns(event.token()) {
-                    self.handle(poll.registry(), event)?;
-                }
-            }
         }
         Ok(())
     }
@@ -177,30 +127,6 @@ impl FakeServer {
                 self.vacant.push(slot);
                 None
             });
-        }
-    }
-}
-
-/// A [`FakeServer`] on its own thread; dropping it stops the thread and closes all connections.
-pub struct RunningFakeServer {
-    address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    waker: Waker,
-    thread: Option<thread::JoinHandle<io::Result<()>>>,
-}
-
-impl RunningFakeServer {
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for RunningFakeServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let woken = self.waker.wake();
-        if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
-            let _ = thread.join();
         }
     }
 }

@@ -1,19 +1,41 @@
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
     time::Duration,
 };
 
+use mio::{Events, Poll, Token};
 use mysql_wire::{AuthSwitch, Capabilities, Command, Greeting, Login, PacketHeader, write_packet};
 
 use super::FakeServer;
 use crate::result_set::{Shape, encode_prepare_ok};
 
+/// Starts a server on a thread of its own, which ends with the process.
+fn start() -> SocketAddr {
+    let mut poll = Poll::new().unwrap();
+    let mut server = FakeServer::bind(Token(0)).unwrap();
+    server.register(poll.registry()).unwrap();
+    let address = server.address().unwrap();
+    thread::spawn(move || {
+        let mut events = Events::with_capacity(256);
+        loop {
+            if let Err(error) = poll.poll(&mut events, None) {
+                assert_eq!(error.kind(), ErrorKind::Interrupted);
+            }
+            for event in &events {
+                server.handle(poll.registry(), event).unwrap();
+            }
+        }
+    });
+    address
+}
+
 struct Client(TcpStream);
 
 impl Client {
-    fn connect(server: &super::RunningFakeServer) -> Self {
-        let stream = TcpStream::connect(server.address()).unwrap();
+    fn connect(server: SocketAddr) -> Self {
+        let stream = TcpStream::connect(server).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         Self(stream)
     }
@@ -65,7 +87,7 @@ impl Client {
     }
 }
 
-fn logged_in(server: &super::RunningFakeServer, capabilities: Capabilities) -> (Client, Capabilities) {
+fn logged_in(server: SocketAddr, capabilities: Capabilities) -> (Client, Capabilities) {
     let mut client = Client::connect(server);
     let negotiated = client.log_in(b"mysql_native_password", capabilities);
     let (sequence, ok) = client.packet();
@@ -75,9 +97,9 @@ fn logged_in(server: &super::RunningFakeServer, capabilities: Capabilities) -> (
 
 #[test]
 fn text_results_have_the_promised_bytes() {
-    let server = FakeServer::start().unwrap();
+    let server = start();
     for capabilities in [Capabilities(0), Capabilities::DEPRECATE_EOF] {
-        let (mut client, negotiated) = logged_in(&server, capabilities);
+        let (mut client, negotiated) = logged_in(server, capabilities);
         for rows in [1, 100, 1000, 20_000] {
             client.command(Command::QUERY, format!("SELECT c FROM t LIMIT {rows}").as_bytes());
             client.expect(&Shape::new(rows, false, negotiated).encode());
@@ -87,8 +109,8 @@ fn text_results_have_the_promised_bytes() {
 
 #[test]
 fn prepared_results_have_the_promised_bytes() {
-    let server = FakeServer::start().unwrap();
-    let (mut client, negotiated) = logged_in(&server, Capabilities::DEPRECATE_EOF);
+    let server = start();
+    let (mut client, negotiated) = logged_in(server, Capabilities::DEPRECATE_EOF);
     client.command(Command::STMT_PREPARE, b"SELECT c FROM t WHERE id > ? LIMIT 100");
     client.expect(&encode_prepare_ok(1, 1, true));
     client.command(Command::STMT_EXECUTE, &[1, 0, 0, 0, 0, 1, 0, 0, 0]);
@@ -107,8 +129,8 @@ fn prepared_results_have_the_promised_bytes() {
 
 #[test]
 fn it_shows_the_variables_of_a_new_connection() {
-    let server = FakeServer::start().unwrap();
-    let (mut client, _) = logged_in(&server, Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK);
+    let server = start();
+    let (mut client, _) = logged_in(server, Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK);
     client.command(
         Command::QUERY,
         b"SELECT /*+ SET_VAR(sql_big_selects=ON) */ VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.session_variables",
@@ -124,8 +146,8 @@ fn it_shows_the_variables_of_a_new_connection() {
 
 #[test]
 fn another_plugin_is_asked_to_switch() {
-    let server = FakeServer::start().unwrap();
-    let mut client = Client::connect(&server);
+    let server = start();
+    let mut client = Client::connect(server);
     client.log_in(b"caching_sha2_password", Capabilities(0));
     let (sequence, payload) = client.packet();
     assert_eq!(sequence, 2);
@@ -140,8 +162,8 @@ fn another_plugin_is_asked_to_switch() {
 
 #[test]
 fn pipelined_commands_are_answered_in_order() {
-    let server = FakeServer::start().unwrap();
-    let (mut client, negotiated) = logged_in(&server, Capabilities(0));
+    let server = start();
+    let (mut client, negotiated) = logged_in(server, Capabilities(0));
     for _ in 0..200 {
         client.command(Command::QUERY, b"SELECT c FROM t LIMIT 1000");
         client.command(Command::PING, b"");
@@ -155,8 +177,8 @@ fn pipelined_commands_are_answered_in_order() {
 
 #[test]
 fn a_command_may_arrive_byte_by_byte_and_quit_closes() {
-    let server = FakeServer::start().unwrap();
-    let (mut client, negotiated) = logged_in(&server, Capabilities(0));
+    let server = start();
+    let (mut client, negotiated) = logged_in(server, Capabilities(0));
     let mut bytes = Vec::new();
     write_packet(&mut bytes, &mut 0, b"\x03SELECT 1");
     for byte in bytes {
