@@ -239,18 +239,16 @@ impl<'c> Seen<'c> {
 
     fn judge_cluster(&self, judged: &mut Judged) {
         let (name, topology) = (&self.config.name, self.cluster.topology());
-        if topology.members.is_empty() {
-            let why = why_none(self.config);
-            judged
-                .mistakes
-                .push(format!("cluster {name}: no server is known{why}"));
+        let problem = if topology.members.is_empty() {
+            format!("no server is known{}", why_none(self.config))
         } else if let Some(reason) = &topology.refuse_writes {
-            let words = format!("cluster {name}: writes would be refused: {reason}");
-            judged.mistakes.push(words);
+            format!("writes would be refused: {reason}")
         } else if self.config.uses_roles && topology.primary.is_none() {
-            let words = format!("cluster {name}: no server is the primary: writes would wait");
-            judged.mistakes.push(words);
-        }
+            "no server is the primary: writes would wait".to_owned()
+        } else {
+            return;
+        };
+        judged.mistakes.push(format!("cluster {name}: {problem}"));
     }
 }
 
