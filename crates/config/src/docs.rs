@@ -79,24 +79,24 @@ pub fn text() -> String {
             current = Some(header);
         }
         let _ = writeln!(out, "\n  {key}");
-        wrap(&option.doc, "      ", &mut out);
-        wrap(&format!("type:    {}", option.type_words()), "      ", &mut out);
-        wrap(
-            &format!("default: {}", option.default_words()),
-            "      ",
-            &mut out,
-        );
-        wrap(&format!("reload:  {}", option.reload), "      ", &mut out);
+        for words in [
+            option.doc.clone(),
+            format!("type:    {}", option.type_words()),
+            format!("default: {}", option.default_words()),
+            format!("reload:  {}", option.reload),
+        ] {
+            wrap(&words, "      ", WIDTH, &mut out);
+        }
     }
     out
 }
 
-/// Writes `words` in lines of [`WIDTH`] columns that begin with `indent`.
-fn wrap(words: &str, indent: &str, out: &mut String) {
+/// Writes `words` in lines that begin with `indent` and have at most `width` columns, but for longer words.
+pub fn wrap(words: &str, indent: &str, width: usize, out: &mut String) {
     let mut column = 0;
     for word in words.split(' ') {
         let length = word.chars().count();
-        if column > 0 && column + 1 + length > WIDTH {
+        if column > 0 && column + 1 + length > width {
             out.push('\n');
             column = 0;
         }

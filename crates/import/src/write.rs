@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use config::Config;
+use config::docs::wrap;
 
 /// Where operators find out what goes on.
 pub(crate) const ADMIN: &str = "127.0.0.1:6080";
@@ -20,20 +21,9 @@ impl Toml {
     /// A comment, in lines of at most [`WIDTH`] columns but for words that are longer.
     pub(crate) fn comment(&mut self, text: &str) {
         let text = text.replace(|c: char| c.is_control(), " ");
-        let mut column = 0;
-        for word in text.split_whitespace() {
-            let length = word.chars().count();
-            let fits = column > 0 && column + 1 + length <= WIDTH;
-            self.out.push_str(match (fits, column) {
-                (true, _) => " ",
-                (false, 0) => "# ",
-                (false, _) => "\n# ",
-            });
-            self.out.push_str(word);
-            column = if fits { column + 1 + length } else { 2 + length };
-        }
-        if column > 0 {
-            self.out.push('\n');
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if !words.is_empty() {
+            wrap(&words.join(" "), "# ", WIDTH, &mut self.out);
         }
     }
 
