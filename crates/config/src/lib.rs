@@ -58,7 +58,7 @@ pub use schema::{
     Topology, TransactionReads, User, Verify, Vip,
 };
 pub use secret::Secret;
-pub use stored::{is_native_hash, sha2_hash};
+pub use stored::{from_hex, is_native_hash, sha2_hash};
 pub use validate::{LOG_PARTS, MAPPINGS_MAX, idle_worries, log_worries, setup_worries, trust_worries};
 pub use value::FileMode;
 pub use zone_offset::ZoneOffset;

@@ -88,7 +88,9 @@ fn is_base64(digits: &[u8]) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(byte))
 }
 
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
+/// The bytes that hexadecimal digits stand for.
+#[must_use]
+pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let bytes: Option<Vec<u8>> = (pairs.iter())

@@ -433,17 +433,8 @@ fn is_word(c: char) -> bool {
 
 /// The text whose bytes are written as hexadecimal digits; what is no UTF-8 in it is marked as such.
 fn hexadecimal(digits: &str) -> Option<String> {
-    let pairs = digits
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| std::str::from_utf8(pair).ok());
-    let bytes: Option<Vec<u8>> = pairs
-        .map(|pair| {
-            pair.filter(|pair| pair.len() == 2)
-                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-        })
-        .collect();
-    Some(String::from_utf8_lossy(&bytes?).into_owned())
+    let bytes = config::from_hex(digits)?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// sqlite's texts with `\u000a` for a newline and `\\` for a backslash.
