@@ -25,8 +25,16 @@ static WAITING: Mutex<Vec<WaitingSandbox>> = Mutex::new(Vec::new());
 
 struct WaitingSandbox {
     sandbox: Sandbox,
+    again: Again,
+}
+
+/// What it takes to use a sandbox again.
+#[derive(Debug)]
+struct Again {
     spec: Spec,
+    /// The statements that look at a server.
     look: String,
+    /// The state of each server before it replicated.
     first: Vec<State>,
 }
 
@@ -35,9 +43,8 @@ struct WaitingSandbox {
 pub struct Lent {
     /// None only while it is dropped.
     sandbox: Option<Sandbox>,
-    /// The spec of the sandbox, the statements that look at a server, and the state of each server before it
-    /// replicated. None where the sandbox cannot be used again.
-    again: Option<(Spec, String, Vec<State>)>,
+    /// None where the sandbox cannot be used again.
+    again: Option<Again>,
 }
 
 impl Sandbox {
@@ -48,7 +55,7 @@ impl Sandbox {
             if clean(&waiting).unwrap_or(false) {
                 return Ok(Lent {
                     sandbox: Some(waiting.sandbox),
-                    again: Some((spec, waiting.look, waiting.first)),
+                    again: Some(waiting.again),
                 });
             }
         }
@@ -58,7 +65,7 @@ impl Sandbox {
             let look = look(sandbox.primary(), sandbox.flavour())?;
             let first = |node| State::of(&sandbox, node, &look).map(State::without_others);
             let first = sandbox.nodes().iter().map(first).collect::<Result<Vec<_>, _>>()?;
-            Some((spec, look, first))
+            Some(Again { spec, look, first })
         } else {
             None
         };
@@ -81,7 +88,7 @@ impl Deref for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let (Some(sandbox), Some((spec, look, first))) = (self.sandbox.take(), self.again.take()) else {
+        let (Some(sandbox), Some(again)) = (self.sandbox.take(), self.again.take()) else {
             return;
         };
         if sandbox.nodes().iter().any(Node::was_harmed) || std::thread::panicking() {
@@ -89,18 +96,13 @@ impl Drop for Lent {
         }
         let mut waiting = waiting();
         let mut longest = Vec::new();
-        let mut servers = spec.nodes + waiting.iter().map(|one| one.spec.nodes).sum::<usize>();
+        let mut servers = again.spec.nodes + waiting.iter().map(|one| one.again.spec.nodes).sum::<usize>();
         while servers > WAITING_MAX {
             let one = waiting.remove(0);
-            servers -= one.spec.nodes;
+            servers -= one.again.spec.nodes;
             longest.push(one);
         }
-        waiting.push(WaitingSandbox {
-            sandbox,
-            spec,
-            look,
-            first,
-        });
+        waiting.push(WaitingSandbox { sandbox, again });
         drop(waiting); // it takes a moment to end them
         drop(longest);
     }
@@ -112,7 +114,7 @@ fn waiting() -> MutexGuard<'static, Vec<WaitingSandbox>> {
 
 fn take(spec: &Spec) -> Option<WaitingSandbox> {
     let mut waiting = waiting();
-    let at = waiting.iter().rposition(|one| one.spec == *spec)?;
+    let at = waiting.iter().rposition(|one| one.again.spec == *spec)?;
     Some(waiting.remove(at))
 }
 
@@ -223,9 +225,7 @@ fn files(sandbox: &Sandbox) -> Result<BTreeSet<OsString>, SandboxError> {
 
 /// Puts servers back into their first state. Returns whether they are in it.
 fn clean(waiting: &WaitingSandbox) -> Result<bool, SandboxError> {
-    let WaitingSandbox {
-        sandbox, first, look, ..
-    } = waiting;
+    let WaitingSandbox { sandbox, again } = waiting;
     if sandbox.nodes().len() > 1 {
         for node in sandbox.nodes() {
             // A replica that waits for a lock of somebody's stops once that one is gone.
@@ -233,8 +233,8 @@ fn clean(waiting: &WaitingSandbox) -> Result<bool, SandboxError> {
             node.promote()?;
         }
     }
-    for (node, first) in sandbox.nodes().iter().zip(first) {
-        if !clean_node(sandbox, node, look, first)? {
+    for (node, first) in sandbox.nodes().iter().zip(&again.first) {
+        if !clean_node(sandbox, node, &again.look, first)? {
             return Ok(false);
         }
     }
