@@ -90,10 +90,7 @@ pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<Crate>> {
         let mut tests = Vec::new();
         for file in rust_files(&path.join("tests"))? {
             let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            tests.push(Test {
-                source: Source::new(&text),
-                lines: text.lines().count(),
-            });
+            tests.push(Test::new(&text));
         }
         let name = path
             .file_name()
@@ -330,13 +327,7 @@ mod tests {
         Crate {
             name: name.to_owned(),
             modules: Modules::new(&texts),
-            tests: tests
-                .iter()
-                .map(|text| Test {
-                    source: Source::new(text),
-                    lines: text.lines().count(),
-                })
-                .collect(),
+            tests: tests.iter().map(|text| Test::new(text)).collect(),
         }
     }
 

@@ -34,6 +34,15 @@ pub(crate) struct Test {
     pub(crate) lines: usize,
 }
 
+impl Test {
+    pub(crate) fn new(text: &str) -> Self {
+        Self {
+            source: Source::new(text),
+            lines: text.lines().count(),
+        }
+    }
+}
+
 /// A module that is not for tests only.
 pub(crate) struct Module {
     /// Its code without tests.
@@ -70,12 +79,9 @@ impl Modules {
         let mut modules = BTreeMap::new();
         let mut tests = Vec::new();
         for (name, text) in texts {
-            let (source, lines) = (&sources[name], text.lines().count());
+            let source = &sources[name];
             if is_test(name) {
-                tests.push(Test {
-                    source: Source::new(text),
-                    lines,
-                });
+                tests.push(Test::new(text));
                 continue;
             }
             let items = source.test_items().into_iter().map(|item| Test {
@@ -87,7 +93,7 @@ impl Modules {
             let of_tests: usize = tests[begin..].iter().map(|test| test.lines).sum();
             let module = Module {
                 source: source.without_tests(),
-                lines: lines - of_tests,
+                lines: text.lines().count() - of_tests,
                 imports: BTreeSet::new(),
             };
             modules.insert(name.clone(), module);
@@ -120,24 +126,23 @@ impl Modules {
     /// is in it, and what is in it stands on the folder's own types.
     pub(crate) fn mutual(&self) -> Vec<(&Name, &Name)> {
         let imports = |from: &Name, to: &Name| self.modules[from].imports.contains(to);
-        let edges = self
-            .modules
-            .iter()
-            .flat_map(|(from, module)| module.imports.iter().map(move |to| (from, to)));
-        edges
+        self.imports()
             .filter(|(from, to)| from < to && !to.starts_with(from) && imports(to, from))
             .collect()
     }
 
     pub(crate) fn folders(&self) -> Folders {
         let folder = |name: &Name| name.first().cloned().unwrap_or_default();
-        let edges = self
-            .modules
-            .iter()
-            .flat_map(|(from, module)| module.imports.iter().map(move |to| (from, to)));
-        edges
+        self.imports()
             .map(|(from, to)| ((folder(from), folder(to)), from.join("::")))
             .collect()
+    }
+
+    /// Which module imports which.
+    fn imports(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.modules
+            .iter()
+            .flat_map(|(from, module)| module.imports.iter().map(move |to| (from, to)))
     }
 
     /// The most modules of which each imports every other, directly or through others; empty where there is
