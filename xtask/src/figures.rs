@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
 use crate::modules::{Folders, Modules, Name, Test};
 use crate::source::{Source, part_of_name};
 
-/// The crates of what happens to a command.
-const DATA_PLANE: [&str; 1] = ["dataplane"];
+/// The crate of what happens to a command.
+const DATA_PLANE: &str = "dataplane";
 
-/// The session's struct, in one of these.
+/// The session's struct, in that crate.
 const SESSION: &str = "ClientSession";
 
 /// What these figures began with, on 2026-11-23.
@@ -122,15 +122,8 @@ fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn rows(crates: &[Crate]) -> anyhow::Result<Vec<Row>> {
-    let data_plane: Vec<&Crate> = crates
-        .iter()
-        .filter(|one| DATA_PLANE.contains(&one.name.as_str()))
-        .collect();
-    ensure!(
-        !data_plane.is_empty(),
-        "none of the crates of the data plane is there"
-    );
-    let places = DATA_PLANE.join(", ");
+    let data_plane = crates.iter().find(|one| one.name == DATA_PLANE);
+    let data_plane = data_plane.with_context(|| format!("there is no crate {DATA_PLANE}"))?;
     let row = |what: String, now: String, aim: &str| Row {
         what,
         now,
@@ -139,38 +132,36 @@ fn rows(crates: &[Crate]) -> anyhow::Result<Vec<Row>> {
 
     let lines: usize = crates.iter().map(|one| one.modules.lines()).sum();
     let lines_aim = LINES_BEFORE - LINES_BEFORE * 6 / 100;
-    let pairs =
-        |of: &mut dyn Iterator<Item = &Crate>| of.map(|one| one.modules.mutual().len()).sum::<usize>();
-    let (cycle, share) = largest_cycle(&data_plane);
-    let (fields, functions) = session(&data_plane)?;
-    let (production, tests) = data_plane.iter().fold((0, 0), |(lines, tests), one| {
-        (lines + one.modules.lines(), tests + without_server(one))
-    });
+    let pairs = |of: &Crate| of.modules.mutual().len();
+    let all_pairs: usize = crates.iter().map(pairs).sum();
+    let cycle = data_plane.modules.largest_cycle();
+    let (fields, functions) = session(data_plane)?;
+    let production = data_plane.modules.lines();
     Ok(vec![
         row(
             "production lines, all crates".into(),
             grouped(lines),
             &format!("<= {}", grouped(lines_aim)),
         ),
-        row(format!("production lines, {places}"), grouped(production), ""),
+        row(format!("production lines, {DATA_PLANE}"), grouped(production), ""),
         row(
-            format!("pairs of modules that import each other, {places}"),
-            pairs(&mut data_plane.iter().copied()).to_string(),
+            format!("pairs of modules that import each other, {DATA_PLANE}"),
+            pairs(data_plane).to_string(),
             "<= 5",
         ),
         row(
             "pairs of modules that import each other, all crates".into(),
-            pairs(&mut crates.iter()).to_string(),
+            all_pairs.to_string(),
             "<= 39",
         ),
         row(
-            format!("largest cycle of modules, {places}"),
-            format!("{} of {}", cycle.0, cycle.1),
+            format!("largest cycle of modules, {DATA_PLANE}"),
+            format!("{} of {}", cycle.len(), data_plane.modules.iter().count()),
             "",
         ),
         row(
             "  its share of the production lines".into(),
-            percent(share.0, share.1),
+            percent(data_plane.modules.lines_of(&cycle), production),
             "<= 25 %",
         ),
         row(
@@ -184,21 +175,11 @@ fn rows(crates: &[Crate]) -> anyhow::Result<Vec<Row>> {
             "<= 40",
         ),
         row(
-            format!("tests without a server, part of the production lines, {places}"),
-            percent(tests, production),
+            format!("tests without a server, part of the production lines, {DATA_PLANE}"),
+            percent(without_server(data_plane), production),
             ">= 40 %",
         ),
     ])
-}
-
-/// Modules in the largest cycle and in its crate, and the lines of both.
-fn largest_cycle(crates: &[&Crate]) -> ((usize, usize), (usize, usize)) {
-    let cycles = crates.iter().map(|one| {
-        let cycle = one.modules.largest_cycle();
-        let of = (cycle.len(), one.modules.iter().count());
-        (of, (one.modules.lines_of(&cycle), one.modules.lines()))
-    });
-    cycles.max().unwrap_or_default()
 }
 
 /// Lines of tests that start no server.
@@ -211,13 +192,8 @@ fn without_server(of: &Crate) -> usize {
 }
 
 /// Fields of the session's struct, and functions that may change all of it.
-fn session(crates: &[&Crate]) -> anyhow::Result<(usize, usize)> {
-    let sources = || {
-        crates
-            .iter()
-            .flat_map(|one| one.modules.iter())
-            .map(|module| &module.source)
-    };
+fn session(of: &Crate) -> anyhow::Result<(usize, usize)> {
+    let sources = || of.modules.iter().map(|module| &module.source);
     let fields = sources()
         .find_map(|source| source.fields(SESSION))
         .with_context(|| format!("there is no struct {SESSION}: it is named in xtask/src/figures.rs"))?;
