@@ -36,27 +36,27 @@ impl Shape {
 
     /// The whole response, headers included; the first packet has sequence number 1.
     pub fn encode(self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128 + self.rows as usize * 126);
-        let mut sequence = 1;
-        write_packet(&mut out, &mut sequence, &[1]);
-        write_packet(&mut out, &mut sequence, &definition("c"));
-        if !self.deprecate_eof {
-            write_packet(&mut out, &mut sequence, &eof());
-        }
         let row = if self.binary { binary_row() } else { text_row() };
-        for _ in 0..self.rows {
-            write_packet(&mut out, &mut sequence, &row);
-        }
-        write_packet(&mut out, &mut sequence, &end(self.deprecate_eof));
-        out
+        let rows = std::iter::repeat_n(&row, self.rows as usize);
+        encode(&["c"], rows, self.deprecate_eof)
     }
 }
 
 /// A text result set with these columns and rows; values of up to 250 bytes.
 pub fn encode_text<const N: usize>(columns: &[&str; N], rows: &[[&str; N]], deprecate_eof: bool) -> Vec<u8> {
+    let encoded = |row: &[&str; N]| {
+        let mut encoded = Vec::new();
+        row.iter()
+            .for_each(|value| push_short(&mut encoded, value.as_bytes()));
+        encoded
+    };
+    encode(columns, rows.iter().map(encoded), deprecate_eof)
+}
+
+fn encode(columns: &[&str], rows: impl Iterator<Item: AsRef<[u8]>>, deprecate_eof: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sequence = 1;
-    write_packet(&mut out, &mut sequence, &[N as u8]);
+    write_packet(&mut out, &mut sequence, &[columns.len() as u8]);
     for name in columns {
         write_packet(&mut out, &mut sequence, &definition(name));
     }
@@ -64,10 +64,7 @@ pub fn encode_text<const N: usize>(columns: &[&str; N], rows: &[[&str; N]], depr
         write_packet(&mut out, &mut sequence, &eof());
     }
     for row in rows {
-        let mut encoded = Vec::new();
-        row.iter()
-            .for_each(|value| push_short(&mut encoded, value.as_bytes()));
-        write_packet(&mut out, &mut sequence, &encoded);
+        write_packet(&mut out, &mut sequence, row.as_ref());
     }
     write_packet(&mut out, &mut sequence, &end(deprecate_eof));
     out
