@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::{ClientAuth, Config, TlsMode, Verify};
@@ -26,13 +26,13 @@ impl Certificates {
         for words in in_words(&ends, now()) {
             warn!("{words}");
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+        *crate::lock(&self.0) = ends;
     }
 }
 
 impl Source for Certificates {
     fn collect(&self, out: &mut Samples) {
-        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = crate::lock(&self.0);
         for (file, validity) in &*ends {
             let file = file.display().to_string();
             out.gauge(&catalog::CERTIFICATE_EXPIRY, &[&file], validity.end);

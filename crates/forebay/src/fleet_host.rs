@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use config::{Config, ConfigErrors};
 use fleet::Fleet;
@@ -100,7 +100,7 @@ impl Common {
     }
 
     pub(crate) fn text(&self) -> Option<Text> {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        crate::lock(&self.text).clone()
     }
 
     pub(crate) fn parts(&self) -> u32 {
@@ -112,7 +112,7 @@ impl Common {
     }
 
     pub(crate) fn take(&self, text: Text) {
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *crate::lock(&self.text) = Some(text);
     }
 }
 

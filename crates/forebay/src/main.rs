@@ -33,6 +33,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -351,6 +352,11 @@ fn docs(what: &Docs) -> anyhow::Result<()> {
         Docs::Man { folder } => clap_mangen::generate_to(Cli::command(), folder)
             .with_context(|| format!("cannot write into {}", folder.display())),
     }
+}
+
+/// A task that has panicked leaves no value behind that others could not go on with.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes to standard output. Whoever reads it may have read enough (`forebay docs options | head`).

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
@@ -257,7 +257,7 @@ impl Operator {
         let max = wanted.or_else(memory::of_cgroup);
         let before = self.memory();
         let now = before.looked(used, max);
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *crate::lock(&self.memory) = now;
         let published = max.and_then(|max| i64::try_from(max).ok()).unwrap_or_default();
         self.telemetry.control.memory_max.set(published);
         if let Some(cache) = &self.cache {
@@ -291,11 +291,11 @@ impl Operator {
     }
 
     fn memory(&self) -> Memory {
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        *crate::lock(&self.memory)
     }
 
     fn unready(&self) -> Option<Unready> {
-        let mut unready = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unready = crate::lock(&self.unready);
         let until = unready.as_ref().and_then(|unready| unready.until);
         if until.is_some_and(|until| until <= Instant::now()) {
             *unready = None;
@@ -332,7 +332,7 @@ impl Operator {
             why: why.to_owned(),
             cause: cause.clone(),
         });
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        *crate::lock(&self.refused) = refused;
         // Of a process that ends its end is what counts.
         if !self.is_leaving() {
             notify::reloaded(result.is_ok());
@@ -371,7 +371,7 @@ impl Operator {
                 .map(|change| format!("\n{change}: waits for a restart"))
                 .collect();
             // Most of those who ask have just saved the file, and the watch was quicker.
-            let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = crate::lock(&self.taken);
             let ago = taken.elapsed().as_secs();
             return Ok(format!(
                 "nothing has changed since the configuration was taken up {ago} s ago{}",
@@ -406,7 +406,7 @@ impl Operator {
         }
         self.publish_limit(&new);
         self.certificates.look(&new);
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *crate::lock(&self.taken) = Instant::now();
         *config = new;
         Ok(report)
     }
@@ -423,7 +423,7 @@ impl Operator {
 
     /// Whether that is another one than before.
     fn take_token(&self, token: Option<Secret>) -> bool {
-        let mut before = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = crate::lock(&self.token);
         let is_another = *before != token;
         *before = token;
         is_another
@@ -431,7 +431,7 @@ impl Operator {
 
     /// What is wrong with the file, since nobody has mended it.
     fn refused_reload(&self) -> Option<RefusedReload> {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = crate::lock(&self.refused);
         let Refused { at, why, cause } = refused.as_ref()?;
         let mut mistakes = cause.lines();
         Some(RefusedReload {
@@ -493,7 +493,7 @@ impl Operator {
     }
 
     fn config(&self) -> MutexGuard<'_, Config> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.config)
     }
 }
 
@@ -599,7 +599,7 @@ impl admin::Gateway for Operator {
     }
 
     fn is_token(&self, given: &[u8]) -> Option<bool> {
-        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let token = crate::lock(&self.token);
         token.as_ref().map(|token| token.is(given))
     }
 
@@ -716,7 +716,7 @@ impl admin::Gateway for Operator {
             ),
             (None, _) => info!("ready again, as far as operators are concerned"),
         }
-        let mut unready = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unready = crate::lock(&self.unready);
         self.telemetry.control.unready.set(i64::from(reason.is_some()));
         *unready = reason.map(|reason| Unready { reason, until });
         Ok(())

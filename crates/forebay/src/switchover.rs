@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use admin::{SwitchoverOrder, SwitchoverStatus, SwitchoverStep};
 use dataplane::{Gateway, SessionStatus};
@@ -48,26 +48,26 @@ impl Switchovers {
         for words in not_paused(cluster, listeners) {
             report.warn(words);
         }
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = crate::lock(&self.0);
         last.insert(cluster.name().to_owned(), report);
         spawn_local(switchover.run(order.check_only));
         Ok(())
     }
 
     pub(crate) fn is_under_way(&self, cluster: &Cluster) -> bool {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = crate::lock(&self.0);
         let of_cluster = last.get(cluster.name());
         of_cluster.is_some_and(|report| report.told().state == State::Running)
     }
 
     /// Of any cluster.
     pub(crate) fn are_under_way(&self) -> bool {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = crate::lock(&self.0);
         last.values().any(|report| report.told().state == State::Running)
     }
 
     pub(crate) fn status(&self) -> Vec<SwitchoverStatus> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = crate::lock(&self.0);
         last.values().map(|report| status(report)).collect()
     }
 }

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -98,7 +98,7 @@ pub(crate) struct Upgrades {
 
 impl Upgrades {
     pub(crate) fn ask(&self) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *crate::lock(&self.failed) = None;
         self.wanted.notify_one();
     }
 
@@ -109,7 +109,7 @@ impl Upgrades {
     /// It comes to nothing, and this process goes on.
     pub(crate) fn fail(&self, why: String) {
         error!(why, "no upgrade: this process goes on");
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        *crate::lock(&self.failed) = Some(why);
     }
 
     /// Resolves when the process that has taken over has ended.
@@ -118,7 +118,7 @@ impl Upgrades {
     }
 
     pub(crate) fn failed(&self) -> Option<String> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        crate::lock(&self.failed).clone()
     }
 
     /// Has a new process take over, and says by which way sessions can follow. `None` where it does not: this
