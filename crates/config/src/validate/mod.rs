@@ -524,23 +524,15 @@ fn check(check: &Check, path: &str, report: &mut Report<'_>) {
     let password = ["password", "password_file", "password_env"]
         .into_iter()
         .find(|option| report.is_written(&at(option)));
-    if check.user.is_none() && check.kind == CheckKind::Login {
-        needs(
-            "user",
-            false,
-            "an account, since `kind` is \"login\"",
-            path,
-            report,
-        );
-    } else if let (None, Some(password)) = (&check.user, password) {
-        needs(
-            "user",
-            false,
-            &format!("an account, since `{password}` is given"),
-            path,
-            report,
-        );
-    } else if check.user.is_some() && check.kind != CheckKind::Login && !report.is_wrong(&at("kind")) {
+    let reason = match password {
+        _ if check.kind == CheckKind::Login => Some("`kind` is \"login\"".to_owned()),
+        password => password.map(|password| format!("`{password}` is given")),
+    };
+    if let Some(reason) = reason {
+        let need = format!("an account, since {reason}");
+        needs("user", check.user.is_some(), &need, path, report);
+    }
+    if check.user.is_some() && check.kind != CheckKind::Login && !report.is_wrong(&at("kind")) {
         let found = format!("\"{}\", which uses no account", check.kind.word());
         report.wrong(&at("kind"), "\"login\", since `user` is given", found);
     }
