@@ -209,13 +209,15 @@ fn some_cache(option: &str, written: &str, config: &Config, path: &str, report: 
     }
 }
 
+/// The cache, where nothing is wrong with what it says of its cluster.
+fn with_cluster<'c>(config: &'c Config, report: &Report<'_>) -> Option<&'c Cache> {
+    let cache = config.cache.as_ref();
+    cache.filter(|_| !report.is_wrong("cache.cluster"))
+}
+
 /// A Redis listener has the cluster of the cache. Whoever writes it may only say the same.
 fn cluster_of_redis(listener: &Listener, config: &Config, path: &str, report: &mut Report<'_>) {
-    let Some(cache) = config
-        .cache
-        .as_ref()
-        .filter(|_| !report.is_wrong("cache.cluster"))
-    else {
+    let Some(cache) = with_cluster(config, report) else {
         return;
     };
     let path = format!("{path}.cluster");
@@ -263,11 +265,7 @@ fn point_lookups(listener: &Listener, config: &Config, path: &str, report: &mut 
         return;
     }
     some_cache("point_lookups", "true", config, path, report);
-    let Some(cache) = config
-        .cache
-        .as_ref()
-        .filter(|_| !report.is_wrong("cache.cluster"))
-    else {
+    let Some(cache) = with_cluster(config, report) else {
         return;
     };
     if cache.cluster != listener.cluster && !report.is_wrong(&format!("{path}.cluster")) {
