@@ -171,21 +171,21 @@ pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
 /// PD can be asked where it is TiDB's, by nothing but its address, and not beside DNS.
 pub(super) fn pd(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let is_tidb = cluster.topology == Topology::Tidb || report.is_wrong(&format!("{path}.topology"));
-    for (index, server) in cluster.servers.iter().enumerate() {
-        let option = format!("{path}.servers[{index}].status_port");
-        if server.status_port.is_some() && !is_tidb {
+    let of_tidb = |option: &str, report: &mut Report<'_>| {
+        if !is_tidb {
             let found = format!("it with \"{}\"", cluster.topology.word());
             let expected = "this option only with `topology = \"tidb\"`";
-            report.wrong_key(&option, expected, found);
+            report.wrong_key(option, expected, found);
+        }
+    };
+    for (index, server) in cluster.servers.iter().enumerate() {
+        if server.status_port.is_some() {
+            of_tidb(&format!("{path}.servers[{index}].status_port"), report);
         }
     }
     let Some(pd) = &cluster.pd else { return };
     let path = format!("{path}.pd");
-    if !is_tidb {
-        let found = format!("it with \"{}\"", cluster.topology.word());
-        let expected = "this option only with `topology = \"tidb\"`";
-        report.wrong_key(&path, expected, found);
-    }
+    of_tidb(&path, report);
     if cluster.srv.is_some() {
         let found = "both `srv` and `pd`";
         report.wrong_key(&path, "one that names the servers", found);
