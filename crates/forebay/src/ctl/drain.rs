@@ -227,11 +227,7 @@ fn progress_bar(json: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-    let progress = ProgressBar::new(0);
-    match style {
-        Ok(style) => progress.with_style(style),
-        Err(_) => progress,
-    }
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Servers that drain, a line each.
