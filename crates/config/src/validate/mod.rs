@@ -84,7 +84,8 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     admin_hosts(config, report);
     for (name, cluster) in &config.clusters {
         let path = format!("cluster.{name}");
-        cluster_name(name, &path, report);
+        let expected = "a name of letters, digits, `-` and `_`";
+        plain_name(name, &[], expected, &path, report);
         servers(cluster, &path, report);
         rules::groups(cluster, &path, report);
         topology::srv(cluster, &path, report);
@@ -459,18 +460,13 @@ fn needs(option: &str, given: bool, expected: &str, path: &str, report: &mut Rep
     }
 }
 
-/// Names appear unquoted in TOML keys, URLs and metric labels.
-fn cluster_name(name: &str, path: &str, report: &mut Report<'_>) {
-    let plain = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    if !plain || name.is_empty() || name.len() > NAME_MAX {
+/// Names appear unquoted in TOML keys, URLs and metric labels. Some are `taken`.
+fn plain_name(name: &str, taken: &[&str], expected: &str, path: &str, report: &mut Report<'_>) {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_plain = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain);
+    if !is_plain || taken.contains(&name) {
         let found = name.chars().take(40).collect::<String>();
-        report.wrong_key(
-            path,
-            "a name of letters, digits, `-` and `_`",
-            format!("{found:?}"),
-        );
+        report.wrong_key(path, expected, format!("{found:?}"));
     }
 }
 

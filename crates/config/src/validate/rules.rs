@@ -1,6 +1,6 @@
 //! Rules and groups: what they name exists, and what they want fits together.
 
-use super::{NAME_MAX, names_differ};
+use super::{names_differ, plain_name};
 use crate::address::ServerAddress;
 use crate::report::Report;
 use crate::schema::{Cluster, Config, Group, Listener, Mode, Rule, Topology};
@@ -41,13 +41,8 @@ pub(super) fn rules(config: &Config, report: &mut Report<'_>) {
 pub(super) fn groups(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     for (name, group) in &cluster.groups {
         let path = format!("{path}.group.{name}");
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        let is_name = !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(plain);
-        if !is_name || ROUTES.contains(&name.as_str()) {
-            let expected = "a name of letters, digits, `-` and `_` other than \"primary\" and \"replicas\"";
-            let shown = name.chars().take(40).collect::<String>();
-            report.wrong_key(&path, expected, format!("{shown:?}"));
-        }
+        let expected = "a name of letters, digits, `-` and `_` other than \"primary\" and \"replicas\"";
+        plain_name(name, &ROUTES, expected, &path, report);
         some_servers(group, cluster, &path, report);
     }
 }
