@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::program::from_environment;
 use crate::{Kind, PASSWORD, Sandbox, SandboxError, Spec, USER};
 
 /// Prints a line. Not `println!`, which panics when whoever reads has gone: servers would be left half noted.
@@ -76,21 +77,21 @@ fn up(state: &StateFile, kind: Kind, nodes: usize) -> Result<(), SandboxError> {
     state.write(&entries)?; // before the servers are let go: a failure here ends them
     let folder = sandbox.detach();
 
-    print_table(&entries[entries.len() - 1..]);
-    let servers: Vec<String> = entries[entries.len() - 1]
-        .nodes
+    let begun = &entries[entries.len() - 1..];
+    print_table(begun);
+    let nodes = &begun[0].nodes;
+    let servers: Vec<String> = nodes
         .iter()
         .map(|node| format!("\"127.0.0.1:{}\"", node.port))
         .collect();
-    let port = entries[entries.len() - 1].nodes[0].port;
+    let port = nodes[0].port;
     say!();
     say!(
         "Connect:    mariadb --skip-ssl --host=127.0.0.1 --port={port} --user={USER} --password={PASSWORD} test"
     );
-    let socket = &entries[entries.len() - 1].nodes[0].socket;
     say!(
         "As root:    mariadb --socket={} --user=root    (others: node1, ...; on MariaDB {USER} may not change read_only)",
-        socket.display()
+        nodes[0].socket.display()
     );
     say!("For Forebay: servers = [{}]", servers.join(", "));
     say!(
@@ -280,9 +281,8 @@ impl StateFile {
 /// owner is looked at.
 fn runtime_folder() -> Result<PathBuf, SandboxError> {
     let user = geteuid().as_raw();
-    let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let folder = match given {
-        Some(folder) => PathBuf::from(folder).join("forebay"),
+    let folder = match from_environment("XDG_RUNTIME_DIR") {
+        Some(folder) => folder.join("forebay"),
         None => PathBuf::from(format!("/tmp/forebay-sandbox-{user}")),
     };
     match fs::DirBuilder::new().mode(0o700).create(&folder) {

@@ -210,12 +210,8 @@ pub(crate) fn build_folder() -> PathBuf {
             return root.join("build");
         }
     }
-    let home = std::env::var_os("HOME")
-        .filter(|home| !home.is_empty())
-        .map(|home| Path::new(&home).join(".cache"));
-    let caches = std::env::var_os("XDG_CACHE_HOME")
-        .filter(|caches| !caches.is_empty())
-        .map(PathBuf::from);
+    let home = from_environment("HOME").map(|home| home.join(".cache"));
+    let caches = from_environment("XDG_CACHE_HOME");
     caches.or(home).unwrap_or_else(std::env::temp_dir).join("forebay")
 }
 
@@ -223,6 +219,7 @@ pub(crate) fn fetched(path: &str) -> Option<PathBuf> {
     Some(build_folder().join(path)).filter(|path| path.is_file())
 }
 
+/// The path that a variable has, unless it is empty.
 pub(crate) fn from_environment(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
