@@ -148,14 +148,7 @@ fn make_mariadb(program: &Program, folder: &Path) -> Result<(), SandboxError> {
         .args(user_option());
     // A folder for temporary tables of its own, for the reason given in `node`.
     command.args(["datadir", "tmpdir"].map(|option| format!("--{option}={}", folder.display())));
-    let output =
-        run_with_input(command, &sql).map_err(|source| SandboxError::io("run", &program.path, source))?;
-    // A bootstrapping server that meets a wrong statement says so and may still end with status 0.
-    if output.1 && folder.join("test").is_dir() {
-        Ok(())
-    } else {
-        Err(failed(program, &output.0))
-    }
+    make(program, command, &sql, folder)
 }
 
 fn make_mysql(program: &Program, folder: &Path) -> Result<(), SandboxError> {
@@ -169,15 +162,23 @@ fn make_mysql(program: &Program, folder: &Path) -> Result<(), SandboxError> {
     command
         .arg(format!("--init-file={}", accounts.display()))
         .args(user_option());
-    let output =
-        run_with_input(command, b"").map_err(|source| SandboxError::io("run", &program.path, source))?;
+    let made = make(program, command, b"", folder);
     let _ = fs::remove_file(&accounts);
-    if !output.1 || !folder.join("test").is_dir() {
-        return Err(failed(program, &output.0));
-    }
+    made?;
     // The server's identity must not be copied: each node makes its own.
     let identity = folder.join("auto.cnf");
     fs::remove_file(&identity).map_err(|source| SandboxError::io("remove", identity, source))
+}
+
+/// Runs a server that makes its data folder.
+fn make(program: &Program, command: Command, input: &[u8], folder: &Path) -> Result<(), SandboxError> {
+    let ended = run_with_input(command, input);
+    let (printed, is_done) = ended.map_err(|source| SandboxError::io("run", &program.path, source))?;
+    // A bootstrapping server that meets a wrong statement says so and may still end with status 0.
+    match is_done && folder.join("test").is_dir() {
+        true => Ok(()),
+        false => Err(failed(program, &printed)),
+    }
 }
 
 /// Servers refuse to run as root unless told so.
