@@ -48,14 +48,7 @@ pub(crate) trait Value: Sized + PartialEq {
 
     /// Adds what differs between `self` and `new` to `changes`. Tables look inside.
     fn compare(&self, new: &Self, path: &str, reload: Reload, changes: &mut Vec<Change>) {
-        if self != new {
-            changes.push(Change {
-                path: path.to_owned(),
-                reload,
-                old: Some(self.show()),
-                new: Some(new.show()),
-            });
-        }
+        compare_whole(self, new, path, reload, changes);
     }
 
     /// The name that tells elements of a list apart, for types that have one.
@@ -114,6 +107,25 @@ fn read_text<T: Value>(
         report
             .wrong_at(found.span(), path, T::kind(), describe(found.get_ref()))
             .hint(hint(&written));
+    }
+    value
+}
+
+/// Passes on what was read of an option that is no string, or tells the mistake. `is_right`: whether a text
+/// is what was meant, but for its quotes.
+fn unquoted<T: Value>(
+    value: Option<T>,
+    is_right: impl Fn(&str) -> bool,
+    found: &Found<'_>,
+    path: &str,
+    report: &mut Report<'_>,
+) -> Option<T> {
+    if value.is_none() {
+        let is_quoted = found.get_ref().as_str().is_some_and(is_right);
+        let hint = is_quoted.then(|| "leave the quotes out".to_owned());
+        report
+            .wrong_at(found.span(), path, T::kind(), describe(found.get_ref()))
+            .hint(hint);
     }
     value
 }
@@ -326,15 +338,8 @@ impl Value for bool {
     }
 
     fn read(found: &Found<'_>, path: &str, report: &mut Report<'_>) -> Option<Self> {
-        let value = found.get_ref().as_bool();
-        if value.is_none() {
-            let quoted = matches!(found.get_ref().as_str(), Some("true" | "false"));
-            let hint = quoted.then(|| "leave the quotes out".to_owned());
-            report
-                .wrong_at(found.span(), path, Self::kind(), describe(found.get_ref()))
-                .hint(hint);
-        }
-        value
+        let is_right = |text: &str| matches!(text, "true" | "false");
+        unquoted(found.get_ref().as_bool(), is_right, found, path, report)
     }
 
     fn show(&self) -> String {
@@ -358,13 +363,9 @@ macro_rules! whole_number {
                     DeValue::Integer(number) => <$type>::from_str_radix(number.as_str(), number.radix()).ok(),
                     _ => None,
                 };
-                if number.is_none() {
-                    let text = found.get_ref().as_str().unwrap_or_default();
-                    let quoted = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-                    let hint = quoted.then(|| "leave the quotes out".to_owned());
-                    report.wrong_at(found.span(), path, Self::kind(), describe(found.get_ref())).hint(hint);
-                }
-                number
+                let is_digit = |byte: u8| byte.is_ascii_digit();
+                let is_right = |text: &str| !text.is_empty() && text.bytes().all(is_digit);
+                unquoted(number, is_right, found, path, report)
             }
 
             fn show(&self) -> String {
@@ -391,14 +392,8 @@ impl Value for Fraction {
             DeValue::Float(number) => Self::parse(number.as_str()),
             _ => None,
         };
-        if fraction.is_none() {
-            let quoted = found.get_ref().as_str().and_then(Self::parse).is_some();
-            let hint = quoted.then(|| "leave the quotes out".to_owned());
-            report
-                .wrong_at(found.span(), path, Self::kind(), describe(found.get_ref()))
-                .hint(hint);
-        }
-        fraction
+        let is_right = |text: &str| Self::parse(text).is_some();
+        unquoted(fraction, is_right, found, path, report)
     }
 
     fn show(&self) -> String {
@@ -407,6 +402,18 @@ impl Value for Fraction {
 
     fn stand_in() -> Self {
         Self::NONE
+    }
+}
+
+/// Compares what is one value, with nothing in it to be told by itself.
+fn compare_whole<T: Value>(old: &T, new: &T, path: &str, reload: Reload, changes: &mut Vec<Change>) {
+    if old != new {
+        changes.push(Change {
+            path: path.to_owned(),
+            reload,
+            old: Some(old.show()),
+            new: Some(new.show()),
+        });
     }
 }
 
@@ -500,15 +507,7 @@ impl<T: Value> Value for Vec<T> {
     fn compare(&self, new: &Self, path: &str, reload: Reload, changes: &mut Vec<Change>) {
         let named = |list: &Self| list.iter().all(|element| element.label().is_some());
         if self.is_empty() && new.is_empty() || !named(self) || !named(new) {
-            if self != new {
-                changes.push(Change {
-                    path: path.to_owned(),
-                    reload,
-                    old: Some(self.show()),
-                    new: Some(new.show()),
-                });
-            }
-            return;
+            return compare_whole(self, new, path, reload, changes);
         }
         let place = |element: &T| format!("{path}[{}]", element.label().unwrap_or_default());
         // There may be thousands of users.
