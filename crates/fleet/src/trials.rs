@@ -44,7 +44,16 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     timeout(LIMIT, looking).await.expect("it does not come to be so");
 }
 
+/// What comes of it while a gateway runs.
+async fn during<T>(fleet: &Arc<Fleet>, host: Arc<dyn Host>, asks: impl Future<Output = T>) -> T {
+    tokio::select! {
+        result = asks => result,
+        () = Arc::clone(fleet).run(host, None) => panic!("it has left"),
+    }
+}
+
 /// A gateway that takes texts without `bad`, and looks at the store when it is asked.
+#[derive(Default)]
 struct Looking {
     store: PathBuf,
     was_proposed: AtomicBool,
@@ -67,16 +76,7 @@ impl Looking {
     fn at(folder: &Path) -> Self {
         Self {
             store: folder.join("shared/store.json"),
-            was_proposed: AtomicBool::new(false),
-            texts: Mutex::default(),
-            acts: Mutex::default(),
-            undone: Mutex::default(),
-            fails: AtomicBool::new(false),
-            parts: Mutex::default(),
-            has_more: AtomicBool::new(false),
-            never_undoes: AtomicBool::new(false),
-            number: AtomicU32::new(0),
-            kills: AtomicUsize::new(0),
+            ..Self::default()
         }
     }
 
@@ -167,10 +167,7 @@ async fn a_text_that_the_asked_gateway_refuses_is_never_in_the_store() {
         until(|| !host.texts.lock().unwrap().is_empty()).await;
         results
     };
-    let results = tokio::select! {
-        results = asks => results,
-        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
-    };
+    let results = during(&fleet, host.clone(), asks).await;
     assert!(
         matches!(&results[0], Some(Fate::Refused { by }) if by[0].gateway == "g1" && by[0].why == "it is bad"),
         "{results:?}"
@@ -203,10 +200,7 @@ async fn what_is_no_text_is_refused_by_name_and_the_old_one_stays() {
         until(|| fleet.status().problems.iter().any(|words| is_named(words))).await;
         until(|| fleet.members()[0].problem.as_deref().is_some_and(is_named)).await;
     };
-    tokio::select! {
-        () = asks => {}
-        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
-    }
+    during(&fleet, host.clone(), asks).await;
     assert_eq!(*host.texts.lock().unwrap(), ["good"]);
     assert_eq!(fleet.status().revision, 1);
     let why = fleet.look().await.unwrap_err().to_string();
@@ -239,10 +233,7 @@ async fn a_drain_or_its_end_that_fails_is_named_and_tried_again() {
         fails(false);
         until(|| problem().is_none()).await;
     };
-    tokio::select! {
-        () = asks => {}
-        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
-    }
+    during(&fleet, host.clone(), asks).await;
     for tries in [&host.acts, &host.undone] {
         let tries = tries.lock().unwrap();
         let (last, before) = tries.split_last().unwrap();
@@ -271,10 +262,7 @@ async fn a_pause_that_somebody_asks_for_here_is_not_taken_back_with_that_of_all(
         fleet.note_done_here(&pause);
         until(|| problem().is_none()).await;
     };
-    tokio::select! {
-        () = asks => {}
-        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
-    }
+    during(&fleet, host.clone(), asks).await;
 }
 
 #[tokio::test]
@@ -303,10 +291,7 @@ async fn a_gateway_that_starts_in_a_pause_of_all_has_paused_before_it_runs() {
     assert_eq!(counts(), [2, 1]);
     // The pause is over before this gateway has looked again.
     change(Op::Delete(pause.key(&keys))).await;
-    tokio::select! {
-        () = until(|| counts() == [2, 2]) => {}
-        () = Arc::clone(&fleet).run(host.clone(), None) => panic!("it has left"),
-    }
+    during(&fleet, host.clone(), until(|| counts() == [2, 2])).await;
 }
 
 #[tokio::test]
@@ -463,10 +448,7 @@ async fn a_gateway_whose_folder_is_a_copy_leaves_the_place_to_the_first() {
         // One that comes back to the same folder is the same gateway, and goes before.
         let again = Fleet::open(&settings(&one, &store), None, "2", None, Vec::new()).unwrap();
         let is_there = || first.members().iter().any(|member| member.version == "2");
-        tokio::select! {
-            () = until(is_there) => {}
-            () = Arc::clone(&again).run(Arc::clone(&host), None) => panic!("it has left"),
-        }
+        during(&again, Arc::clone(&host), until(is_there)).await;
     };
     tokio::select! {
         () = asks => {}
@@ -516,15 +498,9 @@ async fn a_gateway_takes_its_part_once_the_first_has_come_down_to_its_own() {
             until(|| parts(&of_second) == [2]).await;
             assert_eq!(told("g1"), Some(2));
         };
-        tokio::select! {
-            () = joins => {}
-            () = Arc::clone(&second).run(of_second.clone(), None) => panic!("it has left"),
-        }
+        during(&second, of_second.clone(), joins).await;
     };
-    tokio::select! {
-        () = asks => {}
-        () = Arc::clone(&first).run(of_first.clone(), None) => panic!("it has left"),
-    }
+    during(&first, of_first.clone(), asks).await;
     assert_eq!(second.status().parts, Some(2));
 }
 
