@@ -288,16 +288,9 @@ impl World {
         let now = self.clock(self.processes[index].gateway);
         self.hear(index, now);
         let process = &mut self.processes[index];
-        let ready = if process.is_ready {
-            Ok(())
-        } else {
-            Err("no server".to_owned())
-        };
-        let link = if process.is_linked {
-            Ok(())
-        } else {
-            Err("down".to_owned())
-        };
+        let or = |is_so: bool, why: &str| is_so.then_some(()).ok_or(why.to_owned());
+        let ready = or(process.is_ready, "no server");
+        let link = or(process.is_linked, "down");
         process.claim.is_fit(ready, link, now);
         // What it was about to do it does, whatever the time is now. That it is stopped once more before it
         // has looked at the clock cannot be helped: then two have it for a moment.
