@@ -1092,7 +1092,7 @@ impl Reached {
     }
 }
 
-/// What the store says, where it says so in time.
+/// Waits for an answer of the store, no longer than `limit`.
 pub(crate) async fn in_time<T>(limit: Duration, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let read = timeout(limit, read).await;
     read.unwrap_or_else(|_| Err(io::Error::other("the store has not answered in time")))

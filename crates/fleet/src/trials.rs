@@ -44,7 +44,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     timeout(LIMIT, looking).await.expect("it does not come to be so");
 }
 
-/// What comes of it while a gateway runs.
+/// Does something while a gateway runs, and passes on the result.
 async fn during<T>(fleet: &Arc<Fleet>, host: Arc<dyn Host>, asks: impl Future<Output = T>) -> T {
     tokio::select! {
         result = asks => result,

@@ -338,7 +338,7 @@ fn show(answer: &str, json: bool, table: fn(&str) -> Result<String>) -> Result<(
     }
 }
 
-/// What the gateway has said in JSON.
+/// Reads an answer of the gateway in JSON.
 pub(crate) fn parsed<T: DeserializeOwned>(answer: &str) -> Result<T> {
     serde_json::from_str(answer).context("the gateway's answer makes no sense")
 }

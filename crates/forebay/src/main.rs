@@ -266,7 +266,7 @@ fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is right and perhaps not meant, whenever a configuration is taken up.
+/// Options that are right and perhaps not meant, whenever a configuration is taken up.
 fn worries(config: &config::Config) -> Vec<String> {
     let trust = config::trust_worries(config, &system_user::name());
     [config::idle_worries(config), trust, config::setup_worries(config)].concat()

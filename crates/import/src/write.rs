@@ -76,7 +76,7 @@ pub(crate) fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// What `config` does not take of a result.
+/// Mistakes that `config` finds in a result.
 pub(crate) fn mistakes(toml: &str) -> Vec<String> {
     let errors = Config::parse(toml, "result").err().into_iter();
     let errors = errors.flat_map(|errors| errors.0);

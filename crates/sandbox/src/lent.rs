@@ -28,7 +28,7 @@ struct WaitingSandbox {
     again: Again,
 }
 
-/// What it takes to use a sandbox again.
+/// All that it takes to use a sandbox again.
 #[derive(Debug)]
 struct Again {
     spec: Spec,

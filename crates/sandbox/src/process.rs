@@ -1,4 +1,4 @@
-//! What the processes of all servers have in common: signals, and how long they are waited for.
+//! Processes of all kinds of servers: signals to them, and how long they are waited for.
 
 use std::fs;
 use std::process::{Child, ExitStatus};
