@@ -4,13 +4,14 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use config::ServerAddress;
 use tokio::time::sleep;
 
+use crate::lock::lock;
 use crate::resolver::Lookup;
 use crate::server::now;
 
@@ -80,7 +81,7 @@ impl Addresses {
     pub(crate) fn is_gone(&self, address: SocketAddr) -> bool {
         let place = |address: SocketAddr| (address.ip(), address.port());
         let is_here = |seen: &Seen| place(seen.address) == place(address) && !seen.gone;
-        self.name.is_some() && !self.seen().iter().any(is_here)
+        self.name.is_some() && !lock(&self.seen).iter().any(is_here)
     }
 
     /// The addresses to try, in order. Looked up here and now only if that never succeeded before.
@@ -99,7 +100,7 @@ impl Addresses {
     /// Looks the name up again if the last lookup is older than `max_age`. On failure the old addresses stay.
     pub(crate) async fn refresh(&self, max_age: Duration) -> io::Result<()> {
         let is_due = {
-            let asked = self.asked();
+            let asked = lock(&self.asked);
             let is_fresh = |at: Instant| now().saturating_duration_since(at) < max_age;
             let has_news = asked.lookup.as_ref().is_some_and(Lookup::has_ended);
             has_news || !asked.at.is_some_and(is_fresh)
@@ -139,7 +140,7 @@ impl Addresses {
         };
         let lookup = self.lookup(host, *port)?;
         let found = lookup.clone().found().await;
-        let mut asked = self.asked();
+        let mut asked = lock(&self.asked);
         // Whoever is first takes it, for all who waited.
         let is_first = asked.lookup.take_if(|other| other.is(&lookup)).is_some();
         let found = found.map_err(|error| {
@@ -160,7 +161,7 @@ impl Addresses {
 
     /// The lookup that is under way, or a new one.
     fn lookup(&self, host: &str, port: u16) -> io::Result<Lookup> {
-        let mut asked = self.asked();
+        let mut asked = lock(&self.asked);
         if let Some(lookup) = &asked.lookup {
             return Ok(lookup.clone());
         }
@@ -170,14 +171,10 @@ impl Addresses {
         Ok(lookup)
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A lookup has found these. Where none of them was seen lately the name has moved, and all others are
     /// given up at once.
     pub(crate) fn note(&self, found: &[SocketAddr]) {
-        let mut all = self.seen();
+        let mut all = lock(&self.seen);
         // Before any is given up, or what is opened instead would go there again.
         self.current.rcu(|known| match known.first() {
             Some(preferred) => first(found, *preferred),
@@ -208,10 +205,6 @@ impl Addresses {
         if is_news {
             self.moves.fetch_add(1, Ordering::Release);
         }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -358,18 +351,21 @@ mod tests {
         let addresses = Addresses::of(&host("db", 3306));
         let a = SocketAddr::from(([10, 0, 0, 1], 3306));
         let (lookup, tell) = hanging();
-        addresses.asked().lookup = Some(lookup);
+        lock(&addresses.asked).lookup = Some(lookup);
         let waits = || timeout(Duration::from_millis(10), addresses.refresh(Duration::ZERO));
         waits().await.unwrap_err();
-        assert!(addresses.asked().lookup.is_some(), "it was given up, and goes on");
+        assert!(
+            lock(&addresses.asked).lookup.is_some(),
+            "it was given up, and goes on"
+        );
         tell.send(vec![a]).unwrap();
         let (one, other) = tokio::join!(addresses.get(), addresses.get());
         assert_eq!(
             (one.unwrap()[..].to_vec(), other.unwrap()[..].to_vec()),
             (vec![a], vec![a])
         );
-        assert!(addresses.asked().lookup.is_none(), "taken");
-        assert_eq!(addresses.seen()[0].missing, 0);
+        assert!(lock(&addresses.asked).lookup.is_none(), "taken");
+        assert_eq!(lock(&addresses.seen)[0].missing, 0);
     }
 
     #[tokio::test]
@@ -378,7 +374,7 @@ mod tests {
         let [a, b] = [1, 2].map(|n| SocketAddr::from(([10, 0, 0, n], 3306)));
         addresses.note(&[a]);
         let (lookup, tell) = hanging();
-        addresses.asked().lookup = Some(lookup);
+        lock(&addresses.asked).lookup = Some(lookup);
         tell.send(vec![b]).unwrap();
         timeout(Duration::from_secs(5), addresses.moved(Duration::from_millis(1)))
             .await

@@ -29,6 +29,7 @@ mod greeting;
 mod health;
 mod http;
 mod lease;
+mod lock;
 pub mod login;
 mod metrics;
 mod packets;

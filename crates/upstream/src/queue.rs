@@ -4,11 +4,12 @@
 //! [`Queue::is_empty`].
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::lock::lock;
 use crate::server::ServerId;
 
 /// Sessions in line; `G` is what they are given in the end.
@@ -68,7 +69,7 @@ impl<G> Queue<G> {
     /// Joins the line, unless `max` are in it. After joining the caller must serve the queue once: a permit
     /// may have become free in between.
     pub(crate) fn join(&self, tried: Vec<ServerId>, max: usize) -> Option<Ticket<'_, G>> {
-        let mut line = self.lock();
+        let mut line = lock(&self.line);
         if line.len() >= max {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -98,7 +99,7 @@ impl<G> Queue<G> {
         mut offer: impl FnMut(&[ServerId]) -> Offer<G>,
         take_back: impl FnOnce(G),
     ) -> bool {
-        let mut line = self.lock();
+        let mut line = lock(&self.line);
         let mut position = 0;
         while let Some(waiter) = line.get(position) {
             if let Offer::Take(gift) = offer(&waiter.tried) {
@@ -124,7 +125,7 @@ impl<G> Queue<G> {
     }
 
     fn leave(&self, number: u64) {
-        let mut line = self.lock();
+        let mut line = lock(&self.line);
         // Numbers ascend, and nobody overtakes on joining.
         if let Ok(position) = line.binary_search_by_key(&number, |waiter| waiter.number) {
             line.remove(position);
@@ -134,10 +135,6 @@ impl<G> Queue<G> {
 
     fn publish(&self, line: &VecDeque<Waiter<G>>) {
         self.waiting.store(line.len(), Ordering::SeqCst);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter<G>>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::address::Addresses;
 use crate::disconnect::Nobody;
 use crate::health::{Change, Health, Phase, Rules};
+use crate::lock::lock;
 use crate::metrics::{CheckMetrics, LookMetrics};
 use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
@@ -660,7 +661,7 @@ impl Server {
 
     /// It belongs to the cluster no more, for this reason.
     pub(crate) fn remove(&self, reason: &str) {
-        let _health = self.lock_health();
+        let _health = lock(&self.health);
         self.availability.store(Availability::No as u8, Ordering::SeqCst);
         self.state.store(Arc::new(ServerState {
             status: Status::Removed,
@@ -689,7 +690,7 @@ impl Server {
 
     /// Runs `verdict` on the health and publishes what follows from it. A removed server stays removed.
     fn judge(&self, reason: &str, verdict: impl FnOnce(&mut Health) -> Option<Change>) -> Option<Change> {
-        let mut health = self.lock_health();
+        let mut health = lock(&self.health);
         if self.is_removed() {
             return None;
         }
@@ -744,10 +745,6 @@ impl Server {
                 routing::warmth_permille(now.saturating_sub(since), slow_start)
             }
         }
-    }
-
-    fn lock_health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,8 +5,10 @@
 //! may go in vain, and then strangers wait for a permit that is free anyway. One whose password is right
 //! costs nothing of it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::lock::lock;
 
 /// Connections that may go in vain within [`WITHIN`]: as many as logins are tried at the same time, and one a
 /// second.
@@ -28,7 +30,7 @@ pub(super) struct Eviction<'e> {
 impl EvictionBudget {
     /// One more, unless there were too many of late.
     pub(super) fn allow(&self, now: Instant) -> Option<Eviction<'_>> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         all.retain(|at| now.saturating_duration_since(*at) < WITHIN);
         (all.len() < MOST).then(|| {
             all.push(now);
@@ -38,10 +40,6 @@ impl EvictionBudget {
                 in_vain: false,
             }
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,7 +55,7 @@ impl Drop for Eviction<'_> {
         if self.in_vain {
             return;
         }
-        let mut all = self.all.lock();
+        let mut all = lock(&self.all.0);
         if let Some(place) = all.iter().position(|at| *at == self.at) {
             all.swap_remove(place);
         }

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -31,6 +31,7 @@ use mysql_wire::auth::{self, PublicKey, SlowHash};
 use tokio::sync::{Notify, watch as latest};
 
 use crate::cluster::Cluster;
+use crate::lock::lock;
 use crate::server::now;
 use entry::{Entry, Method};
 use pass_through::PassThrough;
@@ -311,10 +312,6 @@ impl Accounts {
     pub(crate) fn pass_through(&self) -> &PassThrough {
         &self.pass_through
     }
-
-    fn changed(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Default for Accounts {
@@ -371,7 +368,7 @@ impl Cluster {
     }
 
     pub(crate) fn note_changed_accounts(&self) {
-        *self.accounts.changed() = Some(now());
+        *lock(&self.accounts.changed) = Some(now());
         self.forget_proofs();
     }
 
@@ -382,9 +379,7 @@ impl Cluster {
     pub fn oldest_login(&self) -> Instant {
         let now = now();
         let by_age = now.checked_sub(self.config().accounts.interval).unwrap_or(now);
-        self.accounts
-            .changed()
-            .map_or(by_age, |changed| changed.max(by_age))
+        lock(&self.accounts.changed).map_or(by_age, |changed| changed.max(by_age))
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
@@ -27,6 +27,7 @@ use super::trial_login::{Trying, try_login};
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
 use crate::error::{ConnectFailure, LeaseError};
+use crate::lock::lock;
 use crate::server::{Server, now};
 
 /// Logins that are tried on servers at the same time; further ones wait, no longer than a login may take.
@@ -137,7 +138,7 @@ impl Cluster {
     /// [`pass`](Self::pass).
     #[must_use]
     pub fn passed(&self, name: &[u8]) -> Option<Secret> {
-        let known = self.accounts.pass_through.known();
+        let known = lock(&self.accounts.pass_through.known);
         known.get(name).and_then(|known| known.password.clone())
     }
 
@@ -281,16 +282,12 @@ fn is_no_verdict(error: &LeaseError) -> bool {
 impl PassThrough {
     /// Accounts of which a password is known.
     pub(crate) fn count(&self) -> usize {
-        self.known().len()
+        lock(&self.known).len()
     }
 
     /// How many trials have come to this end.
     pub(crate) fn results(&self, trial: Trial) -> u64 {
         self.results[trial as usize].load(Ordering::Relaxed)
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_of(&self, number: &Number, password: &Secret) -> bool {
@@ -310,7 +307,7 @@ impl PassThrough {
 
     /// The account's number, where the password is the one that a server has let in a short while ago.
     fn fresh(&self, name: &str, password: &Secret, options: &config::Accounts) -> Option<u64> {
-        let mut all = self.known();
+        let mut all = lock(&self.known);
         let known = all.get_mut(name.as_bytes())?;
         let now = now();
         let is_fresh = options.keep_passwords && now < known.stands_until;
@@ -322,7 +319,7 @@ impl PassThrough {
 
     /// Whether the password is the one that a server has let in last.
     fn knows(&self, name: &str, password: &Secret) -> bool {
-        let all = self.known();
+        let all = lock(&self.known);
         let known = all.get(name.as_bytes());
         known.is_some_and(|known| self.is_of(&known.number, password))
     }
@@ -330,7 +327,7 @@ impl PassThrough {
     /// The account's number, where the password is the one that a server has let in last, and that was not
     /// too long ago.
     fn without_verdict(&self, name: &str, password: &Secret, options: &config::Accounts) -> Option<u64> {
-        let mut all = self.known();
+        let mut all = lock(&self.known);
         let known = all.get_mut(name.as_bytes())?;
         let (now, last) = (now(), known.tried + PATIENCE * options.interval);
         (now < last && self.is_of(&known.number, password)).then(|| {
@@ -343,7 +340,7 @@ impl PassThrough {
     /// A server has let this account in just now.
     fn note(&self, name: &str, password: &Secret, options: &config::Accounts) -> u64 {
         let now = now();
-        let mut all = self.known();
+        let mut all = lock(&self.known);
         forget_old(&mut all, options.forget_after, now);
         let (number, former) = match all.remove(name.as_bytes()) {
             None => (self.number(password), None),
@@ -368,7 +365,7 @@ impl PassThrough {
     }
 
     fn forget(&self, name: &[u8], is_meant: impl Fn(&Known) -> bool) {
-        let mut all = self.known();
+        let mut all = lock(&self.known);
         if all.get(name).is_some_and(is_meant) {
             all.remove(name);
         }
@@ -376,7 +373,7 @@ impl PassThrough {
 
     /// Drops what nobody has used for too long, or what is not to be kept any more.
     pub(super) fn clean(&self, options: &config::Accounts) {
-        let mut all = self.known();
+        let mut all = lock(&self.known);
         if options.from != AccountsFrom::PassThrough {
             all.clear();
         }
@@ -455,12 +452,12 @@ mod tests {
         assert_eq!(passed.fresh("app", &secret("hunter2"), &always_old), None);
         assert_eq!(passed.note("app", &secret("hunter2"), &always_old), id);
         passed.clean(&options());
-        assert_eq!(passed.known().len(), 1);
+        assert_eq!(lock(&passed.known).len(), 1);
         passed.clean(&config::Accounts {
             forget_after: Duration::ZERO,
             ..options()
         });
-        assert_eq!(passed.known().len(), 0);
+        assert_eq!(lock(&passed.known).len(), 0);
     }
 
     #[test]
@@ -501,7 +498,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             passed.note(name, &secret("hunter2"), &options);
         }
-        assert_eq!(passed.known().len(), 2);
+        assert_eq!(lock(&passed.known).len(), 2);
         assert!(passed.fresh("c", &secret("hunter2"), &options).is_some());
     }
 
@@ -513,11 +510,11 @@ mod tests {
             ..options()
         };
         let id = passed.note("app", &secret("hunter2"), &none_kept);
-        assert!(passed.known().values().all(|known| known.password.is_none()));
+        assert!(lock(&passed.known).values().all(|known| known.password.is_none()));
         assert_eq!(passed.fresh("app", &secret("hunter2"), &none_kept), None);
         assert_eq!(passed.note("app", &secret("hunter2"), &none_kept), id);
         passed.note("app", &secret("hunter2"), &options());
         passed.clean(&none_kept);
-        assert!(passed.known().values().all(|known| known.password.is_none()));
+        assert!(lock(&passed.known).values().all(|known| known.password.is_none()));
     }
 }

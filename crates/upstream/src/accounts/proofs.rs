@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use config::{ServerAddress, TlsMode};
@@ -25,6 +25,7 @@ use crate::connect::{self, For};
 use crate::disconnect::answer_wrongly;
 use crate::error::Seconds;
 use crate::greeting::read_greeting;
+use crate::lock::lock;
 use crate::login::{self, Tls};
 use crate::server::{Server, ServerId, now};
 
@@ -100,7 +101,7 @@ impl Cluster {
 
     /// Accounts have changed on the servers, or may have: what was found out of them is found out anew.
     pub(super) fn forget_proofs(&self) {
-        self.accounts.proofs.known().clear();
+        lock(&self.accounts.proofs.known).clear();
     }
 
     /// Whether the server lets the account in with a password that it does not have.
@@ -167,17 +168,13 @@ const TLS_LOGIN: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::SSL);
 
 impl Proofs {
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Proof>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn find(&self, key: &Key) -> Option<Proof> {
-        self.known().get(key).copied()
+        lock(&self.known).get(key).copied()
     }
 
     /// At most so many are known, the latest.
     fn note(&self, key: Key, looks_at_password: bool, most: usize) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let proof = Proof {
             looks_at_password,
             at: now(),

@@ -2,10 +2,11 @@
 //! second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Cluster;
+use crate::lock::lock;
 use crate::permit::Permit;
 use crate::server::{Server, ServerId, now};
 
@@ -23,7 +24,7 @@ pub(crate) struct LabelTurn {
 impl LabelTurn {
     /// Gives one, if it is time. However often somebody looks, that is as often as [`PACE`] says.
     fn give(&self, now: Instant) {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         let due = next.unwrap_or(now);
         if due <= now {
             self.is_there.store(true, Ordering::Relaxed);

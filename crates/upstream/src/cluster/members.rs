@@ -1,14 +1,14 @@
 //! Servers that come to a cluster and go: by the configuration, by SRV records, by PD, by Kubernetes, and
 //! because members name them.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use config::ServerAddress;
 
 use super::{Cluster, ServerChange, limit_of_discovered};
+use crate::lock::lock;
 use crate::server::{Availability, DrainedBy, Server, ServerId, now};
 use crate::topology::Signal;
 
@@ -49,7 +49,7 @@ impl Cluster {
 
     /// Adds a server that another member names; false where its name is taken, or nobody wants it any more.
     pub(crate) fn add_discovered(&self, address: ServerAddress, named_by: &str) -> bool {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = lock(&self.changing);
         let old = self.servers.load_full();
         let of_all = self.config.load();
         let is_wanted = of_all.discovers() && !of_all.ignores(&address);
@@ -71,7 +71,7 @@ impl Cluster {
     /// Takes over which servers DNS, PD or Kubernetes (`named_by`) names. Those of the configuration stay
     /// what they are, whoever names them.
     pub(crate) fn take_named(self: &Arc<Self>, named: &[config::Server], named_by: &str) {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = lock(&self.changing);
         let old = self.servers.load_full();
         let is_own = |server: &&Arc<Server>| !server.is_looked_up() && !server.is_discovered();
         let own: Vec<_> = old.iter().filter(is_own).cloned().collect();
@@ -109,7 +109,7 @@ impl Cluster {
 
     /// Lets a server go that was discovered.
     pub(crate) fn remove_discovered(self: &Arc<Self>, id: ServerId, reason: &str) {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = lock(&self.changing);
         let old = self.servers.load_full();
         let stays = |server: &Arc<Server>| server.id() != id || !server.is_discovered();
         self.replace_servers(
@@ -125,7 +125,7 @@ impl Cluster {
 
     /// The cluster is no longer in the configuration: nobody comes to its servers any more.
     pub fn retire(&self) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = lock(&self.changing);
         let gone = "its cluster is no longer in the configuration";
         self.servers().iter().for_each(|server| server.remove(gone));
     }
@@ -179,7 +179,7 @@ impl Cluster {
     /// # Errors
     /// In words for a person: there is no such server, or nobody would be left to take sessions.
     pub fn drain(self: &Arc<Self>, name: &str, ends: Option<Instant>) -> Result<(), String> {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = lock(&self.changing);
         let server = self.named(name)?;
         let servers = self.servers();
         // Signals are judged anew without this server.
@@ -208,7 +208,7 @@ impl Cluster {
                 "all servers of group {group} would drain: statements for it would be refused"
             ));
         }
-        self.drained_now().insert(name.to_owned(), Drain { ends });
+        lock(&self.drained).insert(name.to_owned(), Drain { ends });
         self.judge_signals(&servers);
         let comes_back = self.settle_drains(&servers);
         drop(changing);
@@ -226,9 +226,9 @@ impl Cluster {
         let group_drains =
             |group: &config::Group| group.servers.iter().all(|name| self.is_drained_by_hand(name));
         let nobody_is_left = !servers.iter().any(takes) || config.groups.values().any(group_drains);
-        let drained = self.drained_now().keys().cloned().collect::<Vec<_>>();
+        let drained = lock(&self.drained).keys().cloned().collect::<Vec<_>>();
         if nobody_is_left && !servers.is_empty() && !drained.is_empty() {
-            self.drained_now().clear();
+            lock(&self.drained).clear();
             tracing::warn!(
                 cluster = self.name,
                 servers = drained.join(", "),
@@ -264,8 +264,8 @@ impl Cluster {
     /// Takes back what was said with [`drain`](Self::drain), whatever else the server drains for. Says
     /// whether that was said.
     pub fn forget_drain(self: &Arc<Self>, name: &str) -> bool {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_drained = self.drained_now().remove(name).is_some();
+        let changing = lock(&self.changing);
+        let was_drained = lock(&self.drained).remove(name).is_some();
         let servers = self.servers();
         self.judge_signals(&servers);
         self.settle_drains(&servers);
@@ -277,7 +277,7 @@ impl Cluster {
     /// When the sessions should end that are still on a server which drains.
     #[must_use]
     pub fn drain_ends(&self, name: &str) -> Option<Instant> {
-        self.drained_now().get(name)?.ends
+        lock(&self.drained).get(name)?.ends
     }
 
     pub(crate) fn named(&self, name: &str) -> Result<Arc<Server>, String> {
@@ -293,13 +293,9 @@ impl Cluster {
         })
     }
 
-    fn drained_now(&self) -> MutexGuard<'_, BTreeMap<String, Drain>> {
-        self.drained.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the option `drain` or an operator says so.
     pub(super) fn is_drained_by_hand(&self, name: &str) -> bool {
-        self.config.load().drains(name) || self.drained_now().contains_key(name)
+        self.config.load().drains(name) || lock(&self.drained).contains_key(name)
     }
 
     /// What has the server drain, if it is to.
@@ -308,7 +304,7 @@ impl Cluster {
         if self.config.load().drains(name) {
             return Some(DrainedBy::Option);
         }
-        if self.drained_now().contains_key(name) {
+        if lock(&self.drained).contains_key(name) {
             return Some(DrainedBy::Operator);
         }
         self.signal_of(server).map(DrainedBy::Server)

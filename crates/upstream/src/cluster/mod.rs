@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -33,6 +33,7 @@ use self::signals::Signals;
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
+use crate::lock::lock;
 use crate::permit::Permit;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
@@ -306,7 +307,7 @@ impl Cluster {
     /// If its TLS files cannot be used. Then nothing has changed.
     pub fn reload(self: &Arc<Self>, config: config::Cluster) -> Result<(), UpstreamError> {
         let (tls, pd_tls) = (connector(&config.name, &config.tls)?, pd_connector(&config)?);
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = lock(&self.changing);
         let old = self.servers.load_full();
         let mut servers: Vec<_> = config
             .servers
@@ -392,7 +393,7 @@ impl Cluster {
         {
             return;
         }
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = lock(&self.changing);
         let profile = Arc::new(ServerProfile::of(greeting));
         self.warn_unless_shared(server, &profile);
         server.profile.store(Some(profile));

@@ -6,13 +6,14 @@
 //! leave, takes a ticket. Those that nobody has taken by the next look are withdrawn.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use config::RebalancePolicy;
 use routing::rebalance::{Factor, Figures, Move, Phase, Policy, Rebalancer};
 
 use super::Cluster;
+use crate::lock::lock;
 use crate::permit::Permit;
 use crate::server::{Availability, Server, ServerId, Ticket, now};
 
@@ -86,12 +87,6 @@ impl Default for Rebalance {
     }
 }
 
-impl Rebalance {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Cluster {
     /// Looks at all servers, and gives them tickets for as many sessions as are to leave them. Returns which
     /// servers have some and how many, and how long to wait for the next look. `zone`: the gateway's own.
@@ -104,7 +99,7 @@ impl Cluster {
             balance: config.balance,
         };
         let servers = self.servers();
-        let mut state = self.rebalance.state();
+        let mut state = lock(&self.rebalance.0);
         let state = &mut *state;
         let mut untaken = std::mem::take(&mut state.asked);
         untaken.retain_mut(|of| {
@@ -172,7 +167,7 @@ impl Cluster {
             .find(|server| server.id() == ticket.to)
             .cloned();
         let within = self.config().rebalance.within;
-        let mut state = self.rebalance.state();
+        let mut state = lock(&self.rebalance.0);
         let before = state
             .left
             .get(&from)
@@ -194,7 +189,7 @@ impl Cluster {
         let candidate = |server: &Arc<Server>| server.candidate(takes_sessions(server), config.slow_start);
         let candidates: Vec<_> = servers.iter().map(candidate).collect();
         let shares = routing::rebalance::shares(&candidates);
-        let state = self.rebalance.state();
+        let state = lock(&self.rebalance.0);
         let of = |((server, candidate), share): ((&Arc<Server>, routing::Candidate), f64)| ServerBalance {
             name: server.name().to_owned(),
             sessions: candidate.sessions,

@@ -4,10 +4,11 @@
 //! is left in any case: [`decide`], which is pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::Cluster;
+use crate::lock::lock;
 use crate::server::{Availability, Server, ServerId};
 use crate::topology::{Signal, Standing};
 
@@ -107,7 +108,7 @@ impl Cluster {
     /// Has servers drain that say that they are to be left, and those take sessions again that do so no
     /// longer. To be called whenever something has been learned of the servers.
     pub(crate) fn heed_signals(self: &Arc<Self>) {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = lock(&self.changing);
         let servers = self.servers();
         self.judge_signals(&servers);
         let comes_back = self.settle_drains(&servers);
@@ -146,7 +147,7 @@ impl Cluster {
         // Until all have been checked it may be that another one is left.
         let is_known = |candidate: &Candidate| candidate.availability != Availability::Unknown;
         let is_certain = candidates.iter().all(is_known);
-        let mut signals = self.signals();
+        let mut signals = lock(&self.signals);
         signals.heeded = (verdict.heeded.iter())
             .filter_map(|&at| Some((servers[at].id(), signal(at)?.clone())))
             .collect();
@@ -191,11 +192,7 @@ impl Cluster {
 
     /// Why this server says that it is to be left, where that is heeded.
     pub(super) fn signal_of(&self, server: &Server) -> Option<Signal> {
-        self.signals().heeded.get(&server.id()).cloned()
-    }
-
-    fn signals(&self) -> MutexGuard<'_, Signals> {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.signals).heeded.get(&server.id()).cloned()
     }
 }
 

@@ -9,12 +9,13 @@
 //! ([`Pool::is_denied`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::connection::Credential;
 use super::{Pool, Travel};
 use crate::backoff::Backoff;
+use crate::lock::lock;
 use crate::server::{Server, now};
 
 /// Until the second attempt.
@@ -63,7 +64,7 @@ impl AccountBackoff {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let account = all.iter_mut().find(|account| account.is_of(credential, config))?;
         let left = account.due.saturating_duration_since(now);
         if left.is_zero() {
@@ -76,7 +77,7 @@ impl AccountBackoff {
 
     /// Whether this is not to be tried now.
     fn holds(&self, credential: &Credential, config: &Arc<config::Cluster>, now: Instant) -> bool {
-        let all = self.lock();
+        let all = lock(&self.all);
         let account = all.iter().find(|account| account.is_of(credential, config));
         account.is_some_and(|account| account.due > now)
     }
@@ -89,7 +90,7 @@ impl AccountBackoff {
         reason: &str,
         now: Instant,
     ) -> Duration {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let before = all.iter().position(|account| account.is_of(credential, config));
         let mut backoff = before.map_or(BACKOFF, |at| all.remove(at).backoff);
         let pause = backoff.pause();
@@ -110,7 +111,7 @@ impl AccountBackoff {
     /// The server has let it in.
     pub(super) fn forget(&self, credential: &Credential) {
         if self.any.load(Ordering::Relaxed) {
-            let mut all = self.lock();
+            let mut all = lock(&self.all);
             all.retain(|account| account.credential != *credential);
             self.any.store(!all.is_empty(), Ordering::Relaxed);
         }
@@ -126,10 +127,6 @@ impl AccountBackoff {
     ) -> Option<Duration> {
         let is_known = self.holds(credential, config, now);
         (!is_known).then(|| self.note(credential, config, reason, now))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Account>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

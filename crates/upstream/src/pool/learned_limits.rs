@@ -6,8 +6,10 @@
 //! that has room again fills quickly, and one that has none is not stormed by everybody who waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use crate::lock::lock;
 
 /// How long a refusal is believed: who else uses the server may go away without our knowing.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
@@ -166,10 +168,6 @@ impl Full {
     fn is_believed(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.refused) < BELIEVED_FOR
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

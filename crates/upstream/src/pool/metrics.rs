@@ -1,13 +1,14 @@
 //! What pools count, and how they find one another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use telemetry::{Counter, Gauge, Histogram, Samples, catalog};
 use tokio::sync::Notify;
 
 use super::size::{Climb, Look};
+use crate::lock::lock;
 use crate::server::{Server, ServerId};
 
 /// Time between two looks at the sizes.
@@ -366,8 +367,4 @@ impl Metrics {
         out.histogram(&catalog::POOL_WAIT_DURATION, labels, &self.wait_seconds);
         out.histogram(&catalog::POOL_LEASE_DURATION, labels, &self.lease_seconds);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

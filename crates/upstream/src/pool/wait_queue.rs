@@ -12,8 +12,8 @@
 //! permit, but for a connection of that user, or the permit of one; and does not hold up the others.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -25,6 +25,7 @@ use super::learned_limits::{Ceiling, FullUsers};
 use super::shares::{Offer, Shares};
 use super::size::{Size, Stall};
 use super::travel::Parcel;
+use crate::lock::lock;
 use crate::permit::Permit;
 
 /// How long one waits before other workers give up their connections for it. A connection of its own worker
@@ -299,7 +300,7 @@ impl WaitQueue {
     /// Joins the line, unless `max` are in it. After joining the caller must serve the line once: a permit
     /// may have become free in between. Who joins must [leave](Self::leave).
     pub(crate) fn join(&self, wish: Wish<'_>, max: usize) -> Option<(u64, oneshot::Receiver<Grant>)> {
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         if waiters.all.len() >= max {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -325,7 +326,7 @@ impl WaitQueue {
     /// Looks after those of one worker, every now and then: [`Grant::Late`] to those whose time is over.
     pub(crate) fn look_after(&self, pool: u64, now: Instant) -> LookedAfter {
         let (mut found, mut late, mut index) = (LookedAfter::default(), Vec::new(), 0);
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         while let Some(waiter) = waiters.all.get_mut(index) {
             if waiter.pool != pool {
                 index += 1;
@@ -360,7 +361,7 @@ impl WaitQueue {
     /// The server has let one of this user in who was to try: two more may. True where there are any; then
     /// the caller serves the line.
     pub(crate) fn let_try(&self, user: &str) -> bool {
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         let next: Vec<usize> = waiters.confined(user).take(2).collect();
         for position in &next {
             waiters.release(*position);
@@ -370,7 +371,7 @@ impl WaitQueue {
     }
 
     pub(crate) fn leave(&self, number: u64) {
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         if let Some(position) = position(&waiters.all, number) {
             waiters.remove(position);
             self.publish(&waiters);
@@ -400,7 +401,7 @@ impl WaitQueue {
     /// nobody can use it as it is, its permit is for the first of this worker, or of another one that has
     /// called.
     pub(crate) fn next_for(&self, free: Free<'_>, now: Instant) -> Option<Turn> {
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         waiters.shares.served_at_once(free.pool, free.at_once);
         let (position, how) = waiters.next_for(&free, now)?;
         let waiter = waiters.remove(position)?;
@@ -421,29 +422,29 @@ impl WaitQueue {
 
     /// A worker has opened a connection.
     pub(crate) fn note_opened(&self, pool: u64) {
-        self.lock().shares.opened(pool);
+        lock(&self.waiters).shares.opened(pool);
     }
 
     /// One that counts for this worker is closed.
     pub(crate) fn note_closed(&self, pool: u64) {
-        self.lock().shares.closed(pool);
+        lock(&self.waiters).shares.closed(pool);
     }
 
     /// How many a worker has.
     #[cfg(test)]
     pub(super) fn share(&self, pool: u64) -> u32 {
-        self.lock().shares.connections(pool)
+        lock(&self.waiters).shares.connections(pool)
     }
 
     /// A connection was not taken over after all.
     pub(crate) fn goes(&self, from: u64, to: u64, now: Instant) {
-        self.lock().shares.goes(from, to, now);
+        lock(&self.waiters).shares.goes(from, to, now);
     }
 
     /// The server takes no sessions any more: nobody waits for it.
     pub(crate) fn dismiss(&self) {
         let waiters = {
-            let mut waiters = self.lock();
+            let mut waiters = lock(&self.waiters);
             let mut all = Vec::with_capacity(waiters.all.len());
             while let Some(waiter) = waiters.remove(0) {
                 all.push(waiter);
@@ -458,7 +459,7 @@ impl WaitQueue {
     }
 
     fn take(&self, choose: impl FnOnce(&VecDeque<Waiter>) -> Option<usize>) -> Option<Waiter> {
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         let position = choose(&waiters.all)?;
         let waiter = waiters.remove(position);
         self.publish(&waiters);
@@ -469,10 +470,6 @@ impl WaitQueue {
         let count = waiters.all.len();
         self.waiting.store(count, Ordering::SeqCst);
         self.seekers.store(count - waiters.confined, Ordering::SeqCst);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiters> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,12 +10,14 @@
 mod rule;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mysql_wire::gtid::GtidSet;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 pub use rule::{Arrival, Probe, ReadIndex};
 
@@ -84,7 +86,7 @@ impl<P: Clone> Probes<P> {
     /// # Errors
     /// One is under way: until when it is waited for.
     pub fn send(&self, now: Instant) -> Result<Probe, Instant> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         let overdue = asked.since.map(|since| since + self.overdue);
         let is_overdue = overdue.is_none_or(|overdue| overdue <= now);
         match (asked.rule.send(is_overdue), overdue) {
@@ -101,7 +103,7 @@ impl<P: Clone> Probes<P> {
 
     /// The end of a probe, for all to hear.
     pub fn end(&self, probe: Probe, answer: &Result<P, Arc<str>>) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         asked.rule.end(probe, answer.as_ref().ok().cloned());
         let ended = Ended {
             known: asked.rule.known().cloned(),

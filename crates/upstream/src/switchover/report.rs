@@ -1,9 +1,10 @@
 //! How far a switchover is, for who looks on.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::Failure;
+use crate::lock::lock;
 
 /// A switchover as it is seen from outside.
 pub struct Report {
@@ -91,23 +92,23 @@ impl Report {
     /// All of it, now.
     #[must_use]
     pub fn told(&self) -> ReportedProgress {
-        self.lock().clone()
+        lock(&self.told).clone()
     }
 
     /// Somebody should know this, or do it.
     pub fn warn(&self, what: String) {
         tracing::warn!(cluster = self.cluster, to = self.to, "switchover: {what}");
-        self.lock().warnings.push(what);
+        lock(&self.told).warnings.push(what);
     }
 
     pub(super) fn step(&self, what: String) {
         tracing::info!(cluster = self.cluster, to = self.to, "switchover: {what}");
         let at = self.began.elapsed();
-        self.lock().steps.push(ReportedStep { what, at });
+        lock(&self.told).steps.push(ReportedStep { what, at });
     }
 
     pub(super) fn paused(&self, paused: Duration) {
-        self.lock().paused = Some(paused);
+        lock(&self.told).paused = Some(paused);
     }
 
     pub(super) fn end(&self, result: Result<(), Failure>) {
@@ -123,19 +124,15 @@ impl Report {
             State::Failed => tracing::error!(cluster, from, to, reason, "switchover failed in the middle"),
             _ => tracing::warn!(cluster, from, to, reason, state = state.label(), "no switchover"),
         }
-        let mut told = self.lock();
+        let mut told = lock(&self.told);
         (told.state, told.reason) = (state, reason);
     }
 
     /// It was dropped before its end.
     pub(super) fn is_left(&self) {
-        if self.lock().state == State::Running {
+        if lock(&self.told).state == State::Running {
             let cause = "it has come to no end: look at both servers (read_only, replication), and put right by hand what is not";
             self.end(Err(Failure::Failed(cause.to_owned())));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ReportedProgress> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,6 +25,7 @@ use super::ignored::Ignored;
 use super::look::{Named, look};
 use super::observation::{Address, Identity};
 use crate::cluster::Cluster;
+use crate::lock::lock;
 use crate::resolver::look_up;
 use crate::server::{Server, ServerId, now};
 
@@ -101,7 +102,7 @@ impl Discovery {
         let (now, config) = (now(), cluster.config());
         self.ignored.renew(&config, now).await;
         let servers = cluster.servers();
-        let reports = cluster.follow.state().reports(config.topology, &servers);
+        let reports = lock(&cluster.follow.state).reports(config.topology, &servers);
         let plan = plan(&reports);
         self.alias_addresses.retain(|_, until| *until > now);
         let forgotten = self.forgotten(&reports, &plan, now);

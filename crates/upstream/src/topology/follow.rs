@@ -1,7 +1,7 @@
 //! The picture of a cluster that all workers see, and how it is renewed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -14,6 +14,7 @@ use super::look::Finding;
 use super::signal::Standing;
 use super::{Role, Topology};
 use crate::cluster::Cluster;
+use crate::lock::lock;
 use crate::server::{Server, ServerId, now};
 
 /// Replicas that a line in the log names.
@@ -27,7 +28,7 @@ pub(crate) struct Follow {
     changed: Notify,
     /// Something was learned that may change the picture.
     pub(crate) news: Notify,
-    state: Mutex<ClusterState>,
+    pub(super) state: Mutex<ClusterState>,
     /// What was said of replicas that are too far behind.
     said: Mutex<Said>,
     /// Times that another server was taken for the primary.
@@ -73,30 +74,26 @@ impl Follow {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, ClusterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A look that began at `begun` has come to its end.
     pub(super) fn note(&self, server: &Server, begun: Instant, result: Result<Finding, Blind>) {
-        self.state().note(server.id(), begun, result);
+        lock(&self.state).note(server.id(), begun, result);
         self.news.notify_one();
     }
 
     /// Forgets what the looks at a server have shown: its monitor rests.
     pub(super) fn forget(&self, server: &Server) {
-        self.state().forget(server.id());
+        lock(&self.state).forget(server.id());
         self.news.notify_one();
     }
 
     /// What each of these servers says of whether it is to be left.
     pub(crate) fn standings(&self, config: &config::Cluster, servers: &[Arc<Server>]) -> Vec<Standing> {
-        self.state().standings(config, servers, now())
+        lock(&self.state).standings(config, servers, now())
     }
 
     /// It is worth looking more often than usual.
     pub(super) fn is_searching(&self) -> bool {
-        self.state().is_searching(now())
+        lock(&self.state).is_searching(now())
     }
 }
 
@@ -104,7 +101,7 @@ impl Cluster {
     /// Decides anew who is what, and publishes it.
     pub(crate) fn renew_topology(&self) {
         let follow = &self.follow;
-        let mut state = follow.state();
+        let mut state = lock(&follow.state);
         // Under the lock, so that no older list is published after a newer one.
         let (config, servers) = (self.config(), self.servers());
         state.retain(&servers);
@@ -149,7 +146,7 @@ impl Cluster {
 
     /// Of several servers that could be the primary this one is to be it, as if it had been so far.
     pub(crate) fn prefer_primary(&self, server: ServerId) {
-        self.follow.state().prefer(server);
+        lock(&self.follow.state).prefer(server);
         self.renew_topology();
     }
 
@@ -163,7 +160,7 @@ impl Cluster {
 
     /// Times that a primary was not believed at once, since there had been several changes within a minute.
     pub(crate) fn primaries_damped(&self) -> u64 {
-        self.follow.state().damped()
+        lock(&self.follow.state).damped()
     }
 
     /// Says when all replicas are further behind than reads may see, and when that is over.
@@ -171,7 +168,7 @@ impl Cluster {
         if !self.config().uses_roles {
             return;
         }
-        let mut said = self.follow.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.follow.said);
         let cluster = self.name();
         match said.note(new.are_replicas_too_far_behind(), now()) {
             Some(News::AllBehind) => {

@@ -2,10 +2,12 @@
 
 mod figures;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use routing::rebalance::Sample;
+
+use crate::lock::lock;
 
 pub(crate) use figures::Reading;
 
@@ -24,14 +26,10 @@ struct Heard {
 }
 
 impl Usage {
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// CPU and memory in thousandths, as far as they are known and new enough. `began`: where the time of
     /// samples begins.
     pub(crate) fn samples(&self, began: Instant, now: Instant) -> [Option<Sample>; 2] {
-        let heard = self.heard();
+        let heard = lock(&self.0);
         [heard.cpu, heard.memory].map(|known| {
             let (when, permille) = known.filter(|(when, _)| now.saturating_duration_since(*when) < AGE)?;
             let at = when.saturating_duration_since(began);
@@ -40,11 +38,11 @@ impl Usage {
     }
 
     pub(crate) fn forget(&self) {
-        *self.heard() = Heard::default();
+        *lock(&self.0) = Heard::default();
     }
 
     pub(crate) fn note(&self, reading: Reading, when: Instant) {
-        let mut heard = self.heard();
+        let mut heard = lock(&self.0);
         let before = heard.last.as_ref();
         let cpu =
             before.and_then(|(at, before)| reading.cpu_since(before, when.saturating_duration_since(*at)));

@@ -208,9 +208,9 @@ fn who_is_confined_may_try_now_and_then_and_more_where_that_helps() {
         "everybody by the own worker"
     );
     assert!(play.wait_queue.look_after(HERE, play.at(100)).may_try);
-    assert_eq!(play.wait_queue.lock().confined, 3, "one");
+    assert_eq!(lock(&play.wait_queue.waiters).confined, 3, "one");
     assert!(!play.wait_queue.let_try("v") && play.wait_queue.let_try("u"));
-    assert_eq!(play.wait_queue.lock().confined, 1, "and two");
+    assert_eq!(lock(&play.wait_queue.waiters).confined, 1, "and two");
     play.wait_queue.dismiss();
     assert!(!play.wait_queue.wants_permits() && !play.wait_queue.let_try("u"));
 }
