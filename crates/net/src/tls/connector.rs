@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use config::{ClusterTls, Verify};
 use rustls::ClientConfig;
-use rustls::client::danger::ServerCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::{ServerName, UnixTime};
 
 use super::reload::Reloading;
 use super::stream::{TlsStream, Transport};
-use super::verify::{AcceptAny, ByAuthority, JudgedLater};
+use super::verify::{ByAuthority, JudgedLater};
 use super::{files, provider};
 use crate::{NetError, Stream};
 
@@ -188,15 +187,15 @@ impl Settings {
 
     fn build(&self) -> Result<Terms, NetError> {
         let judge = self.judge()?;
-        let verifier: Arc<dyn ServerCertVerifier> = match &judge {
-            None => Arc::new(AcceptAny(provider())),
-            Some(judge) => Arc::new(JudgedLater(Arc::clone(judge))),
+        let verifier = JudgedLater {
+            provider: provider(),
+            asks_for_key: judge.is_some(),
         };
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| NetError::TlsSettings(error.to_string()))?
             .dangerous()
-            .with_custom_certificate_verifier(verifier);
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let config = match &self.pair {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => builder

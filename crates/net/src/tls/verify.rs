@@ -9,14 +9,6 @@ use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// Accepts every certificate, as a MySQL client with `ssl-mode=REQUIRED` does: the link is encrypted, but not
-/// against somebody who sits in the middle.
-///
-/// Handshake signatures are not checked either. That would prove the possession of a key that anybody may
-/// have made up, and it would refuse servers whose old certificates (X.509 version 1) cannot be parsed.
-#[derive(Debug)]
-pub(super) struct AcceptAny(pub(super) Arc<CryptoProvider>);
-
 /// Checks that a certificate comes from the CA file, and with `identity` that it is for the name connected
 /// to.
 ///
@@ -31,11 +23,25 @@ pub(super) struct ByAuthority {
     pub(super) provider: Arc<CryptoProvider>,
 }
 
-/// Lets a handshake come to its end whatever the certificate: it is judged behind it, when whoever connects
-/// can still say good-bye in the protocol that TLS carries. That the server has the certificate's key is
-/// checked at once.
+/// Lets a handshake come to its end whatever the certificate: where there is a CA, the certificate is judged
+/// behind it, when whoever connects can still say good-bye in the protocol that TLS carries.
 #[derive(Debug)]
-pub(super) struct JudgedLater(pub(super) Arc<ByAuthority>);
+pub(super) struct JudgedLater {
+    pub(super) provider: Arc<CryptoProvider>,
+    /// Whether the server has to prove that it has the certificate's key. Where every certificate is accepted
+    /// (as by a MySQL client with `ssl-mode=REQUIRED`: the link is encrypted, but not against somebody who
+    /// sits in the middle), that would prove the possession of a key that anybody may have made up, and it
+    /// would refuse servers whose old certificates (X.509 version 1) cannot be parsed.
+    pub(super) asks_for_key: bool,
+}
+
+impl JudgedLater {
+    /// Whether the handshake's signature is checked. A certificate that cannot be read has no key to check
+    /// anything with, and is refused when it is judged.
+    fn checks(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.asks_for_key && ParsedCertificate::try_from(certificate).is_ok()
+    }
+}
 
 impl ServerCertVerifier for JudgedLater {
     fn verify_server_cert(
@@ -55,13 +61,11 @@ impl ServerCertVerifier for JudgedLater {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match is_readable(certificate) {
-            true => {
-                let algorithms = &self.0.provider.signature_verification_algorithms;
-                verify_tls12_signature(message, certificate, signature, algorithms)
-            }
-            false => Ok(HandshakeSignatureValid::assertion()),
+        if !self.checks(certificate) {
+            return Ok(HandshakeSignatureValid::assertion());
         }
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -70,60 +74,17 @@ impl ServerCertVerifier for JudgedLater {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match is_readable(certificate) {
-            true => {
-                let algorithms = &self.0.provider.signature_verification_algorithms;
-                verify_tls13_signature(message, certificate, signature, algorithms)
-            }
-            false => Ok(HandshakeSignatureValid::assertion()),
+        if !self.checks(certificate) {
+            return Ok(HandshakeSignatureValid::assertion());
         }
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0
-            .provider
+        self.provider
             .signature_verification_algorithms
             .supported_schemes()
-    }
-}
-
-/// What cannot be read has no key to check anything with, and is refused when it is judged.
-fn is_readable(certificate: &CertificateDer<'_>) -> bool {
-    ParsedCertificate::try_from(certificate).is_ok()
-}
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
