@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -29,9 +30,6 @@ use rustix::net::{
 const FORMAT: &[u8] = b"forebay handover 1";
 const END: &[u8] = b"end";
 const READY: &[u8] = b"ready";
-
-/// The longest name: a path.
-const NAME_MAX: usize = 4096;
 
 /// Of the process that gives, or gets.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -79,11 +77,11 @@ impl Successor {
 
     /// Gives the new process these sockets, each by its name.
     pub fn give(&self, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
-        send(&self.0, FORMAT, None)?;
+        send(&self.0, FORMAT, &[])?;
         for (name, socket) in sockets {
-            send(&self.0, name.as_bytes(), Some(socket))?;
+            send(&self.0, name.as_bytes(), slice::from_ref(socket))?;
         }
-        send(&self.0, END, None)
+        send(&self.0, END, &[])
     }
 
     /// Waits until the new process serves. Blocks.
@@ -119,12 +117,13 @@ impl Predecessor {
         }
         let mut given = HashMap::new();
         loop {
-            match receive(&socket)? {
-                (said, None) if said == END => break,
-                (name, Some(socket)) => {
-                    given.insert(String::from_utf8_lossy(&name).into_owned(), socket);
+            let (said, mut sockets) = receive(&socket)?;
+            match sockets.pop() {
+                None if said == END => break,
+                Some(socket) => {
+                    given.insert(String::from_utf8_lossy(&said).into_owned(), socket);
                 }
-                _ => return Err(io::Error::other("it has ended in the middle")),
+                None => return Err(io::Error::other("it has ended in the middle")),
             }
         }
         // Else the way would stay open behind whoever has closed this end, and the old process would offer
@@ -155,7 +154,7 @@ impl Predecessor {
         OWNS_FILES.store(true, Ordering::Relaxed);
         IS_WAITED_FOR.store(false, Ordering::Release);
         *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        send(&self.0, READY, None)?;
+        send(&self.0, READY, &[])?;
         Channel::new(self.0)
     }
 }
@@ -179,15 +178,7 @@ impl Channel {
     /// # Errors
     /// Nothing of it was sent: the other process has ended, or does not read.
     pub fn send(&self, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<()> {
-        let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !sockets.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let message = [IoSlice::new(bytes)];
-        retry_on_intr(|| sendmsg(&self.0, &message, &mut ancillary, SendFlags::NOSIGNAL))?;
-        Ok(())
+        send(&self.0, bytes, sockets)
     }
 
     /// Waits for the next message; `None` where the other process has ended. Where this process has no room
@@ -196,27 +187,8 @@ impl Channel {
     /// # Errors
     /// What the kernel said, or the message is longer than any may be.
     pub fn receive(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-        let mut bytes = vec![0; MESSAGE_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut room = [IoSliceMut::new(&mut bytes)];
-        let received =
-            retry_on_intr(|| recvmsg(&self.0, &mut room, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
-        let mut sockets = Vec::new();
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(some) = message {
-                sockets.extend(some);
-            }
-        }
-        if received.flags.contains(ReturnFlags::TRUNC) {
-            return Err(io::Error::other("a message that is too long"));
-        }
-        if received.flags.contains(ReturnFlags::CTRUNC) {
-            // The limit of open files, mostly: those that have come mean nothing without the others.
-            sockets.clear();
-        }
-        bytes.truncate(received.bytes);
-        Ok((received.bytes > 0).then_some((bytes, sockets)))
+        let message = receive(&self.0)?;
+        Ok((!message.0.is_empty()).then_some(message))
     }
 
     /// Ends sending in both directions. Messages that were sent already may still be received.
@@ -246,12 +218,12 @@ pub(crate) fn owns_files() -> bool {
     OWNS_FILES.load(Ordering::Relaxed)
 }
 
-fn send(to: &OwnedFd, bytes: &[u8], socket: Option<&OwnedFd>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn send(to: &OwnedFd, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<()> {
+    let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let sockets = socket.map(AsFd::as_fd);
-    if let Some(socket) = &sockets {
-        ancillary.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(socket)));
+    if !sockets.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     let message = [IoSlice::new(bytes)];
     retry_on_intr(|| sendmsg(to, &message, &mut ancillary, SendFlags::NOSIGNAL))?;
@@ -259,19 +231,28 @@ fn send(to: &OwnedFd, bytes: &[u8], socket: Option<&OwnedFd>) -> io::Result<()> 
 }
 
 /// A message; an empty one where the other end is closed.
-fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
-    let mut bytes = vec![0; NAME_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut bytes = vec![0; MESSAGE_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut room = [IoSliceMut::new(&mut bytes)];
     // A process that was stopped and goes on is interrupted, as the socket has a limit.
     let received = retry_on_intr(|| recvmsg(from, &mut room, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
+    let mut sockets = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = message {
+            sockets.extend(some);
+        }
+    }
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::other("a message that is too long"));
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // The limit of open files, mostly: those that have come mean nothing without the others.
+        sockets.clear();
+    }
     bytes.truncate(received.bytes);
-    let socket = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
-        _ => None,
-    });
-    Ok((bytes, socket))
+    Ok((bytes, sockets))
 }
 
 #[cfg(test)]
@@ -290,12 +271,12 @@ mod tests {
             .give(&[("127.0.0.1:3306".to_owned(), listener.into())])
             .unwrap();
         assert_eq!(receive(&other).unwrap().0, FORMAT);
-        let (name, socket) = receive(&other).unwrap();
+        let (name, mut sockets) = receive(&other).unwrap();
         assert_eq!(name, b"127.0.0.1:3306");
-        let taken = TcpListener::from(socket.expect("a socket"));
+        let taken = TcpListener::from(sockets.pop().expect("a socket"));
         assert_eq!(taken.local_addr().unwrap(), address);
         assert_eq!(receive(&other).unwrap().0, END);
-        send(&other, READY, None).unwrap();
+        send(&other, READY, &[]).unwrap();
         successor.wait_until_ready(PATIENCE).unwrap();
         drop(other);
         let ended = successor.wait_until_ready(PATIENCE).unwrap_err();
