@@ -2,18 +2,18 @@
 
 use std::io;
 
-use crate::sys;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open file descriptors to the hard limit and returns it.
 ///
 /// Distributions keep the soft limit at 1024 for programs that use `select`; this one does not.
 pub fn raise_nofile() -> io::Result<u64> {
-    let mut limit = sys::nofile_limit()?;
-    if limit.rlim_cur < limit.rlim_max {
-        limit.rlim_cur = limit.rlim_max;
-        sys::set_nofile_limit(&limit)?;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        let current = maximum;
+        setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
     }
-    Ok(limit.rlim_cur)
+    Ok(maximum.unwrap_or(u64::MAX))
 }
 
 /// Whether an error of `accept` or `connect` means that the process or the machine has run out of descriptors
@@ -32,9 +32,9 @@ mod tests {
     #[test]
     fn raises_the_soft_limit_to_the_hard_limit() {
         let raised = raise_nofile().unwrap();
-        let now = sys::nofile_limit().unwrap();
-        assert_eq!(raised, now.rlim_max);
-        assert_eq!(now.rlim_cur, now.rlim_max);
+        let now = getrlimit(Resource::Nofile);
+        assert_eq!(raised, now.maximum.unwrap_or(u64::MAX));
+        assert_eq!(now.current, now.maximum);
         assert_eq!(raise_nofile().unwrap(), raised);
     }
 

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::{BindAddress, Congestion};
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -171,7 +172,11 @@ impl Listener {
             let accepted = self
                 .socket
                 .async_io(Interest::READABLE, |socket| {
-                    sys::accept_nonblocking(socket.as_fd())
+                    // One system call where the standard library needs two or three.
+                    Ok(acceptfrom_with(
+                        socket,
+                        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+                    )?)
                 })
                 .await;
             let (fd, address) = match accepted {
@@ -179,7 +184,8 @@ impl Listener {
                 Err(error) if is_the_connections_own(&error) => continue,
                 Err(error) => return Err(error),
             };
-            return match (&self.file, address.as_socket()) {
+            let peer = address.and_then(|address| SocketAddr::try_from(address).ok());
+            return match (&self.file, peer) {
                 (Some(_), _) => Ok(Accepted {
                     socket: Socket::Unix(fd.into()),
                     peer: Peer::Unix,
