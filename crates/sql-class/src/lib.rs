@@ -36,6 +36,7 @@ pub mod text;
 mod token;
 mod user_variables;
 mod variables;
+mod words;
 
 pub use calls::{Call, calls};
 pub use classify::facts;

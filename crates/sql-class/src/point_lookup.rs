@@ -9,6 +9,7 @@
 //! Whether the names mean what they seem to mean (a column, a table and no view) is not known here.
 
 use crate::syntax::{Charset, Syntax};
+use crate::words::is_one_of;
 
 /// Conditions that are looked at; keys of more columns are rare.
 pub const CONDITIONS_MAX: usize = 8;
@@ -119,12 +120,6 @@ const NO_COLUMNS: [&str; 16] = [
 
 /// The length of the shortest of them.
 const SHORTEST: usize = 3;
-
-fn is_no_column(name: &[u8]) -> bool {
-    NO_COLUMNS
-        .iter()
-        .any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
-}
 
 impl<'a> Scanner<'a> {
     fn lookup(&mut self) -> Option<PointLookup<'a>> {
@@ -238,7 +233,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let is_word = is_bare && self.at - start == column.len();
-        if is_word && column.len() >= SHORTEST && is_no_column(column) {
+        if is_word && column.len() >= SHORTEST && is_one_of(column, &NO_COLUMNS) {
             return None;
         }
         self.space()?;

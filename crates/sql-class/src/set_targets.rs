@@ -5,6 +5,7 @@ use crate::reader::unquoted;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
 use crate::variables::{Scope, is_carried, is_transaction_characteristic};
+use crate::words::is_one_of;
 
 /// The system variables that the `SET` statements of a text may set, of the session or of the server, in
 /// lower case. None of them for `SET NAMES` and the like, nor for what holds for one statement or the next
@@ -128,9 +129,7 @@ impl<'a> Assignments<'a> {
     fn assignment(&mut self, scope: Scope) -> Option<()> {
         let target = self.step();
         let mut name = self.name(target)?;
-        let is_charset = ["NAMES", "CHARACTER", "CHARSET", "CHAR"]
-            .iter()
-            .any(|word| name.eq_ignore_ascii_case(word.as_bytes()));
+        let is_charset = is_one_of(name, &["NAMES", "CHARACTER", "CHARSET", "CHAR"]);
         let is_unscoped = target.kind == Kind::System && self.next.kind != Kind::Dot;
         let scope = match target.kind {
             Kind::System if is_unscoped => Scope::Session,
@@ -176,12 +175,7 @@ impl<'a> Assignments<'a> {
 
     /// Whether this part of a value means the same everywhere; what follows it is next.
     fn is_given(&self, token: Token) -> bool {
-        let is = |words: &[&str]| {
-            let text = unquoted(self.tokens.text(token));
-            words
-                .iter()
-                .any(|word| text.eq_ignore_ascii_case(word.as_bytes()))
-        };
+        let is = |words: &[&str]| is_one_of(unquoted(self.tokens.text(token)), words);
         let is_called = self.next.kind == Kind::Open;
         match token.kind {
             Kind::Variable => false,
@@ -194,10 +188,8 @@ impl<'a> Assignments<'a> {
     }
 
     fn is_scope(&self) -> bool {
-        self.next.kind == Kind::Word
-            && ["GLOBAL", "SESSION", "LOCAL", "PERSIST", "PERSIST_ONLY"]
-                .iter()
-                .any(|word| self.tokens.text(self.next).eq_ignore_ascii_case(word.as_bytes()))
+        const ALL: &[&str] = &["GLOBAL", "SESSION", "LOCAL", "PERSIST", "PERSIST_ONLY"];
+        self.next.kind == Kind::Word && is_one_of(self.tokens.text(self.next), ALL)
     }
 
     fn name(&self, token: Token) -> Option<&'a [u8]> {

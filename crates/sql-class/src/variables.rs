@@ -1,6 +1,7 @@
 //! System variables, and tables of the server about itself, of which routing must know.
 
 use crate::facts::Effects;
+use crate::words::is_one_of;
 
 /// `@@global.x`, `SET GLOBAL x`, or nothing of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,14 +57,13 @@ pub(crate) fn is_carried(name: &[u8]) -> bool {
 
 /// `SET TRANSACTION` as variables.
 pub(crate) fn is_transaction_characteristic(name: &[u8]) -> bool {
-    [
+    const ALL: &[&str] = &[
         "transaction_isolation",
         "transaction_read_only",
         "tx_isolation",
         "tx_read_only",
-    ]
-    .iter()
-    .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    ];
+    is_one_of(name, ALL)
 }
 
 /// Whether tables of this schema may be about the server that is asked, or the connection.
@@ -81,12 +81,6 @@ pub fn is_about_server(schema: &[u8]) -> bool {
 /// replication.
 pub(crate) fn is_alike_everywhere(table: &[u8]) -> bool {
     is_one_of(table, ALIKE_EVERYWHERE)
-}
-
-pub(crate) fn is_one_of(name: &[u8], known: &[&str]) -> bool {
-    known
-        .iter()
-        .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
 fn begins_with_one_of(name: &[u8], prefixes: &[&str]) -> bool {

@@ -7,6 +7,7 @@
 
 mod non_table_ddl;
 
+use crate::words::is_one_of as is;
 use non_table_ddl::{Object, object};
 
 /// A statement by its first words.
@@ -81,12 +82,6 @@ fn first_words(sql: &[u8]) -> (&[u8], &[u8], &[u8]) {
     (first, second, rest)
 }
 
-fn is(found: &[u8], words: &[&str]) -> bool {
-    words
-        .iter()
-        .any(|word| found.eq_ignore_ascii_case(word.as_bytes()))
-}
-
 /// `SET STATEMENT … FOR …` of MariaDB, from behind the second word.
 fn with_settings(sql: &[u8]) -> StatementKind<'_> {
     let mut parts = behind(sql, b"FOR");
@@ -140,10 +135,7 @@ pub fn makes_rows(sql: &[u8]) -> bool {
     }
     let bare = without_quoted(sql);
     // Partitions have values, too: `VALUES LESS THAN (5)`, `VALUES IN (5)`.
-    let is_constructor = |mut rest: &[u8]| {
-        let word = word(&mut rest);
-        !word.eq_ignore_ascii_case(b"LESS") && !word.eq_ignore_ascii_case(b"IN")
-    };
+    let is_constructor = |mut rest: &[u8]| !is(word(&mut rest), &["LESS", "IN"]);
     behind(&bare, b"SELECT").next().is_some() || behind(&bare, b"VALUES").any(is_constructor)
 }
 

@@ -16,6 +16,7 @@ pub use self::collation::Collation;
 pub use self::numbers::{elsewhere, in_text, is_near};
 pub use self::processes::{Kill, kill, shows_processes};
 pub use self::row_count::{RowCount, may_count_rows};
+use crate::words::{is_one_of, plain_words};
 use crate::{Effects, Syntax, TableName};
 
 /// A longer text is not looked into.
@@ -44,13 +45,13 @@ pub fn only_sets_insert_id(text: &[u8], syntax: Syntax) -> bool {
 /// Whether reads that have no table have no other source of rows either, as SHOW has.
 #[must_use]
 pub fn is_computed(text: &[u8]) -> bool {
-    let has = |known: &[&[u8]]| {
+    let has = |known: &[&str]| {
         let mut words = text.split(|byte| !byte.is_ascii_alphanumeric());
-        words.any(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known)))
+        words.any(|word| is_one_of(word, known))
     };
     let first = text.trim_ascii_start().first().map(u8::to_ascii_lowercase);
-    let computes = matches!(first, Some(b's' | b'd' | b'v')) && has(&[b"select", b"do", b"values"]);
-    computes && !has(&[b"show", b"desc", b"describe", b"explain"])
+    let computes = matches!(first, Some(b's' | b'd' | b'v')) && has(&["select", "do", "values"]);
+    computes && !has(&["show", "desc", "describe", "explain"])
 }
 
 /// Whether there may be a query within, wherever the word is.
@@ -181,18 +182,6 @@ pub fn releases_all_locks(text: &[u8]) -> bool {
 pub fn has(text: &[u8], part: &[u8]) -> bool {
     let mut windows = text.windows(part.len());
     windows.any(|window| window[0].eq_ignore_ascii_case(&part[0]) && window.eq_ignore_ascii_case(part))
-}
-
-/// What blanks separate.
-fn plain_words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let words = text.split(u8::is_ascii_whitespace);
-    words.filter(|word| !word.is_empty())
-}
-
-fn is_one_of(word: &[u8], known: &[&str]) -> bool {
-    known
-        .iter()
-        .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// What follows `word` and at least one space or quote.

@@ -1,5 +1,7 @@
 //! Statements about the server's connections: `KILL` and `SHOW PROCESSLIST`.
 
+use crate::words::is_one_of;
+
 /// A `KILL` statement, or the command that is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
@@ -50,17 +52,15 @@ pub fn kill(text: &[u8]) -> Option<Kill> {
 #[must_use]
 pub fn shows_processes(text: &[u8]) -> bool {
     let mut words = Words(text);
-    let mut is_next = |word: &[u8]| words.next().is_some_and(|next| next.eq_ignore_ascii_case(word));
-    if !is_next(b"SHOW") {
+    let mut next = || words.next().unwrap_or_default();
+    if !is_one_of(next(), &["SHOW"]) {
         return false;
     }
-    match words.next() {
-        Some(word) if word.eq_ignore_ascii_case(b"FULL") => words
-            .next()
-            .is_some_and(|next| next.eq_ignore_ascii_case(b"PROCESSLIST")),
-        Some(word) => word.eq_ignore_ascii_case(b"PROCESSLIST"),
-        None => false,
+    let mut word = next();
+    if is_one_of(word, &["FULL"]) {
+        word = next();
     }
+    is_one_of(word, &["PROCESSLIST"])
 }
 
 /// The words of a statement, without blanks, comments and semicolons.

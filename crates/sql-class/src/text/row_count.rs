@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LOOK_MAX, begins_with, has, is_one_of, plain_words, uses_tables};
+use super::{LOOK_MAX, begins_with, has, uses_tables};
+use crate::words::{is_one_of, plain_words, words};
 use crate::{Class, Syntax};
 
 /// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within
@@ -67,9 +68,7 @@ impl RowCount {
                 _ => Self::Usual,
             };
         }
-        let mut words = text
-            .split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-            .filter(|word| !word.is_empty());
+        let mut words = words(text);
         let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let is = |known: &[&str]| is_one_of(first, known);
         let is_mariadb = syntax.dialect.is_mariadb();
@@ -117,9 +116,8 @@ impl RowCount {
 
     /// MariaDB's `CREATE TABLE … SELECT` counts the rows of its query.
     fn of_new_table(text: &[u8]) -> Self {
-        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        let words = words.filter(|word| !word.is_empty());
-        let mut words = words.skip_while(|word| is_one_of(word, &["CREATE", "OR", "REPLACE", "TEMPORARY"]));
+        let mut words =
+            words(text).skip_while(|word| is_one_of(word, &["CREATE", "OR", "REPLACE", "TEMPORARY"]));
         let is_of_table = words.next().is_some_and(|word| is_one_of(word, &["TABLE"]));
         match is_of_table && words_like(text, b"SELECT") > 0 {
             true => Self::Unclear,
@@ -155,8 +153,9 @@ const EXPLAINED: &[&str] = &[
 ];
 
 fn words_like(text: &[u8], word: &[u8]) -> usize {
-    let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    words.filter(|known| known.eq_ignore_ascii_case(word)).count()
+    words(text)
+        .filter(|known| known.eq_ignore_ascii_case(word))
+        .count()
 }
 
 #[cfg(test)]

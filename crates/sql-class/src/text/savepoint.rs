@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{begins_with, contains, is_one_of, plain_words};
+use super::{begins_with, contains};
+use crate::words::{is_one_of, plain_words};
 
 /// What a statement about transactions does to savepoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
