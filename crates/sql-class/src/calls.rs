@@ -7,7 +7,8 @@ use crate::keyword::Keyword;
 use crate::reader::unquoted;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
-use crate::variables::{Scope, is_one_of};
+use crate::variables::Scope;
+use crate::words::is_one_of;
 
 /// One place where a literal can stand instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,13 +91,7 @@ struct Window<'a> {
 impl<'a> Window<'a> {
     fn new(sql: &'a [u8], syntax: Syntax) -> Self {
         let mut tokens = Tokenizer::new(sql, syntax);
-        let before = Token {
-            kind: Kind::Semicolon,
-            keyword: Keyword::None,
-            start: 0,
-            end: 0,
-        };
-        let seen = [before, tokens.next(), tokens.next(), tokens.next()];
+        let seen = [Token::BEFORE, tokens.next(), tokens.next(), tokens.next()];
         Self { tokens, seen }
     }
 

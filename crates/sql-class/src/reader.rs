@@ -47,16 +47,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(sql: &'a [u8], syntax: Syntax) -> Self {
         let mut tokens = Tokenizer::new(sql, syntax);
         let next = tokens.next();
-        let previous = Token {
-            kind: Kind::Semicolon,
-            keyword: Keyword::None,
-            start: 0,
-            end: 0,
-        };
         Self {
             tokens,
             next,
-            previous,
+            previous: Token::BEFORE,
             expected: Expected::Nothing,
             lifted: Class::Read,
             effects: Effects::NONE,

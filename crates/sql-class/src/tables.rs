@@ -73,18 +73,12 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(tokens: Tokenizer<'a>, next: Token) -> Self {
-        let previous = Token {
-            kind: Kind::Semicolon,
-            keyword: Keyword::None,
-            start: 0,
-            end: 0,
-        };
         let levels = [Level::default(); DEPTH_MAX];
         let (found, with_names) = (Vec::new(), Vec::new());
         Self {
             tokens,
             next,
-            previous,
+            previous: Token::BEFORE,
             verb: Keyword::None,
             levels,
             depth: 0,

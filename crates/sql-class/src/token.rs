@@ -45,6 +45,16 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
+impl Token {
+    /// In front of a text, as between two statements.
+    pub(crate) const BEFORE: Self = Self {
+        kind: Kind::Semicolon,
+        keyword: Keyword::None,
+        start: 0,
+        end: 0,
+    };
+}
+
 /// Most comments that are looked at for a hint: a text may be nothing but comments.
 const HINTS_MAX: usize = 8;
 
