@@ -150,8 +150,7 @@ impl<'a> Scanner<'a> {
         if let Some(end) = self.limit()? {
             lookup.end = end;
         }
-        if self.byte() == Some(b';') {
-            self.at += 1;
+        if self.take(b';') {
             self.space()?;
         }
         (self.at == self.sql.len()).then_some(lookup)
@@ -160,9 +159,7 @@ impl<'a> Scanner<'a> {
     /// The list of columns, and FROM.
     fn columns(&mut self) -> Option<()> {
         loop {
-            if self.byte() == Some(b'*') {
-                self.at += 1;
-            } else {
+            if !self.take(b'*') {
                 self.column_or_star()?;
             }
             self.space()?;
@@ -171,8 +168,7 @@ impl<'a> Scanner<'a> {
                 self.name()?;
                 self.space()?;
             }
-            if self.byte() == Some(b',') {
-                self.at += 1;
+            if self.take(b',') {
                 self.space()?;
                 continue;
             }
@@ -185,12 +181,10 @@ impl<'a> Scanner<'a> {
     fn column_or_star(&mut self) -> Option<()> {
         self.name()?;
         for _ in 0..2 {
-            if self.byte() != Some(b'.') {
+            if !self.take(b'.') {
                 break;
             }
-            self.at += 1;
-            if self.byte() == Some(b'*') {
-                self.at += 1;
+            if self.take(b'*') {
                 return Some(());
             }
             self.name()?;
@@ -201,12 +195,9 @@ impl<'a> Scanner<'a> {
     /// `[schema.]table [[AS] alias] WHERE`
     fn table(&mut self) -> Option<(Option<&'a [u8]>, &'a [u8])> {
         let first = self.name()?;
-        let (schema, table) = match self.byte() {
-            Some(b'.') => {
-                self.at += 1;
-                (Some(first), self.name()?)
-            }
-            _ => (None, first),
+        let (schema, table) = match self.take(b'.') {
+            true => (Some(first), self.name()?),
+            false => (None, first),
         };
         self.space()?;
         if !self.word(b"WHERE") {
@@ -227,8 +218,7 @@ impl<'a> Scanner<'a> {
         let mut column = self.name()?;
         let is_bare = column.as_ptr() == self.sql[start..].as_ptr();
         for _ in 0..2 {
-            if self.byte() == Some(b'.') {
-                self.at += 1;
+            if self.take(b'.') {
                 column = self.name()?;
             }
         }
@@ -237,8 +227,7 @@ impl<'a> Scanner<'a> {
             return None;
         }
         self.space()?;
-        (self.byte() == Some(b'=')).then_some(())?;
-        self.at += 1;
+        self.take(b'=').then_some(())?;
         self.space()?;
         let start = self.at;
         let value = self.value()?;
@@ -371,9 +360,7 @@ impl<'a> Scanner<'a> {
     /// Space and plain comments. `None`: a comment that may mean something.
     #[inline]
     fn space(&mut self) -> Option<()> {
-        if self.byte() == Some(b' ') {
-            self.at += 1;
-        }
+        self.take(b' ');
         match self.byte() {
             Some(b' ' | b'\t' | b'\n' | b'\r' | b'/') => self.more_space(),
             _ => Some(()),
@@ -404,6 +391,14 @@ impl<'a> Scanner<'a> {
             || text.iter().any(|&byte| byte >= 0x80 || byte == 0);
         self.at += len + 4;
         (!means_something).then_some(())
+    }
+
+    /// Consumes this byte, if it is the next.
+    #[inline]
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.byte() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     #[inline]
