@@ -22,7 +22,7 @@
 //! statement arrives ─ needs_its_connection()? ─ no, and one is held: give it back
 //!       │                                      └ none is held: lease, rebuild(want, have, …)
 //!       │                                        and prime() for LAST_INSERT_ID()
-//!     begin() ─ send ─ observe_ok()* ─ end() ─ needs_rearming()? send arming(), rearmed()
+//!     begin() ─ send ─ observe_ok()* ─ end() ─ needs_rearming()? arm the trackers, rearmed()
 //!                                          └─ is_pinned()? keep : leave(), give back
 //! ```
 
@@ -43,9 +43,7 @@ pub use leave::{Leave, list_user_variables};
 pub use move_plan::{Difference, MovePlan};
 pub use pin::{Pin, PinReason};
 pub use portable_state::{Baseline, PackedState, PortableState};
-pub use rebuild::{
-    CANNOT, Excursion, arming, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild,
-};
+pub use rebuild::{CANNOT, Excursion, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild};
 pub use session::{KnownConnection, Request, Session, Start};
 pub use statements::{Prepared, Statements, TooManyStatements};
 pub use trackers::{ClientTrackers, TrackedVariables, TransactionInfo};

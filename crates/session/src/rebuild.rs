@@ -9,8 +9,8 @@ use mysql_wire::Command;
 use sql_class::Dialect;
 
 use crate::variables::{
-    self, CHARACTER_SET_CLIENT, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, CHARSETS,
-    COLLATION_CONNECTION, DEFAULT, SQL_MODE, belongs,
+    CHARACTER_SET_CLIENT, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, CHARSETS, COLLATION_CONNECTION,
+    DEFAULT, SQL_MODE, belongs,
 };
 use crate::{Baseline, PortableState};
 
@@ -163,33 +163,6 @@ pub fn cost(want: &PortableState, have: &PortableState) -> u32 {
         cost += COMMAND_COST;
     }
     cost
-}
-
-/// The statement that arms the trackers as this crate needs them, after connecting and after each
-/// COM_RESET_CONNECTION and COM_CHANGE_USER. `variables`: all session variables of that server, by name;
-/// MariaDB has a word for them.
-#[must_use]
-pub fn arming(dialect: Dialect, variables: &[&str]) -> String {
-    let list = match dialect {
-        // Those that are named have their reports under their own name: see `upstream`'s list.
-        Dialect::MariaDb { .. } => {
-            "autocommit,last_gtid,collation_connection,collation_database,collation_server,*".to_owned()
-        }
-        Dialect::MySql { .. } => {
-            let plain = |name: &&&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            let tracked = variables.iter().filter(plain);
-            let tracked = tracked.filter(|name| variables::is_tracked(name.as_bytes(), dialect));
-            tracked.copied().collect::<Vec<_>>().join(",")
-        }
-    };
-    let mut statement = format!(
-        "SET SESSION session_track_system_variables='{list}', session_track_schema=ON, \
-         session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS'"
-    );
-    if !dialect.is_mariadb() {
-        statement.push_str(", session_track_gtids='OWN_GTID'");
-    }
-    statement
 }
 
 /// The command to send in front of a statement that reads LAST_INSERT_ID() where its connection is not the
@@ -491,17 +464,5 @@ mod tests {
     fn somebody_elses_warnings_go_first() {
         let have = carried(None, &[]).with_diagnostics();
         assert_eq!(commands(&carried(None, &[]), &have), [CLEAR_DIAGNOSTICS]);
-    }
-
-    #[test]
-    fn trackers_are_armed_for_all_but_the_noise() {
-        let armed = arming(MYSQL, &["time_zone", "statement_id", "bad name"]);
-        assert_eq!(
-            armed,
-            "SET SESSION session_track_system_variables='time_zone', session_track_schema=ON, \
-             session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', session_track_gtids='OWN_GTID'"
-        );
-        let armed = arming(Dialect::MariaDb { version: 101_119 }, &[]);
-        assert!(armed.contains(",*', session_track_schema") && !armed.contains("gtids"));
     }
 }

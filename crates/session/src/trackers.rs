@@ -1,8 +1,8 @@
 //! What the client itself is to see of the session state that servers report to the gateway.
 //!
-//! The gateway arms every tracker for its own use ([`crate::arming`]). A client with SESSION_TRACK gets what
-//! it would get from the server directly: by default five variables and the schema; otherwise what it asked
-//! for with `SET session_track_…`, which is remembered here as its wish.
+//! The gateway arms every tracker for its own use. A client with SESSION_TRACK gets what it would get from the
+//! server directly: by default five variables and the schema; otherwise what it asked for with
+//! `SET session_track_…`, which is remembered here as its wish.
 
 use mysql_wire::session_state::Change;
 use serde::{Deserialize, Serialize};

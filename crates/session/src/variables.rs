@@ -251,9 +251,3 @@ pub(crate) fn charset_of(collation: &[u8]) -> &[u8] {
 pub(crate) fn follows_schema(name: &[u8]) -> bool {
     name == b"character_set_database" || name == b"collation_database"
 }
-
-/// Whether a tracker's list may name this variable: MySQL only, where `*` would report noise with every
-/// statement.
-pub(crate) fn is_tracked(name: &[u8], dialect: Dialect) -> bool {
-    dialect.is_mariadb() || meaning(name) != Meaning::Nothing
-}
