@@ -10,7 +10,7 @@ use sql_class::Dialect;
 
 use crate::variables::{
     CHARACTER_SET_CLIENT, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, CHARSETS, COLLATION_CONNECTION,
-    DEFAULT, SQL_MODE, belongs,
+    DEFAULT, SQL_MODE, belongs, is_word,
 };
 use crate::{Baseline, PortableState};
 
@@ -30,12 +30,7 @@ const CLEAR_DIAGNOSTICS: &str = "DO (SELECT 1 FROM (SELECT 1) AS t)";
 ///
 /// The connection must not be in a transaction: `autocommit=1` would commit it.
 #[must_use]
-pub fn rebuild(
-    want: &PortableState,
-    have: &PortableState,
-    baseline: &Baseline,
-    _dialect: Dialect,
-) -> Vec<Vec<u8>> {
+pub fn rebuild(want: &PortableState, have: &PortableState, baseline: &Baseline) -> Vec<Vec<u8>> {
     let mut commands = Vec::new();
     if have.has_diagnostics() {
         commands.push(query(CLEAR_DIAGNOSTICS));
@@ -82,10 +77,9 @@ pub(crate) fn excursion(
     context: &PortableState,
     here: &PortableState,
     baseline: &Baseline,
-    dialect: Dialect,
 ) -> Option<Excursion> {
     let there = here.meaning_as(context)?;
-    let from = |have, want| rebuild(want, have, baseline, dialect);
+    let from = |have, want| rebuild(want, have, baseline);
     Some((from(here, &there), from(&there, here)))
 }
 
@@ -237,7 +231,7 @@ impl Assignments {
 
     fn variable(&mut self, name: &[u8], value: &[u8]) {
         // Names come from the server. One that is no name would be a way to make us send any statement.
-        if !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_') {
+        if !is_word(name) {
             return;
         }
         let literal = match (name, value) {
@@ -296,8 +290,6 @@ fn is_number(value: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const MYSQL: Dialect = Dialect::MySql { version: 90_704 };
-
     fn baseline() -> Baseline {
         let login = [
             ("autocommit", "ON"),
@@ -323,7 +315,7 @@ mod tests {
 
     /// The commands as text, with a `:` behind the command's byte where it is no query.
     fn commands(want: &PortableState, have: &PortableState) -> Vec<String> {
-        let rebuilt = rebuild(want, have, &baseline(), MYSQL);
+        let rebuilt = rebuild(want, have, &baseline());
         let text = |payload: &Vec<u8>| match Command(payload[0]) {
             Command::QUERY => String::from_utf8_lossy(&payload[1..]).into_owned(),
             command => format!("{}: {}", command.name(), payload[1..].escape_ascii()),
@@ -439,16 +431,16 @@ mod tests {
             let of = |payload: &Vec<u8>| String::from_utf8_lossy(&payload[1..]).into_owned();
             commands.iter().map(of).collect::<Vec<_>>()
         };
-        let (there, back) = excursion(&context, &here, &baseline(), MYSQL).unwrap();
+        let (there, back) = excursion(&context, &here, &baseline()).unwrap();
         assert_eq!(text(there), ["old", "SET sql_mode='ANSI_QUOTES'"]);
         assert_eq!(text(back), ["new", "SET sql_mode=DEFAULT"]);
         // What was prepared without a schema names everything in full.
         let (context, here) = (carried(None, &[]), carried(Some("new"), &[("autocommit", "OFF")]));
         let nothing = Some((Vec::new(), Vec::new()));
-        assert_eq!(excursion(&context, &here, &baseline(), MYSQL), nothing);
-        assert_eq!(excursion(&here, &context, &baseline(), MYSQL), None);
+        assert_eq!(excursion(&context, &here, &baseline()), nothing);
+        assert_eq!(excursion(&here, &context, &baseline()), None);
         let context = carried(None, &[("character_set_client", "latin1")]);
-        assert!(excursion(&context, &here, &baseline(), MYSQL).is_some());
+        assert!(excursion(&context, &here, &baseline()).is_some());
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 use mysql_wire::session_state::Change;
 use serde::{Deserialize, Serialize};
-use sql_class::Dialect;
 
 /// `session_track_transaction_info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -39,7 +38,7 @@ pub struct ClientTrackers {
 impl ClientTrackers {
     /// What both servers do for a client with SESSION_TRACK that asks for nothing else.
     #[must_use]
-    pub fn server_defaults(_dialect: Dialect) -> Self {
+    pub fn server_defaults() -> Self {
         Self {
             enabled: true,
             variables: TrackedVariables::parse(
@@ -57,7 +56,7 @@ impl ClientTrackers {
     pub fn none() -> Self {
         Self {
             enabled: false,
-            ..Self::server_defaults(Dialect::default())
+            ..Self::server_defaults()
         }
     }
 
@@ -130,7 +129,7 @@ mod tests {
 
     #[test]
     fn by_default_five_variables_and_the_schema() {
-        let trackers = ClientTrackers::server_defaults(Dialect::default());
+        let trackers = ClientTrackers::server_defaults();
         assert!(trackers.shows(&variable(b"time_zone")));
         assert!(!trackers.shows(&variable(b"sql_mode")));
         assert!(trackers.shows(&Change::Schema(b"a")));
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_clients_wish_is_remembered() {
-        let mut trackers = ClientTrackers::server_defaults(Dialect::default());
+        let mut trackers = ClientTrackers::server_defaults();
         trackers.wish(b"session_track_system_variables", b" SQL_MODE , time_zone");
         trackers.wish(b"session_track_schema", b"OFF");
         trackers.wish(b"session_track_transaction_info", b"STATE");

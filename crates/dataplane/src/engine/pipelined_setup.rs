@@ -99,7 +99,7 @@ pub(crate) fn take_state(leased: Option<&mut LeasedConnection>, of: &Session) ->
     };
     leased.lacks_state = false;
     let (want, state) = (of.carried(), &mut leased.connection.state);
-    let mut commands = session::rebuild(want, &state.carried, &state.baseline, of.dialect());
+    let mut commands = session::rebuild(want, &state.carried, &state.baseline);
     state.syncs_reads &= rebuild::keeps_sync_wait(&state.carried, want);
     state.carried = Rc::clone(want);
     if !commands.is_empty() {

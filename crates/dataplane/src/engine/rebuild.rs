@@ -32,12 +32,7 @@ pub(crate) async fn rebuild_to(
     if Rc::ptr_eq(want, &connection.state.carried) {
         return Ok(());
     }
-    let commands = session::rebuild(
-        want,
-        &connection.state.carried,
-        &connection.state.baseline,
-        session.dialect(),
-    );
+    let commands = session::rebuild(want, &connection.state.carried, &connection.state.baseline);
     if !commands.is_empty() && set_state(session, connection, commands).await? {
         // What the gateway is warned of is not for the session to see.
         set_state(session, connection, vec![session::clear_diagnostics()]).await?;

@@ -26,7 +26,7 @@ pub(super) fn start(
         dialect,
         multi_statements: login.capabilities.contains(Capabilities::MULTI_STATEMENTS),
         wants: if tracks {
-            ClientTrackers::server_defaults(dialect)
+            ClientTrackers::server_defaults()
         } else {
             ClientTrackers::none()
         },

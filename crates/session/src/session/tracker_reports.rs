@@ -99,7 +99,7 @@ impl Session {
     pub fn excursion(&self, context: &PortableState, baseline: &Baseline) -> Option<Excursion> {
         match self.meaning_is_unclear || self.sets_own_collations {
             true => None,
-            false => excursion(context, &self.carried, baseline, self.dialect),
+            false => excursion(context, &self.carried, baseline),
         }
     }
 

@@ -78,7 +78,6 @@ impl Batch {
             oldest_login: Cell::new(session.control.oldest_login.get()),
             server: Arc::clone(server),
             credential: session.client.account.credential.clone(),
-            dialect: session.dialect(),
             members: RefCell::default(),
         });
         let waiting = &session.context.cluster.pipelines.waiting;
@@ -241,7 +240,7 @@ impl Batch {
             return None;
         }
         let baseline = Rc::clone(&connection.state.baseline);
-        let mut commands = session::rebuild(&self.carried, &have, &baseline, self.dialect);
+        let mut commands = session::rebuild(&self.carried, &have, &baseline);
         if !commands.is_empty() {
             commands.push(session::clear_diagnostics());
             let capabilities = connection.opened.capabilities;

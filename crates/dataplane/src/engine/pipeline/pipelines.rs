@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use session::{PortableState, Prepared};
-use sql_class::Dialect;
 use telemetry::ServerMetrics;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -39,7 +38,6 @@ pub(super) struct Batch {
     pub(super) oldest_login: Cell<std::time::Instant>,
     pub(super) server: Arc<Server>,
     pub(super) credential: Credential,
-    pub(super) dialect: Dialect,
     pub(super) members: RefCell<Vec<Member>>,
 }
 

@@ -22,7 +22,7 @@ use mysql_wire::{Capabilities, Command, Outcome, StatusFlags};
 use routing::rules::Verdict;
 use routing::{Draw, ReadCandidate, ReadPolicy, Role as ReadRole, choose_replica};
 use session::PortableState;
-use sql_class::{Class, Dialect, Effects, Facts, Syntax};
+use sql_class::{Class, Effects, Facts, Syntax};
 use telemetry::MirrorMetrics;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
@@ -147,7 +147,6 @@ struct Copy {
     credential: Credential,
     carried: Rc<PortableState>,
     oldest_login: Instant,
-    dialect: Dialect,
     is_read: bool,
     text: Vec<u8>,
 }
@@ -202,7 +201,6 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
         credential: session.client.account.credential.clone(),
         carried: Rc::clone(session.state.carried()),
         oldest_login: session.control.oldest_login.get(),
-        dialect: session.dialect(),
         is_read: facts.class == Class::Read,
         text: text.to_vec(),
     };
@@ -364,7 +362,7 @@ impl Copy {
             return None;
         }
         let held = &connection.state;
-        let commands = session::rebuild(&self.carried, &held.carried, &held.baseline, self.dialect);
+        let commands = session::rebuild(&self.carried, &held.carried, &held.baseline);
         let capabilities = connection.opened.capabilities;
         let commands = ask::framed(capabilities, commands);
         let replies = ask::ask(&mut connection.stream, capabilities, &commands)

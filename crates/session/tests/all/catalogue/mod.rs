@@ -20,7 +20,7 @@ fn start(dialect: Dialect) -> Start {
         schema: None,
         dialect,
         multi_statements: true,
-        wants: ClientTrackers::server_defaults(dialect),
+        wants: ClientTrackers::server_defaults(),
         baseline: Rc::new(Baseline::default()),
         session_pooling: false,
         trusts_functions: false,

@@ -74,7 +74,7 @@ impl Gateway {
             dialect,
             multi_statements: true,
             wants: match tracks {
-                true => ClientTrackers::server_defaults(dialect),
+                true => ClientTrackers::server_defaults(),
                 false => ClientTrackers::none(),
             },
             baseline: Rc::clone(&baseline),
@@ -326,7 +326,7 @@ impl Gateway {
             self.ids[connection] = KnownConnection::UNKNOWN;
         }
         let mut warned = false;
-        for payload in rebuild(&want, &have, &self.baseline, self.server.dialect) {
+        for payload in rebuild(&want, &have, &self.baseline) {
             warned |= self.send(connection, &payload).warnings > 0;
         }
         if warned {
