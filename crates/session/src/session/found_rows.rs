@@ -4,8 +4,8 @@ use mysql_wire::{Outcome, StatusFlags};
 use sql_class::text::RowCount;
 use sql_class::{Class, Effects};
 
+use super::Session;
 use super::settle::runs_sql;
-use super::{Current, Session};
 
 impl Session {
     /// `FOUND_ROWS()`; `None` where only the server can say. Rows that OFFSET passed over count for the
@@ -31,12 +31,7 @@ impl Session {
     /// statement before, which may have been another session's.
     #[must_use]
     pub fn has_counted_rows(&self, outcome: &Outcome) -> bool {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
+        let (class, effects, statements) = self.current.what_it_does();
         if self.current.count == RowCount::Kept || !runs_sql(self.current.command) {
             return false;
         }
@@ -68,12 +63,7 @@ impl Session {
     }
 
     pub(super) fn settle_found_rows(&mut self, outcome: &Outcome) {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
+        let (class, effects, statements) = self.current.what_it_does();
         // Of several the last counts, if it is a query.
         let opaque = Effects::CALLS_PROCEDURE
             .with(Effects::TEXT_PREPARE)

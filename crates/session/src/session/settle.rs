@@ -35,21 +35,21 @@ const PINS: &[(Effects, PinReason)] = &[
     (Effects::CALCULATES_FOUND_ROWS, PinReason::FoundRows),
 ];
 
-/// Read LAST_INSERT_ID(), or may set it in a way that no OK packet shows.
-const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
-    .with(Effects::SETS_UNCARRIED)
-    .with(Effects::CALLS_PROCEDURE)
+/// Run what their text does not tell.
+const MAY_DO_ANYTHING: Effects = Effects::CALLS_PROCEDURE
     .with(Effects::UNKNOWN_FUNCTION)
-    .with(Effects::TEXT_PREPARE)
+    .with(Effects::TEXT_PREPARE);
+
+/// Read LAST_INSERT_ID(), or may set it in a way that no OK packet shows.
+const MAY_TOUCH_INSERT_ID: Effects = MAY_DO_ANYTHING
+    .with(Effects::READS_LAST_INSERT_ID)
+    .with(Effects::SETS_UNCARRIED)
     .with(Effects::LOADS_DATA)
     .with(Effects::RETURNS_INSERTED)
     .with(Effects::INCOMPLETE);
 
 /// May read it where no text tells.
-const MAY_READ_INSERT_ID_UNSEEN: Effects = Effects::CALLS_PROCEDURE
-    .with(Effects::UNKNOWN_FUNCTION)
-    .with(Effects::TEXT_PREPARE)
-    .with(Effects::INCOMPLETE);
+const MAY_READ_INSERT_ID_UNSEEN: Effects = MAY_DO_ANYTHING.with(Effects::INCOMPLETE);
 
 /// A syntax error: nothing of a single statement was executed.
 pub(super) const ER_PARSE_ERROR: u16 = 1064;
@@ -255,9 +255,6 @@ impl Session {
             effects = Effects(effects.0 & !Effects::RELEASES_ALL_LOCKS.0);
         }
         let may_set = matches!(class, Class::Session | Class::Unknown) || statements > 1;
-        let opaque = Effects::CALLS_PROCEDURE
-            .with(Effects::UNKNOWN_FUNCTION)
-            .with(Effects::TEXT_PREPARE);
         let sets_trackers = may_set && may_set_trackers(text);
         Current {
             command: statement.command,
@@ -274,7 +271,7 @@ impl Session {
             sets_trackers,
             sets_one: sets_trackers
                 && (class, statements) == (Class::Session, 1)
-                && !effects.intersects(opaque.with(Effects::USER_VARIABLES))
+                && !effects.intersects(MAY_DO_ANYTHING.with(Effects::USER_VARIABLES))
                 && sql_class::set_targets(text, self.syntax).is_some_and(|names| names.len() == 1),
             handler: handler_step(effects, statements, text),
             savepoint: match class {
@@ -302,7 +299,7 @@ impl Session {
                 && statement.command == Command::QUERY
                 && !self.pins.has(PinReason::Incomplete)
                 && is_one_select(text),
-            collation: match may_set && !effects.intersects(opaque) {
+            collation: match may_set && !effects.intersects(MAY_DO_ANYTHING) {
                 true => Collation::of(text),
                 false => Collation::Unclear,
             },
@@ -454,18 +451,10 @@ impl Session {
 
     /// What was not understood, or failed half-way.
     fn settle_doubts(&mut self, outcome: &Outcome) {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
+        let (class, effects, statements) = self.current.what_it_does();
         let ran = runs_sql(self.current.command);
-        let may_do_anything = Effects::CALLS_PROCEDURE
-            .with(Effects::UNKNOWN_FUNCTION)
-            .with(Effects::TEXT_PREPARE);
         let not_executed =
-            outcome.error == Some(ER_PARSE_ERROR) && statements <= 1 && !effects.intersects(may_do_anything);
+            outcome.error == Some(ER_PARSE_ERROR) && statements <= 1 && !effects.intersects(MAY_DO_ANYTHING);
         let is_known = effects.intersects(Effects::CALLS_PROCEDURE.with(Effects::LEAVES_NOTHING));
         self.may_have_set_unnamed |= outcome.error.is_some() && !not_executed && self.runs_others();
         if ran && class == Class::Unknown && !is_known && !not_executed {
@@ -507,12 +496,7 @@ impl Session {
 
     /// What the next statement may ask for.
     fn settle_last(&mut self, outcome: &Outcome) {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
+        let (class, effects, statements) = self.current.what_it_does();
         let failed = outcome.error.is_some();
         let ran = runs_sql(self.current.command);
         // Of an earlier statement of the text, kept over a last one that asks for them, or on MariaDB uses no
@@ -563,6 +547,10 @@ fn begins_replication(command: Command) -> bool {
 }
 
 impl Current {
+    pub(super) fn what_it_does(&self) -> (Class, Effects, u32) {
+        (self.class, self.effects, self.statements)
+    }
+
     /// What is not carried is LAST_INSERT_ID(), set with an argument: an OK packet may say it, or the server
     /// if asked.
     fn sets_insert_id_only(&self, effect: Effects) -> bool {

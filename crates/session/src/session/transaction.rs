@@ -68,12 +68,7 @@ impl Session {
     /// What was written is committed, and a transaction is open that is another one: rolled back it says
     /// nothing of the first.
     fn has_begun_anew(&self, wrote: bool) -> bool {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
+        let (class, effects, statements) = self.current.what_it_does();
         let begins = matches!(class, Class::Begin | Class::BeginReadOnly) && !effects.contains(Effects::XA);
         let ended_one = self.has_written && (begins || self.current.may_commit);
         self.in_transaction() && (ended_one || statements > 1 && (self.has_written || wrote))
@@ -82,12 +77,7 @@ impl Session {
     /// Something may be committed although the answer is an error. MySQL sends no GTID with one, and has
     /// forgotten it by the next answer.
     fn may_have_committed(&self, error: u16) -> bool {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
+        let (class, effects, statements) = self.current.what_it_does();
         let was_understood = error != ER_PARSE_ERROR || statements > 1;
         let commits = effects.contains(Effects::COMMITS);
         let ends_one = commits && (self.has_written || statements > 1);
