@@ -9,7 +9,7 @@ use std::time::Duration;
 use net::{Peer, Stream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, reason};
 use crate::connect::{self, For};
 use crate::error::{ConnectFailure, LeaseError};
 use crate::permit::Permit;
@@ -97,12 +97,7 @@ impl Cluster {
                             "cannot connect from this machine"
                         );
                     }
-                    let (id, server) = (server.id(), server.name().to_owned());
-                    failures.push(ConnectFailure {
-                        id,
-                        server,
-                        reason: error.reason,
-                    });
+                    failures.push(failure(&server, error.reason));
                 }
             }
         }
@@ -173,6 +168,47 @@ impl Cluster {
                 failures: failures.to_vec(),
             },
         })
+    }
+}
+
+/// Why a session that has to be on one server is not.
+impl Cluster {
+    pub(crate) fn unavailable(&self, server: &Server) -> LeaseError {
+        LeaseError::NoServerAvailable {
+            cluster: self.name().to_owned(),
+            servers: vec![reason(server)],
+        }
+    }
+
+    pub(crate) fn queue_full(&self, server: &Server, config: &config::Cluster) -> LeaseError {
+        LeaseError::QueueFull {
+            cluster: self.name().to_owned(),
+            server: Some(server.name().to_owned()),
+            queue_max: config.queue_max,
+        }
+    }
+
+    pub(crate) fn queue_timeout(&self, server: &Server, waited: Duration) -> LeaseError {
+        LeaseError::QueueTimeout {
+            cluster: self.name().to_owned(),
+            server: Some(server.name().to_owned()),
+            waited,
+        }
+    }
+
+    pub(crate) fn connect_failed(&self, server: &Server, reason: String) -> LeaseError {
+        LeaseError::ConnectFailed {
+            cluster: self.name().to_owned(),
+            failures: vec![failure(server, reason)],
+        }
+    }
+}
+
+fn failure(server: &Server, reason: String) -> ConnectFailure {
+    ConnectFailure {
+        id: server.id(),
+        server: server.name().to_owned(),
+        reason,
     }
 }
 

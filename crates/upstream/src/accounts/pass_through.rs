@@ -26,7 +26,7 @@ use super::eviction_budget::EvictionBudget;
 use super::trial_login::{Trying, try_login};
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
-use crate::error::{ConnectFailure, LeaseError};
+use crate::error::LeaseError;
 use crate::lock::lock;
 use crate::server::{Server, now};
 
@@ -239,11 +239,10 @@ impl Cluster {
 
     /// The server has let the account in: whether it would have done so with any password.
     async fn prove(&self, server: &Server, name: &str) -> Result<(), LeaseError> {
-        let server_name = || server.name().to_owned();
         match self.looks_at_password(server, name.as_bytes()).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(LeaseError::Refused {
-                server: server_name(),
+                server: server.name().to_owned(),
                 packet: ErrPacket {
                     code: DENIALS[0],
                     sql_state: *b"28000",
@@ -251,14 +250,10 @@ impl Cluster {
                         .into(),
                 },
             }),
-            Err(reason) => Err(LeaseError::ConnectFailed {
-                cluster: self.name().to_owned(),
-                failures: vec![ConnectFailure {
-                    id: server.id(),
-                    server: server_name(),
-                    reason: format!("it is not known whether the server looks at the password: {reason}"),
-                }],
-            }),
+            Err(reason) => Err(self.connect_failed(
+                server,
+                format!("it is not known whether the server looks at the password: {reason}"),
+            )),
         }
     }
 

@@ -10,9 +10,9 @@ use mysql_wire::Capabilities;
 use tokio::time::{sleep_until, timeout_at};
 
 use super::eviction_budget::{Eviction, EvictionBudget};
-use crate::cluster::{Cluster, reason};
+use crate::cluster::Cluster;
 use crate::direct::{Direct, DirectError};
-use crate::error::{ConnectFailure, LeaseError};
+use crate::error::LeaseError;
 use crate::login::{Account, LoginError};
 use crate::permit::Permit;
 use crate::pool::{Grant, Key, Wish};
@@ -103,11 +103,7 @@ impl<'t> Trying<'t> {
         };
         let config = cluster.config();
         let Some((number, mut answer)) = wait_queue.join(wish, config.queue_max as usize) else {
-            return Err(LeaseError::QueueFull {
-                cluster: cluster.name().to_owned(),
-                server: Some(server.name().to_owned()),
-                queue_max: config.queue_max,
-            });
+            return Err(cluster.queue_full(server, &config));
         };
         let _ticket = Ticket { server, number };
         // A permit may have become free between the look and the joining; and pools may keep connections that
@@ -118,7 +114,7 @@ impl<'t> Trying<'t> {
             match timeout_at(until.min(now() + LOOK).into(), &mut answer).await {
                 Ok(Ok(Grant::Permit(permit))) => return Ok((permit, eviction)),
                 Ok(Ok(Grant::Late)) => return Err(self.timed_out(since, until)),
-                Ok(_) => return Err(self.gone()),
+                Ok(_) => return Err(cluster.unavailable(server)),
                 Err(_) if now() >= until => return Err(self.timed_out(since, until)),
                 Err(_) => look_after(cluster, server),
             }
@@ -136,7 +132,7 @@ impl<'t> Trying<'t> {
         loop {
             let now = now();
             if server.availability() == Availability::No {
-                return Err(self.gone());
+                return Err(self.cluster.unavailable(self.server));
             }
             wait_queue.ceiling.lift(server.sessions(), true, now);
             let is_free = !wait_queue.full_users.contains(&key.user, now)
@@ -158,20 +154,10 @@ impl<'t> Trying<'t> {
         }
     }
 
-    fn gone(&self) -> LeaseError {
-        LeaseError::NoServerAvailable {
-            cluster: self.cluster.name().to_owned(),
-            servers: vec![reason(self.server)],
-        }
-    }
-
     fn timed_out(&self, since: Instant, until: Instant) -> LeaseError {
         self.server.wait_queue.timeouts.fetch_add(1, Ordering::Relaxed);
-        LeaseError::QueueTimeout {
-            cluster: self.cluster.name().to_owned(),
-            server: Some(self.server.name().to_owned()),
-            waited: until.saturating_duration_since(since),
-        }
+        self.cluster
+            .queue_timeout(self.server, until.saturating_duration_since(since))
     }
 }
 
@@ -215,14 +201,7 @@ async fn log_in(cluster: &Cluster, server: &Server, name: &str, password: &Secre
             | DirectError::Login {
                 error: LoginError::Io(_) | LoginError::Closed,
                 ..
-            } => LeaseError::ConnectFailed {
-                cluster: cluster.name().to_owned(),
-                failures: vec![ConnectFailure {
-                    id: server.id(),
-                    server: server_name,
-                    reason,
-                }],
-            },
+            } => cluster.connect_failed(server, reason),
             DirectError::Login { .. } => LeaseError::Unusable {
                 server: server_name,
                 reason,

@@ -325,11 +325,7 @@ impl<S: Travel> Pool<S> {
                 },
                 Found::Permit(permit) => return Ok(Err(permit)),
                 Found::Nothing if line.is_none() => {
-                    return Err(LeaseError::QueueTimeout {
-                        cluster: self.cluster.name().to_owned(),
-                        server: Some(server.name().to_owned()),
-                        waited: Duration::ZERO,
-                    });
+                    return Err(self.cluster.queue_timeout(server, Duration::ZERO));
                 }
                 Found::Nothing => {
                     let since = *since.get_or_insert(now);
@@ -685,14 +681,7 @@ impl<S: Travel> Pool<S> {
     fn check_available(&self, server: &Server) -> Result<(), LeaseError> {
         match server.availability() {
             Availability::Yes | Availability::Unknown => Ok(()),
-            Availability::No => Err(self.unavailable(server)),
-        }
-    }
-
-    fn unavailable(&self, server: &Server) -> LeaseError {
-        LeaseError::NoServerAvailable {
-            cluster: self.cluster.name().to_owned(),
-            servers: vec![crate::cluster::reason(server)],
+            Availability::No => Err(self.cluster.unavailable(server)),
         }
     }
 

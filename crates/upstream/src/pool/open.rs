@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::conversation::{Broken, QueryError, ask, query};
 use crate::disconnect::disconnect;
-use crate::error::{ConnectFailure, LeaseError, Seconds};
+use crate::error::{LeaseError, Seconds};
 use crate::greeting::{GreetingError, read_greeting};
 use crate::login::{self, LoggedIn, LoginError, Terms, Tls};
 use crate::server::{Server, now};
@@ -128,20 +128,12 @@ impl Opening<'_> {
         }
         opened.map_err(|failure| {
             let server = self.server.name().to_owned();
-            let connect = |reason| LeaseError::ConnectFailed {
-                cluster: self.cluster.name().to_owned(),
-                failures: vec![ConnectFailure {
-                    id: self.server.id(),
-                    server: server.clone(),
-                    reason,
-                }],
-            };
             match failure {
                 Failure::Server(reason) => {
                     self.cluster.suspect(self.server, &reason);
-                    connect(reason)
+                    self.cluster.connect_failed(self.server, reason)
                 }
-                Failure::Here(reason) => connect(reason),
+                Failure::Here(reason) => self.cluster.connect_failed(self.server, reason),
                 Failure::Refused(packet) => {
                     self.tell_of_refusal(&packet);
                     LeaseError::Refused { server, packet }
@@ -357,14 +349,7 @@ impl Opening<'_> {
             Ok(watched) => watched,
             Err(Failure::Unusable(_)) => (self.unwatched(&version), Baseline::new()),
             Err(Failure::Server(reason) | Failure::Here(reason) | Failure::Unfit(reason)) => {
-                return Err(LeaseError::ConnectFailed {
-                    cluster: self.cluster.name().to_owned(),
-                    failures: vec![ConnectFailure {
-                        id: self.server.id(),
-                        server: self.server.name().to_owned(),
-                        reason,
-                    }],
-                });
+                return Err(self.cluster.connect_failed(self.server, reason));
             }
             Err(Failure::Refused(packet)) => {
                 let server = self.server.name().to_owned();

@@ -46,11 +46,7 @@ impl<'p, S: Travel> Ticket<'p, S> {
             confined: server.wait_queue.full_users.contains(&key.user, now),
         };
         let Some((number, answer)) = server.wait_queue.join(wish, max) else {
-            return Err(LeaseError::QueueFull {
-                cluster: pool.cluster.name().to_owned(),
-                server: Some(server.name().to_owned()),
-                queue_max: config.queue_max,
-            });
+            return Err(pool.cluster.queue_full(server, &config));
         };
         if pool.waiting.replace(pool.waiting.get() + 1) == 0 {
             pool.somebody_waits.notify_one();
@@ -99,7 +95,7 @@ impl<'p, S: Travel> Ticket<'p, S> {
                 Err(None) => Found::Nothing,
             },
             Ok(Grant::Late) => return Err(self.timed_out()),
-            Ok(Grant::Gone) | Err(_) => return Err(self.pool.unavailable(&self.server)),
+            Ok(Grant::Gone) | Err(_) => return Err(self.pool.cluster.unavailable(&self.server)),
         };
         self.is_over = true;
         self.end(now);
@@ -123,11 +119,7 @@ impl<'p, S: Travel> Ticket<'p, S> {
 
     fn timed_out(&self) -> LeaseError {
         self.server.wait_queue.timeouts.fetch_add(1, Ordering::Relaxed);
-        LeaseError::QueueTimeout {
-            cluster: self.pool.cluster.name().to_owned(),
-            server: Some(self.server.name().to_owned()),
-            waited: self.limit,
-        }
+        self.pool.cluster.queue_timeout(&self.server, self.limit)
     }
 
     fn at(&self) -> (ServerId, u64) {
