@@ -75,6 +75,17 @@ pub struct Account<'a> {
     pub password: &'a [u8],
 }
 
+impl<'a> Account<'a> {
+    /// An account as it is configured.
+    #[must_use]
+    pub fn of(user: &'a str, password: Option<&'a config::Secret>) -> Self {
+        Self {
+            user: user.as_bytes(),
+            password: password.map_or("", |password| password.reveal()).as_bytes(),
+        }
+    }
+}
+
 /// What an account proves itself with.
 #[derive(Clone, Copy)]
 pub enum Secret<'a> {

@@ -165,11 +165,7 @@ async fn log_in_and_ask(
     });
     let (user, password) = account(config)
         .ok_or_else(|| NotDone::Failed("neither the checks nor the monitor have an account".to_owned()))?;
-    let account = Account {
-        user: user.as_bytes(),
-        password: password.map_or("", |password| password.reveal()).as_bytes(),
-    };
-    let mut logged_in = match login::login(stream, greeting, account, tls).await {
+    let mut logged_in = match login::login(stream, greeting, Account::of(user, password), tls).await {
         Ok(logged_in) => logged_in,
         Err(error) => {
             let words = format!("login of the check's user {user}: {error}");

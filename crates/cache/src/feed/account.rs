@@ -42,11 +42,7 @@ impl Replica {
         cluster: &Cluster,
         server: &Server,
     ) -> Result<(Link, Flavor), DirectError> {
-        let password = self.password.as_ref().map_or("", |password| password.reveal());
-        let account = Account {
-            user: self.user.as_bytes(),
-            password: password.as_bytes(),
-        };
+        let account = Account::of(&self.user, self.password.as_ref());
         let direct = Direct::open(cluster, server, account).await?;
         let flavor = direct.flavor;
         Ok((Link::new(direct), flavor))

@@ -158,15 +158,7 @@ impl Primary {
     pub(super) async fn connect(&self) -> Result<PrimaryConnection, AskError> {
         let topology = self.cluster.topology();
         let server = Arc::clone(&topology.primary().ok_or(AskError::NoPrimary)?.server);
-        let password = self
-            .account
-            .password
-            .as_ref()
-            .map_or("", |password| password.reveal());
-        let account = Account {
-            user: self.account.user.as_bytes(),
-            password: password.as_bytes(),
-        };
+        let account = Account::of(&self.account.user, self.account.password.as_ref());
         let direct = Direct::open(&self.cluster, &server, account).await;
         let direct = direct.map_err(|error| AskError::Connect {
             server: server.name().to_owned(),

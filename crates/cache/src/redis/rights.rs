@@ -261,10 +261,7 @@ async fn ask(control: &ProtocolSession, identity: &Identity, sql: &str) -> Resul
     let CredentialSecret::Password(password) = &credential.secret else {
         return Err(Unasked::Failed("the account's password is not known".into()));
     };
-    let account = Account {
-        user: credential.user.as_bytes(),
-        password: password.reveal().as_bytes(),
-    };
+    let account = Account::of(&credential.user, Some(password));
     let mut direct = match Direct::open(cluster, &primary.server, account).await {
         Ok(direct) => direct,
         Err(error) => return Err(without_login(&error)),

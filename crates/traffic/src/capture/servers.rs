@@ -65,12 +65,7 @@ async fn ask(cluster: &Arc<Cluster>, member: &Member, server: &mut ServerAtStart
     let (user, password) = of_monitor
         .or_else(of_checks)
         .ok_or("the cluster has no account to ask with: neither `monitor` nor `check.user`")?;
-    let account = Account {
-        user: user.as_bytes(),
-        password: password
-            .as_ref()
-            .map_or(&[][..], |password| password.reveal().as_bytes()),
-    };
+    let account = Account::of(&user, password.as_ref());
     let opened = Direct::open(cluster, &member.server, account).await;
     let mut direct = opened.map_err(|error| error.to_string())?;
     let of_kind = match direct.flavor {

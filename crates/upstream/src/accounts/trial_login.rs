@@ -185,11 +185,7 @@ impl Drop for Ticket<'_> {
 }
 
 async fn log_in(cluster: &Cluster, server: &Server, name: &str, password: &Secret) -> Result<(), LeaseError> {
-    let account = Account {
-        user: name.as_bytes(),
-        password: password.reveal().as_bytes(),
-    };
-    let opened = Direct::open(cluster, server, account).await;
+    let opened = Direct::open(cluster, server, Account::of(name, Some(password))).await;
     let direct = opened.map_err(|error| {
         let (reason, server_name) = (error.to_string(), server.name().to_owned());
         match error {

@@ -185,11 +185,7 @@ pub(super) fn seconds(limit: Duration) -> u64 {
 }
 
 async fn log_in(cluster: &Cluster, server: &Server, config: &config::Switchover) -> Result<Direct, String> {
-    let password = config.password.as_ref().map_or("", |password| password.reveal());
-    let account = Account {
-        user: config.user.as_bytes(),
-        password: password.as_bytes(),
-    };
+    let account = Account::of(&config.user, config.password.as_ref());
     let opened = Direct::open(cluster, server, account).await;
     let told = |error: &dyn std::fmt::Display| format!("server {}: {error}", server.name());
     let mut direct = opened.map_err(|error| told(&error))?;

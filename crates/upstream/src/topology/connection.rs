@@ -104,11 +104,7 @@ impl Connection {
             server_name: server.tls_name(),
             required: config.tls.mode == TlsMode::Required,
         });
-        let password = monitor.password.as_ref().map_or("", |password| password.reveal());
-        let account = Account {
-            user: monitor.user.as_bytes(),
-            password: password.as_bytes(),
-        };
+        let account = Account::of(&monitor.user, monitor.password.as_ref());
         let logged_in = match login::login(stream, &greeting, account, tls).await {
             Ok(logged_in) => logged_in,
             Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Err(full()),

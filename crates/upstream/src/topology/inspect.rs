@@ -271,10 +271,7 @@ async fn variables(connection: &mut Connection) -> Option<Variables> {
 }
 
 async fn try_login(cluster: &Cluster, server: &Server, trial: &LoginTrial) -> Result<(), String> {
-    let account = Account {
-        user: trial.user.as_bytes(),
-        password: trial.password.reveal().as_bytes(),
-    };
+    let account = Account::of(&trial.user, Some(&trial.password));
     let opened = Direct::open(cluster, server, account).await;
     opened.map_err(|error| error.to_string())?.close().await;
     Ok(())
