@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::TlsMode;
 use mysql_wire::gtid::Flavor;
 use mysql_wire::{Capabilities, Command, ErrPacket};
 use net::Stream;
@@ -100,11 +99,7 @@ impl Direct {
         cluster.note_greeting(server, &greeting);
         let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         let connector = cluster.tls();
-        let tls = connector.as_deref().map(|connector| Tls {
-            connector,
-            server_name: server.tls_name(),
-            required: config.tls.mode == TlsMode::Required,
-        });
+        let tls = Tls::of(connector.as_deref(), server.tls_name(), &config);
         let login = login::log_in(stream, &greeting, user, secret, Terms::PLAIN, tls);
         let limit: Duration = config.login_timeout;
         let logged_in = match timeout(limit, login).await {

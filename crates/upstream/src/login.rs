@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
+use config::TlsMode;
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{
     AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, Command, ErrPacket, Greeting, Login, OkPacket,
@@ -132,6 +133,21 @@ pub struct Tls<'a> {
     pub server_name: &'a str,
     /// Give up on a server that has no TLS, and do not log in over a plain link.
     pub required: bool,
+}
+
+impl<'a> Tls<'a> {
+    /// As the cluster of that connector has it; `None` where that has no TLS.
+    pub(crate) fn of(
+        connector: Option<&'a TlsConnector>,
+        server_name: &'a str,
+        config: &config::Cluster,
+    ) -> Option<Self> {
+        connector.map(|connector| Self {
+            connector,
+            server_name,
+            required: config.tls.mode == TlsMode::Required,
+        })
+    }
 }
 
 /// A connection that is ready for commands.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{CheckKind, TlsMode};
+use config::CheckKind;
 use mysql_wire::{Command, Greeting};
 use net::Stream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -158,11 +158,7 @@ async fn log_in_and_ask(
     statement: &str,
 ) -> Result<(), NotDone> {
     let connector = cluster.tls();
-    let tls = connector.as_deref().map(|connector| Tls {
-        connector,
-        server_name: server.tls_name(),
-        required: config.tls.mode == TlsMode::Required,
-    });
+    let tls = Tls::of(connector.as_deref(), server.tls_name(), config);
     let (user, password) = account(config)
         .ok_or_else(|| NotDone::Failed("neither the checks nor the monitor have an account".to_owned()))?;
     let mut logged_in = match login::login(stream, greeting, Account::of(user, password), tls).await {

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use config::{ServerAddress, TlsMode};
+use config::ServerAddress;
 use mysql_wire::{Capabilities, ErrPacket, OkPacket, SslRequest};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
@@ -136,20 +136,14 @@ impl Cluster {
         let greeting = read_greeting(&mut stream, config.login_timeout).await;
         let (greeting, _) = greeting.map_err(|error| error.to_string())?;
         let connector = self.tls();
-        let tls = connector
-            .as_deref()
+        let tls = Tls::of(connector.as_deref(), server.tls_name(), &config)
             .filter(|_| greeting.capabilities.contains(Capabilities::SSL));
         let mut request = None;
-        if let Some(connector) = tls {
+        if let Some(tls) = tls {
             let begun = SslRequest {
                 capabilities: TLS_LOGIN & greeting.capabilities,
                 max_packet_size: 1 << 24,
                 charset: greeting.charset,
-            };
-            let tls = Tls {
-                connector,
-                server_name: server.tls_name(),
-                required: config.tls.mode == TlsMode::Required,
             };
             stream = login::begin_tls(stream, &begun, &greeting, tls)
                 .await

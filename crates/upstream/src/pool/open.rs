@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{ServerCompression, TlsMode};
+use config::ServerCompression;
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Greeting, StatusFlags, WireError};
 use net::{Peer, Stream};
@@ -236,11 +236,7 @@ impl Opening<'_> {
 
     async fn log_in(&self, stream: Stream, greeting: &Greeting) -> Result<LoggedIn, Failure> {
         let connector = self.cluster.tls();
-        let tls = connector.as_deref().map(|connector| Tls {
-            connector,
-            server_name: self.server.tls_name(),
-            required: self.config.tls.mode == TlsMode::Required,
-        });
+        let tls = Tls::of(connector.as_deref(), self.server.tls_name(), self.config);
         let own = attributes();
         let capabilities = self.key.capabilities.without(WITHHELD);
         let terms = Terms {

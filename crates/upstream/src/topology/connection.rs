@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::TlsMode;
 use mysql_wire::gtid::Flavor;
 use mysql_wire::{Capabilities, Command};
 use net::Stream;
@@ -99,11 +98,7 @@ impl Connection {
         cluster.note_greeting(server, &greeting);
         let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         let connector = cluster.tls();
-        let tls = connector.as_deref().map(|connector| Tls {
-            connector,
-            server_name: server.tls_name(),
-            required: config.tls.mode == TlsMode::Required,
-        });
+        let tls = Tls::of(connector.as_deref(), server.tls_name(), config);
         let account = Account::of(&monitor.user, monitor.password.as_ref());
         let logged_in = match login::login(stream, &greeting, account, tls).await {
             Ok(logged_in) => logged_in,
