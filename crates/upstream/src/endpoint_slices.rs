@@ -195,12 +195,7 @@ impl Api {
     }
 
     async fn ask(&self, path: &str) -> io::Result<HttpAnswer<Stream>> {
-        let request = Request {
-            method: "GET",
-            path,
-            token: Some(&self.token),
-            body: b"",
-        };
+        let request = Request::get(path, Some(&self.token));
         let asked = timeout(ANSWER_LIMIT, self.host.ask(Some(&self.tls), &request)).await;
         let answer = asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         match answer.status {

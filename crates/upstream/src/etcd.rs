@@ -328,7 +328,7 @@ impl Etcd {
     ) -> io::Result<(HttpAnswer<Stream>, Vec<u8>)> {
         let body = body.to_string();
         let token = self.token();
-        let request = posted(path, token.as_deref(), &body);
+        let request = Request::post(path, token.as_deref(), &body);
         let mut reasons = Vec::new();
         for place in self.places() {
             let host = &self.members[place];
@@ -360,7 +360,7 @@ impl Etcd {
     async fn once_as(&mut self, path: &str, body: &Value) -> io::Result<Value> {
         let body = body.to_string();
         let token = self.token();
-        let request = posted(path, token.as_deref(), &body);
+        let request = Request::post(path, token.as_deref(), &body);
         let mut reasons = Vec::new();
         for place in self.places() {
             let host = &self.members[place];
@@ -444,15 +444,6 @@ impl Etcd {
 #[must_use]
 pub fn takes_no_changes(why: &str) -> bool {
     [NO_RIGHT, NO_SPACE].iter().any(|words| why.contains(words))
-}
-
-fn posted<'r>(path: &'r str, token: Option<&'r str>, body: &'r str) -> Request<'r> {
-    Request {
-        method: "POST",
-        path,
-        token,
-        body: body.as_bytes(),
-    }
 }
 
 fn guard(guard: &Guard) -> Value {

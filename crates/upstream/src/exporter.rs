@@ -86,12 +86,7 @@ fn place(cluster: &Cluster, server: &Server) -> Option<ExporterPlace> {
 
 async fn ask(cluster: &Cluster, place: &ExporterPlace, host: &Host) -> io::Result<Reading> {
     let tls = cluster.pd_tls().filter(|_| place.is_status_port);
-    let request = Request {
-        method: "GET",
-        path: &place.url.path,
-        token: None,
-        body: b"",
-    };
+    let request = Request::get(&place.url.path, None);
     let mut answer = host.ask(tls.as_deref(), &request).await?;
     if answer.status != 200 {
         return Err(io::Error::other(format!(

@@ -113,11 +113,31 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<(SocketAddr, Stream)> 
 
 /// What is asked.
 pub(crate) struct Request<'r> {
-    pub(crate) method: &'r str,
-    pub(crate) path: &'r str,
+    method: &'r str,
+    path: &'r str,
     /// The value of the header `Authorization`.
-    pub(crate) token: Option<&'r str>,
-    pub(crate) body: &'r [u8],
+    token: Option<&'r str>,
+    body: &'r str,
+}
+
+impl<'r> Request<'r> {
+    pub(crate) fn get(path: &'r str, token: Option<&'r str>) -> Self {
+        Self {
+            method: "GET",
+            path,
+            token,
+            body: "",
+        }
+    }
+
+    pub(crate) fn post(path: &'r str, token: Option<&'r str>, body: &'r str) -> Self {
+        Self {
+            method: "POST",
+            path,
+            token,
+            body,
+        }
+    }
 }
 
 /// The answer to a request, whose body is still to be read.
@@ -153,15 +173,13 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         method, path, body, ..
     } = request;
     let token = request.token.map(|token| format!("Authorization: {token}\r\n"));
-    let mut bytes = format!(
+    let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         {}Connection: close\r\n\r\n",
+         {}Connection: close\r\n\r\n{body}",
         body.len(),
         token.unwrap_or_default()
-    )
-    .into_bytes();
-    bytes.extend_from_slice(body);
-    stream.write_all(&bytes).await?;
+    );
+    stream.write_all(text.as_bytes()).await?;
     stream.flush().await?;
     let mut unread = Vec::new();
     loop {
@@ -360,12 +378,7 @@ mod tests {
                 Ok::<_, io::Error>(())
             };
             let ask = async {
-                let request = Request {
-                    method: "POST",
-                    path: "/v3/kv/range",
-                    token: Some("t.1"),
-                    body: b"{}",
-                };
+                let request = Request::post("/v3/kv/range", Some("t.1"), "{}");
                 let mut answer = exchange(ours, "pd:2379", &request).await?;
                 Ok((answer.status, answer.whole(1000).await?))
             };

@@ -44,13 +44,7 @@ fn host(server: &Server, port: u16) -> Option<(u16, Host)> {
 
 async fn ask(cluster: &Cluster, host: &Host) -> io::Result<u16> {
     let tls = cluster.pd_tls();
-    let request = Request {
-        method: "GET",
-        path: "/status",
-        token: None,
-        body: b"",
-    };
-    let answer = host.ask(tls.as_deref(), &request).await?;
+    let answer = host.ask(tls.as_deref(), &Request::get("/status", None)).await?;
     Ok(answer.status)
 }
 
