@@ -72,13 +72,7 @@ const MAX_ROUNDS: usize = 4;
 /// # Errors
 /// When the connection fails; there is nothing more to be done then.
 pub async fn disconnect(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) -> std::io::Result<()> {
-    let request = SslRequest {
-        capabilities: WANTED & greeting.capabilities,
-        max_packet_size: 1 << 24,
-        charset: greeting.charset,
-    };
-    let left = log_in_as(nobody, stream, 1, greeting, &request).await;
-    in_words(left.map(drop))
+    log_in_as(nobody, stream, 1, greeting, &plain(greeting)).await
 }
 
 /// The same once TLS was begun by `request`: the login must go on as that has begun.
@@ -90,8 +84,7 @@ pub async fn disconnect_tls(
     greeting: &Greeting,
     request: &SslRequest,
 ) -> std::io::Result<()> {
-    let left = log_in_as(&Nobody::default(), stream, 2, greeting, request).await;
-    in_words(left.map(drop))
+    log_in_as(&Nobody::default(), stream, 2, greeting, request).await
 }
 
 /// Logs in as `user` by answers that cannot be right, and says what the server says to that: its last packet,
@@ -106,11 +99,6 @@ pub(crate) async fn answer_wrongly(
     user: &[u8],
     tls: Option<&SslRequest>,
 ) -> Result<Option<Vec<u8>>, PacketError> {
-    let plain = SslRequest {
-        capabilities: WANTED & greeting.capabilities,
-        max_packet_size: 1 << 24,
-        charset: greeting.charset,
-    };
     let mut wrongly = Wrongly {
         user: user.to_vec(),
         // The account's own plugin has to ask, whichever it is: an answer to the greeting might be empty, and
@@ -119,6 +107,7 @@ pub(crate) async fn answer_wrongly(
         nobody: None,
     };
     let sequence = if tls.is_some() { 2 } else { 1 };
+    let plain = plain(greeting);
     wrongly.log_in(stream, sequence, tls.unwrap_or(&plain)).await
 }
 
@@ -127,11 +116,13 @@ const WANTED: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::SECURE_CONNECTION)
     .with(Capabilities::PLUGIN_AUTH);
 
-fn in_words(left: Result<(), PacketError>) -> std::io::Result<()> {
-    left.map_err(|error| match error {
-        PacketError::Io(error) => error,
-        error => std::io::Error::other(error),
-    })
+/// How a login over a plain link begins.
+fn plain(greeting: &Greeting) -> SslRequest {
+    SslRequest {
+        capabilities: WANTED & greeting.capabilities,
+        max_packet_size: 1 << 24,
+        charset: greeting.charset,
+    }
 }
 
 async fn log_in_as(
@@ -140,14 +131,18 @@ async fn log_in_as(
     sequence: u8,
     greeting: &Greeting,
     request: &SslRequest,
-) -> Result<Option<Vec<u8>>, PacketError> {
+) -> std::io::Result<()> {
     let mut wrongly = Wrongly {
         user: nobody.name(),
         // The server's own default, so that it need not ask again.
         plugin: greeting.auth_plugin.clone(),
         nobody: Some(nobody),
     };
-    wrongly.log_in(stream, sequence, request).await
+    match wrongly.log_in(stream, sequence, request).await {
+        Ok(_) => Ok(()),
+        Err(PacketError::Io(error)) => Err(error),
+        Err(error) => Err(std::io::Error::other(error)),
+    }
 }
 
 /// A login that is to be refused.

@@ -71,14 +71,9 @@ impl<'a> Packets<'a> {
                     return Ok(packet[PacketHeader::LEN..].to_vec());
                 }
             }
-            self.fill().await?;
-        }
-    }
-
-    async fn fill(&mut self) -> Result<(), PacketError> {
-        match self.stream.read_buf(&mut self.received).await? {
-            0 => Err(PacketError::Closed),
-            _ => Ok(()),
+            if self.stream.read_buf(&mut self.received).await? == 0 {
+                return Err(PacketError::Closed);
+            }
         }
     }
 }
