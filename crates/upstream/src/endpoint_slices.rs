@@ -23,8 +23,8 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
-use crate::cluster::Cluster;
-use crate::http::{Host, HttpAnswer, Lines, Request};
+use crate::cluster::{Cluster, is_zone};
+use crate::http::{HttpAnswer, Host, Lines, Request};
 
 /// Who names the servers, for the log.
 const NAMED_BY: &str = "Kubernetes";
@@ -38,9 +38,6 @@ const SLICES_MAX: usize = 256;
 /// Longest list, and longest line of a watch, in bytes.
 const LIST_MAX: usize = 8 << 20;
 const LINE_MAX: usize = 2 << 20;
-
-/// Longest name of a zone, in bytes.
-const ZONE_MAX: usize = 255;
 
 /// Between one attempt and the next, once the API server has not answered or a watch has ended.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
@@ -411,10 +408,6 @@ impl Endpoints {
         }
         self.servers.push(server);
     }
-}
-
-fn is_zone(zone: &str) -> bool {
-    !zone.is_empty() && zone.len() <= ZONE_MAX && !zone.chars().any(char::is_control)
 }
 
 #[cfg(test)]

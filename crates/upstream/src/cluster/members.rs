@@ -17,6 +17,14 @@ pub(super) struct Drain {
     ends: Option<Instant>,
 }
 
+/// Longest name of a zone, in bytes.
+const ZONE_MAX: usize = 255;
+
+/// Whether this can be the zone of a server, whoever says so.
+pub(crate) fn is_zone(name: &str) -> bool {
+    !name.is_empty() && name.len() <= ZONE_MAX && !name.chars().any(char::is_control)
+}
+
 impl Cluster {
     /// The server of that name at that address; a new one where there is none yet, and then the log says who
     /// named it.

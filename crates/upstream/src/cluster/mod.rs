@@ -20,6 +20,7 @@ use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
 
+pub(crate) use self::members::is_zone;
 pub use self::pause::PausedStatement;
 pub use self::release::Released;
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, is_zone};
 use crate::etcd::{Change, Entry, Etcd, KEYS_MAX, Range, Watch};
 
 /// Who names the servers, for the log.
@@ -23,9 +23,6 @@ const NAMED_BY: &str = "PD";
 
 /// Servers that PD names; further ones are left out.
 const SERVERS_MAX: usize = 256;
-
-/// Longest name of a zone, in bytes.
-const ZONE_MAX: usize = 255;
 
 /// Between one attempt and the next, once PD has not answered or a watch has ended.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
@@ -193,10 +190,6 @@ fn servers(pd: &Pd, known: &Known) -> (Vec<config::Server>, usize) {
     let left_out = servers.len().saturating_sub(SERVERS_MAX);
     servers.truncate(SERVERS_MAX);
     (servers, left_out)
-}
-
-fn is_zone(zone: &str) -> bool {
-    !zone.is_empty() && zone.len() <= ZONE_MAX && !zone.chars().any(char::is_control)
 }
 
 #[cfg(test)]
