@@ -32,14 +32,6 @@ struct Waiter<G> {
     answer: oneshot::Sender<G>,
 }
 
-/// What can be offered to the next in line.
-pub(crate) enum Offer<G> {
-    /// This, which ends the wait.
-    Take(G),
-    /// Nothing now.
-    Wait,
-}
-
 /// A place in line. Dropping it leaves the line.
 pub(crate) struct Ticket<'a, G> {
     queue: &'a Queue<G>,
@@ -96,13 +88,13 @@ impl<G> Queue<G> {
     /// must not serve the queue: the caller calls this again anyway.
     pub(crate) fn serve_next(
         &self,
-        mut offer: impl FnMut(&[ServerId]) -> Offer<G>,
+        mut offer: impl FnMut(&[ServerId]) -> Option<G>,
         take_back: impl FnOnce(G),
     ) -> bool {
         let mut line = lock(&self.line);
         let mut position = 0;
         while let Some(waiter) = line.get(position) {
-            if let Offer::Take(gift) = offer(&waiter.tried) {
+            if let Some(gift) = offer(&waiter.tried) {
                 let waiter = line.remove(position);
                 self.publish(&line);
                 drop(line);
@@ -124,15 +116,6 @@ impl<G> Queue<G> {
         false
     }
 
-    fn leave(&self, number: u64) {
-        let mut line = lock(&self.line);
-        // Numbers ascend, and nobody overtakes on joining.
-        if let Ok(position) = line.binary_search_by_key(&number, |waiter| waiter.number) {
-            line.remove(position);
-            self.publish(&line);
-        }
-    }
-
     fn publish(&self, line: &VecDeque<Waiter<G>>) {
         self.waiting.store(line.len(), Ordering::SeqCst);
     }
@@ -140,7 +123,12 @@ impl<G> Queue<G> {
 
 impl<G> Drop for Ticket<'_, G> {
     fn drop(&mut self) {
-        self.queue.leave(self.number);
+        let mut line = lock(&self.queue.line);
+        // Numbers ascend, and nobody overtakes on joining.
+        if let Ok(position) = line.binary_search_by_key(&self.number, |waiter| waiter.number) {
+            line.remove(position);
+            self.queue.publish(&line);
+        }
     }
 }
 
@@ -149,7 +137,7 @@ mod tests {
     use super::*;
 
     fn serve(queue: &Queue<u32>, gift: u32) -> bool {
-        queue.serve_next(|_| Offer::Take(gift), |_| ())
+        queue.serve_next(|_| Some(gift), |_| ())
     }
 
     #[test]
@@ -184,13 +172,7 @@ mod tests {
         let queue = Queue::new();
         let _picky = queue.join(vec![ServerId(1)], 9).unwrap();
         let mut other = queue.join(Vec::new(), 9).unwrap();
-        let only_server_1 = |tried: &[ServerId]| {
-            if tried.contains(&ServerId(1)) {
-                Offer::Wait
-            } else {
-                Offer::Take(1)
-            }
-        };
+        let only_server_1 = |tried: &[ServerId]| (!tried.contains(&ServerId(1))).then_some(1);
         assert!(queue.serve_next(only_server_1, |_| ()));
         assert_eq!(other.answer.try_recv(), Ok(1));
         assert!(!queue.serve_next(only_server_1, |_| ()));
@@ -203,7 +185,7 @@ mod tests {
         let mut ticket = queue.join(Vec::new(), 9).unwrap();
         ticket.answer.close();
         let mut back = None;
-        assert!(queue.serve_next(|_| Offer::Take(5), |gift| back = Some(gift)));
+        assert!(queue.serve_next(|_| Some(5), |gift| back = Some(gift)));
         assert_eq!(back, Some(5));
         assert!(queue.is_empty());
     }

@@ -37,7 +37,7 @@ use crate::health::Rules;
 use crate::lock::lock;
 use crate::permit::Permit;
 use crate::pool::Pools;
-use crate::queue::{Offer, Queue};
+use crate::queue::Queue;
 use crate::read_index::{PrimaryPosition, Probes};
 use crate::server::{Availability, DrainedBy, Server, ServerId, Status};
 use crate::server_profile::{self, ServerProfile};
@@ -552,11 +552,7 @@ impl Cluster {
             .load()
             .iter()
             .for_each(|server| self.serve_wait_queue(server));
-        let offer = |tried: &[ServerId]| match self.try_permit(tried) {
-            Ok(Some(permit)) => Offer::Take(Ok(permit)),
-            Ok(None) => Offer::Wait,
-            Err(none) => Offer::Take(Err(none)),
-        };
+        let offer = |tried: &[ServerId]| self.try_permit(tried).transpose();
         let mut returned = Vec::new();
         while self.queue.serve_next(offer, |grant| returned.extend(grant.ok())) {
             // Without serving the queue from within: this loop does that.
