@@ -291,6 +291,7 @@ impl fmt::Debug for AccountSecret {
 }
 
 /// What a cluster keeps of its servers' accounts.
+#[derive(Default)]
 pub(crate) struct Accounts {
     /// `None` until they have been read for the first time.
     known: ArcSwapOption<ServerAccounts>,
@@ -311,20 +312,6 @@ pub(crate) struct Accounts {
 impl Accounts {
     pub(crate) fn pass_through(&self) -> &PassThrough {
         &self.pass_through
-    }
-}
-
-impl Default for Accounts {
-    fn default() -> Self {
-        Self {
-            known: ArcSwapOption::empty(),
-            wanted: Notify::new(),
-            begun: AtomicU64::new(0),
-            ended: latest::Sender::new(0),
-            pass_through: PassThrough::default(),
-            proofs: Proofs::default(),
-            changed: Mutex::default(),
-        }
     }
 }
 
