@@ -75,8 +75,7 @@ pub(crate) async fn kill(
     let has_account = session.listener.cluster.has_account();
     match place.server_connection {
         Some((server, thread_id)) if has_account => {
-            let servers = session.listener.cluster.servers();
-            let target = servers.iter().find(|target| target.id() == server.server);
+            let target = session.listener.cluster.server(server.server);
             let profile = target.and_then(|target| target.profile());
             let kill = in_words_of(kill, profile.as_deref());
             kill_elsewhere(session, head, server.server, &kill_text(kill, thread_id)).await

@@ -86,17 +86,16 @@ impl Cluster {
     /// # Errors
     /// In words for a person: there is no such server (any more), it cannot be reached, the account may not.
     pub async fn kill(&self, server: ServerId, statement: &str) -> Result<(), String> {
-        let servers = self.servers();
-        let found = servers.iter().find(|candidate| candidate.id() == server);
-        let server = found.ok_or("the server is no longer in the configuration")?;
+        let server = self.server(server);
+        let server = server.ok_or("the server is no longer in the configuration")?;
         let config = self.config();
         let limit = config.check.timeout;
         let run = async {
-            let connected = connect::connect(server, &config, For::Gateway, limit).await;
+            let connected = connect::connect(&server, &config, For::Gateway, limit).await;
             let mut stream = connected.map_err(|error| error.reason)?;
             let greeting = read_greeting(&mut stream, limit).await;
             let (greeting, _) = greeting.map_err(|error| error.to_string())?;
-            let ran = log_in_and_ask(self, server, &config, stream, &greeting, statement).await;
+            let ran = log_in_and_ask(self, &server, &config, stream, &greeting, statement).await;
             match ran {
                 Err(NotDone::Refused(ER_NO_SUCH_THREAD, _)) => Ok(()),
                 ran => ran.map_err(NotDone::into_words),

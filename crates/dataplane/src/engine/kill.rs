@@ -236,10 +236,7 @@ pub(crate) async fn shoot(control: Rc<Control>, cluster: Arc<Cluster>) -> Result
 
 /// The statement up to the id. TiDB does nothing for a plain `KILL`: see [`crate::answer`].
 fn kill_on(cluster: &Cluster, server: ServerId, what: &str) -> String {
-    let servers = cluster.servers();
-    let profile = servers.iter().find(|known| known.id() == server);
-    let is_tidb = profile
-        .and_then(|known| known.profile())
-        .is_some_and(|known| known.is_tidb());
+    let profile = cluster.server(server).and_then(|known| known.profile());
+    let is_tidb = profile.is_some_and(|known| known.is_tidb());
     format!("KILL {}{what}", if is_tidb { "TIDB " } else { "" })
 }

@@ -192,12 +192,7 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, emptied: &Emp
     match event.change {
         ServerChange::Up => {}
         ServerChange::Draining => {
-            let server = cluster
-                .servers()
-                .iter()
-                .find(|server| server.id() == event.server)
-                .cloned();
-            if let Some(server) = server
+            if let Some(server) = cluster.server(event.server)
                 && emptied.borrow_mut().insert(server.id())
             {
                 let (shared, cluster, emptied) =

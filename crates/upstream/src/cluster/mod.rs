@@ -222,6 +222,16 @@ impl Cluster {
         self.servers.load_full()
     }
 
+    /// The server of that number; `None` where it is no longer one of the cluster's.
+    #[must_use]
+    pub fn server(&self, id: ServerId) -> Option<Arc<Server>> {
+        self.servers
+            .load()
+            .iter()
+            .find(|server| server.id() == id)
+            .cloned()
+    }
+
     /// Whether its servers are MariaDB's, as far as one has been seen.
     #[must_use]
     pub fn is_mariadb(&self) -> bool {

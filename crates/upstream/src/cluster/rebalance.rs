@@ -152,20 +152,15 @@ impl Cluster {
     /// room any more, or takes no sessions. Nobody waits in line for one.
     #[must_use]
     pub fn permit_on(self: &Arc<Self>, to: ServerId) -> Option<Permit> {
-        let servers = self.servers();
-        let server = servers.iter().find(|server| server.id() == to)?;
+        let server = self.server(to)?;
         // Those who wait for any server at all come first.
-        let takes = takes_sessions(server) && server.weight() > 0 && self.queue().is_empty();
-        takes.then(|| Permit::take(self, server)).flatten()
+        let takes = takes_sessions(&server) && server.weight() > 0 && self.queue().is_empty();
+        takes.then(|| Permit::take(self, &server)).flatten()
     }
 
     /// A session has left this server with that ticket.
     pub fn note_moved(&self, from: ServerId, ticket: Ticket) {
-        let to = self
-            .servers()
-            .iter()
-            .find(|server| server.id() == ticket.to)
-            .cloned();
+        let to = self.server(ticket.to);
         let within = self.config().rebalance.within;
         let mut state = lock(&self.rebalance.0);
         let before = state
