@@ -195,10 +195,8 @@ impl Discovery {
     fn no_longer_wanted(&mut self, servers: &[Arc<Server>]) -> Vec<ServerId> {
         let mut ids = Vec::new();
         for server in servers.iter().filter(|server| server.is_discovered()) {
-            if let ServerAddress::Host { host, port } = server.address().clone()
-                && self
-                    .ignored
-                    .has(&Address { host, port }, &server.addresses.known())
+            if let Some(address) = Address::of(server.address())
+                && self.ignored.has(&address, &server.addresses.known())
             {
                 ids.push(server.id());
             }

@@ -55,7 +55,7 @@ impl Ignored {
         self.looked_up = Some(now);
         self.also.clear();
         let hosts: Vec<Option<Address>> = (self.addresses.iter())
-            .map(|(address, _)| host_of(address))
+            .map(|(address, _)| Address::of(address))
             .collect();
         let asked = hosts.into_iter().map(async |host| match host {
             Some(host) => resolve(host).await,
@@ -82,13 +82,6 @@ impl Ignored {
             self.also.insert(address.clone());
         }
         self.names(address)
-    }
-}
-
-fn host_of(address: &ServerAddress) -> Option<Address> {
-    match address.clone() {
-        ServerAddress::Host { host, port } => Some(Address { host, port }),
-        ServerAddress::Unix(_) => None,
     }
 }
 

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::ServerAddress;
+
 /// What the configuration says of a server's place in its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerPlace {
@@ -144,6 +146,16 @@ pub(super) struct HostIdentity(pub(super) String);
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
+}
+
+impl Address {
+    /// `None` for a Unix socket.
+    pub(super) fn of(address: &ServerAddress) -> Option<Self> {
+        match address.clone() {
+            ServerAddress::Host { host, port } => Some(Self { host, port }),
+            ServerAddress::Unix(_) => None,
+        }
+    }
 }
 
 impl From<SocketAddr> for Address {

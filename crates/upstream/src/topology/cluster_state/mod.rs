@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::ServerAddress;
-
 use super::behind::Limits;
 use super::connection::{Blind, Meaning};
 use super::damping::Damper;
@@ -167,7 +165,7 @@ impl ClusterState {
             let visibility = visibility(kind, server, seen);
             ServerReport {
                 id: server.id(),
-                address: address(server),
+                address: Address::of(server.address()),
                 discovered: server.is_discovered(),
                 identity: seen.and_then(|seen| seen.identity.clone()),
                 named: seen.map(|seen| seen.named.clone()).unwrap_or_default(),
@@ -407,7 +405,7 @@ impl ClusterState {
         let seen = self.seen.get(&server.id());
         Observation {
             name: server.name().to_owned(),
-            address: address(server),
+            address: Address::of(server.address()),
             also: (server.addresses.known().iter().map(|known| Address::from(*known)))
                 .chain(self.called.get(&server.id()).into_iter().flatten().cloned())
                 .collect(),
@@ -416,16 +414,6 @@ impl ClusterState {
             lag: seen.and_then(|seen| seen.lag.lag(now)),
             visibility: visibility(kind, server, seen),
         }
-    }
-}
-
-fn address(server: &Server) -> Option<Address> {
-    match server.address() {
-        ServerAddress::Host { host, port } => Some(Address {
-            host: host.clone(),
-            port: *port,
-        }),
-        ServerAddress::Unix(_) => None,
     }
 }
 

@@ -1,3 +1,4 @@
+use config::ServerAddress;
 use proptest::prelude::*;
 
 use super::*;
