@@ -7,6 +7,9 @@ use mysql_wire::ErrPacket;
 
 use crate::server::ServerId;
 
+/// "Too many connections": the server is alive, but full.
+pub(crate) const ER_CON_COUNT_ERROR: u16 = 1040;
+
 /// A cluster that cannot be set up as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
@@ -88,8 +91,6 @@ impl LeaseError {
     /// Whether the server itself has refused a connection for having too many.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        /// "Too many connections".
-        const ER_CON_COUNT_ERROR: u16 = 1040;
         matches!(self, Self::Refused { packet, .. } if packet.code == ER_CON_COUNT_ERROR)
     }
 

@@ -11,14 +11,11 @@ use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::conversation::{self, QueryError, query};
 use crate::disconnect::disconnect;
-use crate::error::Seconds;
+use crate::error::{ER_CON_COUNT_ERROR, Seconds};
 use crate::greeting::{GreetingError, read_greeting};
 use crate::login::{self, Account, LoggedIn, LoginError, Tls};
 use crate::packets::Packets;
 use crate::server::{Server, ServerId};
-
-/// "Too many connections" instead of a greeting: alive, but full.
-const ER_CON_COUNT_ERROR: u16 = 1040;
 
 /// "Unknown thread id".
 const ER_NO_SUCH_THREAD: u16 = 1094;

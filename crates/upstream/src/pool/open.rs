@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, LIST_SESSION, Tracked};
 use super::connection::{Baseline, Credential, Key, Opened, is_mariadb};
+use crate::accounts::DENIALS;
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::conversation::{Broken, QueryError, ask, query};
@@ -29,9 +30,6 @@ const WITHHELD: Capabilities = Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS;
 
 /// As everywhere; servers do not expect more.
 const ZSTD_LEVEL: u8 = 3;
-
-/// With a password and without.
-const ACCESS_DENIED: [u16; 2] = [1045, 1698];
 
 /// A server and an account on it.
 pub(super) struct Opening<'a> {
@@ -162,7 +160,7 @@ impl Opening<'_> {
     /// are.
     fn tell_of_refusal(&self, packet: &ErrPacket) {
         let is_configured = self.credential.account == 0;
-        if !is_configured || !ACCESS_DENIED.contains(&packet.code) {
+        if !is_configured || !DENIALS.contains(&packet.code) {
             return;
         }
         let reason = String::from_utf8_lossy(&packet.message);

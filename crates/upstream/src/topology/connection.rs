@@ -13,13 +13,11 @@ use super::flavor;
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::conversation::{Bounds, QueryError, Rows, rows};
+use crate::error::ER_CON_COUNT_ERROR;
 use crate::greeting::{GreetingError, read_greeting};
 use crate::login::{self, Account, LoginError, Tls};
 use crate::packets::Packets;
 use crate::server::Server;
-
-/// "Too many connections": alive, but full.
-const ER_CON_COUNT_ERROR: u16 = 1040;
 
 /// "The server is currently in offline mode."
 const ER_SERVER_OFFLINE_MODE: u16 = 3032;
