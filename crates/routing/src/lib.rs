@@ -1,5 +1,5 @@
-//! Which server gets a new session ([`Balancer`]) or a read ([`choose_replica`]): a snapshot of a cluster in,
-//! the place of the chosen server out.
+//! Which server gets a new session ([`choose_server`]) or a read ([`choose_replica`]): a snapshot of a cluster
+//! in, the place of the chosen server out.
 //!
 //! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an
 //! argument ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in
@@ -94,48 +94,34 @@ pub enum Choice {
     NoneAvailable,
 }
 
-/// Chooses by one method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Balancer {
-    balance: Balance,
-}
-
-impl Balancer {
-    /// A balancer of the given method.
-    #[must_use]
-    pub fn new(balance: Balance) -> Self {
-        Self { balance }
+/// Chooses a server for a new session. Does not allocate.
+///
+/// Servers marked `backup` take part only when no other server is available; when the others are merely full
+/// the answer is [`Choice::AllFull`], since a backup is there for failures and not for rush hours.
+#[must_use]
+pub fn choose_server(balance: Balance, candidates: &[Candidate], draw: Draw) -> Choice {
+    let Some(tier) = Tier::of(candidates) else {
+        return Choice::NoneAvailable;
+    };
+    if tier.len() == 0 {
+        return Choice::AllFull;
     }
-
-    /// Chooses a server for a new session. Does not allocate.
-    ///
-    /// Servers marked `backup` take part only when no other server is available; when the others are merely
-    /// full the answer is [`Choice::AllFull`], since a backup is there for failures and not for rush hours.
-    #[must_use]
-    pub fn choose(&self, candidates: &[Candidate], draw: Draw) -> Choice {
-        let Some(tier) = Tier::of(candidates) else {
-            return Choice::NoneAvailable;
-        };
-        if tier.len() == 0 {
-            return Choice::AllFull;
+    let place = match balance {
+        Balance::LeastConnections => least_connections::pick(tier, draw.seed),
+        Balance::Weighted => {
+            let weights = tier
+                .iter()
+                .map(|(place, candidate)| (place, candidate.effective_weight()));
+            weighted::pick(weights, draw.turn).unwrap_or(0)
         }
-        let place = match self.balance {
-            Balance::LeastConnections => least_connections::pick(tier, draw.seed),
-            Balance::Weighted => {
-                let weights = tier
-                    .iter()
-                    .map(|(place, candidate)| (place, candidate.effective_weight()));
-                weighted::pick(weights, draw.turn).unwrap_or(0)
-            }
-            Balance::RoundRobin => round_robin::pick(tier, draw),
-            Balance::RandomTwo => random_two::pick(tier, draw.seed),
-        };
-        debug_assert!(
-            tier.contains(place),
-            "{place} must not be chosen from {candidates:?}"
-        );
-        Choice::Server(place)
-    }
+        Balance::RoundRobin => round_robin::pick(tier, draw),
+        Balance::RandomTwo => random_two::pick(tier, draw.seed),
+    };
+    debug_assert!(
+        tier.contains(place),
+        "{place} must not be chosen from {candidates:?}"
+    );
+    Choice::Server(place)
 }
 
 /// An independent stream of bits from a seed (the finaliser of SplitMix64, public domain).

@@ -26,7 +26,8 @@ fn server(weight: u32) -> Candidate {
 fn fill(balance: Balance, candidates: &mut [Candidate], count: u64) -> Vec<u32> {
     let before: Vec<u32> = candidates.iter().map(|candidate| candidate.sessions).collect();
     for turn in 0..count {
-        match Balancer::new(balance).choose(
+        match choose_server(
+            balance,
             candidates,
             Draw {
                 turn,
@@ -78,7 +79,7 @@ proptest! {
         let open = candidates.iter().any(|c| takes(c) && c.backup == backup);
         let room = candidates.iter().any(|c| takes(c) && c.backup == backup && !c.is_full());
         for balance in METHODS {
-            match Balancer::new(balance).choose(&candidates, Draw { turn, seed }) {
+            match choose_server(balance, &candidates, Draw { turn, seed }) {
                 Choice::Server(place) => {
                     let chosen = candidates[place];
                     prop_assert!(takes(&chosen) && !chosen.is_full() && chosen.backup == backup, "{chosen:?}");
@@ -98,7 +99,7 @@ proptest! {
     ) {
         let candidates: Vec<_> = weights.iter().map(|&w| Candidate { sessions, ..server(w) }).collect();
         for balance in METHODS {
-            let choice = Balancer::new(balance).choose(&candidates, Draw { turn, seed });
+            let choice = choose_server(balance, &candidates, Draw { turn, seed });
             prop_assert!(matches!(choice, Choice::Server(_)));
         }
     }
@@ -153,7 +154,7 @@ proptest! {
             let got = fill(balance, &mut candidates, u64::from(seats));
             prop_assert_eq!(got, limits.iter().map(|&(_, max)| max).collect::<Vec<_>>());
             let draw = Draw { turn: 0, seed: 0 };
-            prop_assert_eq!(Balancer::new(balance).choose(&candidates, draw), Choice::AllFull);
+            prop_assert_eq!(choose_server(balance, &candidates, draw), Choice::AllFull);
         }
     }
 }
@@ -162,7 +163,7 @@ proptest! {
 fn weighted_spaces_turns_evenly() {
     let candidates = [server(5), server(1), server(1)];
     let order: Vec<Choice> = (0..7 * u64::from(WARM))
-        .map(|turn| Balancer::new(Balance::Weighted).choose(&candidates, Draw { turn, seed: 0 }))
+        .map(|turn| choose_server(Balance::Weighted, &candidates, Draw { turn, seed: 0 }))
         .collect();
     let longest_run = order.chunk_by(|a, b| a == b).map(<[_]>::len).max();
     // The two light servers have two of seven turns, and not next to each other.
@@ -196,7 +197,7 @@ fn ties_are_broken_by_the_seed() {
     let mut got = [0_u32; 4];
     for seed in 0..4_000 {
         let Choice::Server(place) =
-            Balancer::new(Balance::LeastConnections).choose(&candidates, Draw { turn: 0, seed })
+            choose_server(Balance::LeastConnections, &candidates, Draw { turn: 0, seed })
         else {
             panic!("four servers are available")
         };
@@ -244,18 +245,23 @@ fn backups_wait_for_failures_and_not_for_rush_hours() {
     };
     let draw = Draw { turn: 3, seed: 7 };
     for balance in METHODS {
-        let balancer = Balancer::new(balance);
-        assert_eq!(balancer.choose(&[full, backup], draw), Choice::AllFull);
+        assert_eq!(choose_server(balance, &[full, backup], draw), Choice::AllFull);
         let gone = Candidate {
             available: false,
             ..full
         };
-        assert_eq!(balancer.choose(&[gone, backup], draw), Choice::Server(1));
+        assert_eq!(choose_server(balance, &[gone, backup], draw), Choice::Server(1));
         let drained = Candidate {
             weight: 0,
             ..server(1)
         };
-        assert_eq!(balancer.choose(&[drained, backup], draw), Choice::Server(1));
-        assert_eq!(balancer.choose(&[drained, gone], draw), Choice::NoneAvailable);
+        assert_eq!(
+            choose_server(balance, &[drained, backup], draw),
+            Choice::Server(1)
+        );
+        assert_eq!(
+            choose_server(balance, &[drained, gone], draw),
+            Choice::NoneAvailable
+        );
     }
 }

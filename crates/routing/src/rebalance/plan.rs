@@ -8,7 +8,7 @@ use config::Balance;
 
 use super::{Factor, Figures, Move};
 use crate::load::Load;
-use crate::{Balancer, Choice, Draw, WARM, mix};
+use crate::{Choice, Draw, WARM, choose_server, mix};
 
 pub(super) struct Plan {
     servers: Vec<Figures>,
@@ -18,7 +18,7 @@ pub(super) struct Plan {
     left_alone: BTreeSet<u32>,
     /// How much servers compute, in steps, where that counts.
     steps: BTreeMap<u32, u32>,
-    balancer: Balancer,
+    balance: Balance,
     draw: Draw,
     moves: Vec<Move>,
 }
@@ -30,7 +30,7 @@ impl Plan {
             near_only: false,
             left_alone: BTreeSet::new(),
             steps: BTreeMap::new(),
-            balancer: Balancer::new(balance),
+            balance,
             draw,
             moves: Vec::new(),
         }
@@ -118,7 +118,7 @@ impl Plan {
             turn: self.draw.turn.wrapping_add(1),
             seed: mix(self.draw.seed),
         };
-        let Choice::Server(to) = self.balancer.choose(&candidates, self.draw) else {
+        let Choice::Server(to) = choose_server(self.balance, &candidates, self.draw) else {
             return false;
         };
         match begun {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use inputs::Random;
 
 use super::*;
-use crate::{Balancer, Choice, WARM};
+use crate::{Choice, WARM, choose_server};
 
 const STEP: Duration = Duration::from_secs(1);
 
@@ -267,7 +267,7 @@ impl Model {
             turn: 0,
             seed: self.random.number(),
         };
-        if let Choice::Server(at) = Balancer::new(self.policy.balance).choose(&candidates, draw) {
+        if let Choice::Server(at) = choose_server(self.policy.balance, &candidates, draw) {
             self.sessions.push(Session {
                 server: self.servers[at].id,
                 moved: None,

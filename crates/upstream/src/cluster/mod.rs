@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::{RebalancePolicy, TlsMode};
 use mysql_wire::Greeting;
-use routing::{Balancer, Candidate, Choice, Draw};
+use routing::{Candidate, Choice, Draw, choose_server};
 use tokio::sync::{Notify, broadcast};
 
 pub(crate) use self::members::is_zone;
@@ -494,13 +494,13 @@ impl Cluster {
             true => 0,
             false => weight(server),
         };
-        let (balancer, slow_start, near_first) = {
+        let (balance, slow_start, near_first) = {
             let config = self.config.load();
             let near_first = matches!(
                 config.rebalance.policy,
                 RebalancePolicy::Location | RebalancePolicy::Resource
             );
-            (Balancer::new(config.balance), config.slow_start, near_first)
+            (config.balance, config.slow_start, near_first)
         };
         // A backup of the own zone comes after the others of all zones.
         let weight_if_near = |server: &Server| match server.is_near() && !server.is_backup() {
@@ -510,10 +510,10 @@ impl Cluster {
         let servers = self.servers.load();
         let draw = self.draw();
         loop {
-            let near = near_first.then(|| choose(balancer, &servers, weight_if_near, slow_start, draw));
+            let near = near_first.then(|| choose(balance, &servers, weight_if_near, slow_start, draw));
             let choice = match near {
                 Some(choice @ Choice::Server(_)) => choice,
-                _ => choose(balancer, &servers, weight, slow_start, draw),
+                _ => choose(balance, &servers, weight, slow_start, draw),
             };
             match choice {
                 Choice::Server(place) => {
@@ -626,7 +626,7 @@ impl fmt::Debug for Cluster {
 /// Chooses among the servers that have a weight and are up, or else among those that have not been checked
 /// yet.
 fn choose(
-    balancer: Balancer,
+    balance: config::Balance,
     servers: &[Arc<Server>],
     weight: impl Fn(&Server) -> u32,
     slow_start: Duration,
@@ -643,7 +643,7 @@ fn choose(
                 .zip(&seen)
                 .map(|(server, seen)| server.weighing(weight(server), *seen == wanted, slow_start)),
         );
-        match balancer.choose(&candidates, draw) {
+        match choose_server(balance, &candidates, draw) {
             Choice::NoneAvailable => {}
             choice => return choice,
         }
