@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::cluster::{Cluster, is_zone};
-use crate::http::{HttpAnswer, Host, Lines, Request};
+use crate::http::{Host, HttpAnswer, Lines, Request};
 
 /// Who names the servers, for the log.
 const NAMED_BY: &str = "Kubernetes";
@@ -97,10 +97,7 @@ async fn list_and_watch(
     told: &mut LastLogged,
 ) -> io::Result<io::Error> {
     let api = Api::new(slices)?;
-    let list = timeout(ANSWER_LIMIT, api.list());
-    let (mut known, version) = list
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let (mut known, version) = timeout(ANSWER_LIMIT, api.list()).await??;
     // Until the next list: of a service that goes, the slices of one family go before those of the other.
     let family = family(slices, &known);
     let left_out = take(cluster, slices, &known, family)?;
@@ -124,7 +121,7 @@ async fn list_and_watch(
         }
     };
     let ended = timeout(WATCH_LIMIT, to_its_end).await;
-    Ok(ended.unwrap_or_else(|_| io::ErrorKind::TimedOut.into()))
+    Ok(ended.unwrap_or_else(io::Error::from))
 }
 
 /// Waits for an event that changes something, and for those that come soon behind it.
@@ -193,8 +190,7 @@ impl Api {
 
     async fn ask(&self, path: &str) -> io::Result<HttpAnswer<Stream>> {
         let request = Request::get(path, Some(&self.token));
-        let asked = timeout(ANSWER_LIMIT, self.host.ask(Some(&self.tls), &request)).await;
-        let answer = asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let answer = timeout(ANSWER_LIMIT, self.host.ask(Some(&self.tls), &request)).await??;
         match answer.status {
             200 => Ok(answer),
             status @ (401 | 403) => Err(io::Error::other(format!(

@@ -46,7 +46,7 @@ pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
         }
         if let Some((place, host)) = &source {
             let asked = timeout(ANSWER_LIMIT, ask(&cluster, place, host)).await;
-            let asked = asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let asked = asked.unwrap_or_else(|late| Err(late.into()));
             log(&cluster, &server, &place.url, &mut failing, asked.as_ref().err());
             if let Ok(reading) = asked {
                 server.usage.note(reading, now());

@@ -116,7 +116,7 @@ async fn look_up(srv: &config::Srv) -> io::Result<Vec<Record>> {
     let mut failed = io::Error::other("/etc/resolv.conf names no name server");
     for server in name_servers.into_iter().take(NAME_SERVERS_MAX) {
         let asked = timeout(ANSWER_LIMIT, ask(server, &srv.name)).await;
-        match asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        match asked.unwrap_or_else(|late| Err(late.into())) {
             Ok(records) => return Ok(records),
             Err(error) => failed = io::Error::other(format!("name server {server}: {error}")),
         }

@@ -93,8 +93,7 @@ async fn follow_one(cluster: &Arc<Cluster>, pd: &Pd, told: &mut LastLogged) {
 }
 
 async fn next(watch: &mut Watch) -> io::Result<Vec<Change>> {
-    let changes = timeout(SILENCE_MAX, watch.next()).await;
-    changes.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(SILENCE_MAX, watch.next()).await?
 }
 
 fn apply(known: &mut Known, change: Change) {
