@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::{ClientAuth, ListenerTls, TlsVersion};
@@ -132,14 +132,6 @@ impl Settings {
         builder
             .build()
             .map(|verifier| verifier as Arc<dyn ClientCertVerifier>)
-            .map_err(|error| unusable_ca(path, error))
-    }
-}
-
-fn unusable_ca(path: &Path, error: impl ToString) -> NetError {
-    NetError::BadFile {
-        what: "CA file",
-        path: path.to_owned(),
-        reason: error.to_string(),
+            .map_err(|error| files::unusable_ca(path, error))
     }
 }

@@ -41,10 +41,14 @@ pub(super) fn authorities(path: &Path) -> Result<(Vec<CertificateDer<'static>>, 
     let certificates = certificates(CA, path)?;
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates.iter().enumerate() {
-        let refused = |error| bad(CA, path, format!("certificate {} of it: {error}", index + 1));
+        let refused = |error| unusable_ca(path, format!("certificate {} of it: {error}", index + 1));
         roots.add(certificate.clone()).map_err(refused)?;
     }
     Ok((certificates, roots))
+}
+
+pub(super) fn unusable_ca(path: &Path, error: impl ToString) -> NetError {
+    bad(CA, path, error)
 }
 
 /// A key that rustls refuses, or that does not belong to the certificate.
