@@ -283,7 +283,6 @@ impl Buffer {
         n
     }
 
-    /// Forgets all bytes.
     #[inline]
     pub fn clear(&mut self) {
         self.start = 0;
@@ -302,7 +301,6 @@ impl Buffer {
         (self.end - self.start) as usize
     }
 
-    /// Whether no byte is filled.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end

@@ -33,9 +33,7 @@ use crate::tls::TlsStream;
 /// bytes back until then.
 #[derive(Debug)]
 pub enum Stream {
-    /// Plain TCP.
     Tcp(Plain<TcpStream>),
-    /// Plain Unix socket.
     Unix(Plain<UnixStream>),
     /// TLS over a plain one.
     Tls(Box<TlsStream>),

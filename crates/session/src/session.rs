@@ -113,7 +113,6 @@ struct Last {
     found_rows: Option<u64>,
 }
 
-/// One client's session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
     dialect: Dialect,

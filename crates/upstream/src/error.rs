@@ -16,7 +16,6 @@ pub enum UpstreamError {
     /// Its certificates or keys cannot be used.
     #[error("cluster {cluster}: {source}")]
     Tls {
-        /// Name of the cluster.
         cluster: String,
         /// What is wrong with which file.
         source: net::NetError,
@@ -29,7 +28,6 @@ pub enum LeaseError {
     /// No server takes sessions now, and none was tried.
     #[error("no server of cluster {cluster} is available: {}", List(servers))]
     NoServerAvailable {
-        /// Name of the cluster.
         cluster: String,
         /// Why not, server by server.
         servers: Vec<ServerReason>,
@@ -40,7 +38,6 @@ pub enum LeaseError {
         Full(cluster, server, "is", "are")
     )]
     QueueFull {
-        /// Name of the cluster.
         cluster: String,
         /// The only server that would do, where it had to be that one.
         server: Option<String>,
@@ -50,11 +47,9 @@ pub enum LeaseError {
     /// No server had room within `queue_timeout`.
     #[error("{} full for {} (queue_timeout)", Full(cluster, server, "was", "were"), Seconds(*waited))]
     QueueTimeout {
-        /// Name of the cluster.
         cluster: String,
         /// The only server that would do, where it had to be that one.
         server: Option<String>,
-        /// How long the session waited.
         waited: Duration,
     },
     /// The client has gone while its session waited in line.
@@ -63,24 +58,17 @@ pub enum LeaseError {
     /// Servers were tried, and none could be connected to.
     #[error("cannot connect to any server of cluster {cluster}: {}", List(failures))]
     ConnectFailed {
-        /// Name of the cluster.
         cluster: String,
         /// What happened, in the order of the attempts; one a server.
         failures: Vec<ConnectFailure>,
     },
     /// The server said no, to the connection or to the account. What it said may be shown to the client.
     #[error("server {server} refused: {} (error {})", String::from_utf8_lossy(&.packet.message), .packet.code)]
-    Refused {
-        /// Name of the server.
-        server: String,
-        /// Its words.
-        packet: ErrPacket,
-    },
+    Refused { server: String, packet: ErrPacket },
     /// The connection was made, and is of no use: the login failed for another reason than the server's no,
     /// or a statement that every connection begins with.
     #[error("server {server} cannot be used: {reason}")]
     Unusable {
-        /// Name of the server.
         server: String,
         /// In words for a person.
         reason: String,
@@ -129,7 +117,6 @@ pub struct ServerReason {
 /// A server that could not be connected to for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectFailure {
-    /// Number of the server.
     pub id: ServerId,
     /// Name of the server.
     pub server: String,

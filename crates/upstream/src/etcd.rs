@@ -67,7 +67,6 @@ struct Login {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Its value.
     pub value: Vec<u8>,
     /// The lease that it ends with; 0 is none.
     pub lease: i64,
@@ -93,11 +92,8 @@ pub struct Snapshot {
 pub enum Change {
     /// It has another value.
     Put(Entry),
-    /// It is gone.
     Deleted {
-        /// The key.
         key: String,
-        /// When that was.
         modified: i64,
     },
 }
@@ -166,7 +162,6 @@ impl Range {
         }
     }
 
-    /// One key.
     #[must_use]
     pub fn of(key: &str) -> Self {
         Self {

@@ -111,7 +111,6 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<(SocketAddr, Stream)> 
     Err(failed)
 }
 
-/// What is asked.
 pub(crate) struct Request<'r> {
     method: &'r str,
     path: &'r str,

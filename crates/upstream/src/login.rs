@@ -70,7 +70,6 @@ const OWN_WAYS: Capabilities = Capabilities(
 /// Who logs in.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
-    /// User name.
     pub user: &'a [u8],
     /// Password; empty for none.
     pub password: &'a [u8],
@@ -127,7 +126,6 @@ impl Terms<'_> {
 /// TLS for a login.
 #[derive(Clone, Copy)]
 pub struct Tls<'a> {
-    /// What to connect with.
     pub connector: &'a TlsConnector,
     /// The name that the server's certificate must bear.
     pub server_name: &'a str,

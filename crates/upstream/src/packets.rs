@@ -41,7 +41,6 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Sends one packet.
     pub(crate) async fn send(&mut self, payload: &[u8]) -> Result<(), PacketError> {
         let mut bytes = Vec::with_capacity(PacketHeader::LEN + payload.len());
         write_packet(&mut bytes, &mut self.sequence, payload);

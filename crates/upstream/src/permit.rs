@@ -31,7 +31,6 @@ impl Permit {
         self.cluster = None;
     }
 
-    /// The server it is on.
     #[must_use]
     pub fn server(&self) -> &Arc<Server> {
         &self.server

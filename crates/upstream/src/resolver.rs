@@ -44,7 +44,6 @@ impl Lookup {
         Ok(Self(told))
     }
 
-    /// Whether its end has come.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.borrow().is_some() || self.0.has_changed().is_err()
     }

@@ -105,9 +105,7 @@ pub struct Server {
 /// The right of one session to leave its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// For this one.
     pub to: ServerId,
-    /// Because of that.
     pub factor: Factor,
 }
 
@@ -286,7 +284,6 @@ impl Server {
         }
     }
 
-    /// How it is and why.
     #[must_use]
     pub fn state(&self) -> Arc<ServerState> {
         self.state.load_full()

@@ -20,7 +20,6 @@ pub struct ServerProfile {
 }
 
 impl ServerProfile {
-    /// The profile in a greeting.
     #[must_use]
     pub fn of(greeting: &Greeting) -> Self {
         Self {

@@ -36,7 +36,6 @@ const SERVERS_MAX: usize = 256;
 /// Name servers that are asked, one after the other, until one answers.
 const NAME_SERVERS_MAX: usize = 3;
 
-/// Port of name servers.
 const DNS_PORT: u16 = 53;
 
 /// One server of an answer.

@@ -10,7 +10,6 @@ pub(super) struct PacketCursor {
 }
 
 impl PacketCursor {
-    /// Gives packets new numbers.
     pub(super) fn renumber(&mut self, bytes: &mut [u8], next_packet: &mut u8) {
         let mut at = 0;
         while let Some(sequence) = self.next_sequence_byte(bytes, &mut at) {
@@ -19,7 +18,6 @@ impl PacketCursor {
         }
     }
 
-    /// Counts packets.
     pub(super) fn count(&mut self, bytes: &[u8], next_packet: &mut u8) {
         let mut at = 0;
         while self.next_sequence_byte(bytes, &mut at).is_some() {

@@ -42,7 +42,6 @@ struct Terms {
 /// A server with which TLS could not be begun, or whose certificate is not trusted.
 #[derive(Debug)]
 pub struct TlsRefusal {
-    /// What was wrong.
     pub error: io::Error,
     /// Where the certificate is not trusted, the encrypted connection to whoever has shown it: good for a
     /// farewell, and for nothing that is not meant for everybody. `None` where the connection is of no more

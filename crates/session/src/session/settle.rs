@@ -561,7 +561,6 @@ impl Current {
     }
 }
 
-/// The command executes SQL.
 pub(super) const fn runs_sql(command: Command) -> bool {
     matches!(
         command,

@@ -101,7 +101,6 @@ impl StoredSecret {
 }
 
 impl ServerAccounts {
-    /// The accounts of a name.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&ServerAccount> {
         self.by_name.get(name)
@@ -113,7 +112,6 @@ impl ServerAccounts {
         self.by_name.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()

@@ -110,9 +110,7 @@ pub(crate) struct NoPermit;
 /// Something happened to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerEvent {
-    /// To which one.
     pub server: ServerId,
-    /// What.
     pub change: ServerChange,
 }
 

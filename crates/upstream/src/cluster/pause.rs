@@ -56,7 +56,6 @@ impl Cluster {
         self.pause.is_on.load(Ordering::Relaxed)
     }
 
-    /// Statements that wait now.
     #[must_use]
     pub fn paused_statements(&self) -> u32 {
         self.pause.waiting.load(Ordering::Relaxed)

@@ -39,7 +39,6 @@ struct State {
 pub struct Left {
     /// For which server the last one.
     pub to: String,
-    /// Why.
     pub factor: Factor,
     /// How many, without a longer pause between them.
     pub sessions: u32,
@@ -61,7 +60,6 @@ pub struct Balance {
 /// How one server stands among the others.
 #[derive(Clone, Debug)]
 pub struct ServerBalance {
-    /// Its name.
     pub name: String,
     /// Permits taken: what the choice for new sessions goes by.
     pub sessions: u32,

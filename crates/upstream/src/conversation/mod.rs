@@ -33,7 +33,6 @@ const NO_RESULT: Broken = Broken::Unexpected("it has no plain result");
 /// The answer to one command.
 #[derive(Debug)]
 pub struct Reply {
-    /// How it ended.
     pub outcome: Outcome,
     /// All its packets, with headers.
     pub bytes: Vec<u8>,

@@ -34,7 +34,6 @@ pub(crate) struct Rows {
     pub(crate) rows: Vec<TextRow>,
 }
 
-/// One row of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     columns: &'a [String],

@@ -37,7 +37,6 @@ pub struct Key {
 /// Whom to log in as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// User name.
     pub user: Arc<str>,
     /// Tells accounts apart that have one name, each for clients of other hosts; 0 where there is one of that
     /// name.
@@ -61,7 +60,6 @@ pub type Baseline = Vec<(Vec<u8>, Vec<u8>)>;
 /// What is known of a connection once it is open, and does not change after that.
 #[derive(Debug)]
 pub struct Opened {
-    /// The server at its other end.
     pub server: Arc<Server>,
     /// What it was opened for.
     pub key: Rc<Key>,
@@ -140,7 +138,6 @@ pub(super) struct Life {
 pub(super) struct Origin {
     /// Of the configuration.
     pub(super) terms: u64,
-    /// The server's generation.
     pub(super) generation: u32,
     /// Where the server was; `None` for a Unix socket.
     pub(super) peer: Option<SocketAddr>,
@@ -257,7 +254,6 @@ impl<S> fmt::Debug for Connection<S> {
 }
 
 impl<S> Idle<S> {
-    /// Whether the server still answers.
     pub(super) async fn answers(&mut self, limit: Duration) -> bool {
         let capabilities = self.opened.capabilities;
         let ping = [vec![Command::PING.0]];
@@ -310,7 +306,6 @@ impl Life {
         }
     }
 
-    /// In use from now on.
     pub(super) fn begin_lease(&mut self, now: Instant) {
         debug_assert!(!self.busy);
         self.busy = true;
@@ -322,7 +317,6 @@ impl Life {
         self.look = self.metrics.lent();
     }
 
-    /// No longer in use.
     pub(super) fn end_lease(&mut self, now: Instant) {
         debug_assert!(self.busy);
         self.metrics

@@ -19,7 +19,6 @@ pub const OUTDATED: u32 = u32::MAX - 1;
 /// How many of the newest idle connections are looked at for the one that costs least.
 const LOOKED_AT: usize = 16;
 
-/// See above.
 pub(super) struct IdleConnections<S> {
     server: Arc<Server>,
     metrics: Arc<Metrics>,

@@ -68,7 +68,6 @@ impl<'a> Purpose<'a> {
 /// Whose connection one is that is opened for a session alone.
 #[derive(Clone, Copy, Debug)]
 pub struct ForSession<'a> {
-    /// The session's client.
     pub client: &'a Peer,
     /// The address that it connected to.
     pub local: &'a Peer,
@@ -79,13 +78,11 @@ pub struct ForSession<'a> {
 /// What a client and a server have agreed on, whose login the gateway has passed on.
 #[derive(Debug)]
 pub struct Adopted {
-    /// The server's.
     pub greeting: Greeting,
     /// SESSION_TRACK and DEPRECATE_EOF are among them.
     pub capabilities: Capabilities,
     /// Of the login's OK packet.
     pub status: StatusFlags,
-    /// When the login began.
     pub login_began: Instant,
 }
 

@@ -56,7 +56,6 @@ impl<P> ReadIndex<P> {
         Arrival(self.sent)
     }
 
-    /// Probes that were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
@@ -94,7 +93,6 @@ impl<P> ReadIndex<P> {
     pub fn known(&self) -> Option<&(Arrival, P)> {
         self.known.as_ref()
     }
-    /// Somebody asks.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         self.under_way.is_some()

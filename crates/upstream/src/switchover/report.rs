@@ -8,7 +8,6 @@ use crate::lock::lock;
 
 /// A switchover as it is seen from outside.
 pub struct Report {
-    /// Its cluster.
     pub cluster: String,
     /// The primary that there was.
     pub from: String,
@@ -21,7 +20,6 @@ pub struct Report {
 /// What has happened so far.
 #[derive(Clone, Debug)]
 pub struct ReportedProgress {
-    /// How it is.
     pub state: State,
     /// What was done, in this order.
     pub steps: Vec<ReportedStep>,
@@ -51,14 +49,12 @@ pub enum State {
 /// One thing that a switchover has done.
 #[derive(Clone, Debug)]
 pub struct ReportedStep {
-    /// What, in words.
     pub what: String,
     /// How long after its beginning.
     pub at: Duration,
 }
 
 impl State {
-    /// The word for it.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

@@ -147,7 +147,6 @@ impl Connection {
         let _: io::Result<usize> = self.stream.read(&mut byte).await;
     }
 
-    /// Says good-bye.
     pub(crate) async fn close(mut self) {
         let _ = Packets::new(&mut self.stream, 0)
             .send_command(&[Command::QUIT.0])

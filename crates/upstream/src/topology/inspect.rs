@@ -46,16 +46,13 @@ const ENDS_OTHERS: [&str; 4] = ["ALL PRIVILEGES", "SUPER", "CONNECTION ADMIN", "
 /// An account whose login is to be tried.
 #[derive(Clone, Debug)]
 pub struct LoginTrial {
-    /// User name.
     pub user: String,
-    /// Its password.
     pub password: Secret,
 }
 
 /// What one server has said. Words are for a person.
 #[derive(Debug)]
 pub struct Inspection {
-    /// Which server.
     pub server: ServerId,
     /// Its version as in its greeting.
     pub version: Option<String>,

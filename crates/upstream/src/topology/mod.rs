@@ -85,7 +85,6 @@ pub(crate) fn flavor(version: &[u8]) -> Flavor {
 /// One server in the picture.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Which one.
     pub server: Arc<Server>,
     /// What it is good for.
     pub role: Role,
@@ -139,7 +138,6 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The primary.
     #[must_use]
     pub fn primary(&self) -> Option<&Member> {
         self.members.get(self.primary?)
@@ -180,7 +178,6 @@ impl Topology {
         behind::are_all(&self.members)
     }
 
-    /// The member that `server` is.
     #[must_use]
     pub fn member(&self, server: ServerId) -> Option<&Member> {
         self.members.iter().find(|member| member.server.id() == server)
