@@ -173,6 +173,7 @@ pub(super) async fn open(
             client: &session.client.host,
             local: &local,
             attributes: session.client.login.attributes.as_deref(),
+            token: None,
         };
         let opening = session.pool().open_for(permit, (&key, &credential), client);
         let opened = tokio::select! {

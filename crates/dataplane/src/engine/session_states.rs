@@ -107,9 +107,10 @@ async fn open(
         client: &session.client.host,
         local: &local,
         attributes: session.client.login.attributes.as_deref(),
+        token: Some(token),
     };
     let pool = Rc::clone(session.pool());
-    let opening = pool.open_by_token(permit, (&session.client.key, &credential), client, token);
+    let opening = pool.open_for(permit, (&session.client.key, &credential), client);
     let opened = tokio::select! {
         biased;
         signal = session.control.signalled(false) => {

@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::metrics::Closed;
-use super::open::Purpose;
 use super::wait_queue::PATIENCE;
 use super::{Credential, Key, Pool, Travel};
 use crate::accounts::NO_VERDICTS;
@@ -223,9 +222,7 @@ impl<S: Travel + 'static> Pool<S> {
             };
         };
         // An error has been counted, and a suspicion raised where there is reason to.
-        let opened = self
-            .open(&server, &key, &credential, (permit, Purpose::Pool))
-            .await;
+        let opened = self.open(&server, &key, &credential, (permit, None)).await;
         drop(turn);
         let success = opened.is_ok();
         match opened {

@@ -53,8 +53,8 @@ pub use self::idle::OUTDATED;
 use self::idle::{IdleConnections, misfit, suits};
 pub(crate) use self::metrics::Pools;
 use self::metrics::{Closed, Member, Metrics};
+use self::open::Opening;
 pub use self::open::{Adopted, ForSession};
-use self::open::{Opening, Purpose};
 pub use self::packed::PackedConnection;
 use self::ticket::Ticket;
 pub use self::travel::Travel;
@@ -450,7 +450,7 @@ impl<S: Travel> Pool<S> {
                 }
             }
         }
-        let opened = self.open(server, key, credential, (permit, Purpose::Pool)).await;
+        let opened = self.open(server, key, credential, (permit, None)).await;
         drop(turn);
         opened.map(|idle| begin(idle, now()))
     }
@@ -476,7 +476,7 @@ impl<S: Travel> Pool<S> {
             server: &server,
             key,
             credential,
-            purpose: Purpose::Pool,
+            session: None,
         };
         let (opened, is_watched) = opening.adopt(&mut stream, adopted).await?;
         let metrics = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.metrics()));
@@ -500,32 +500,6 @@ impl<S: Travel> Pool<S> {
         (key, credential): (&Rc<Key>, &Credential),
         session: ForSession<'_>,
     ) -> Result<Connection<S>, LeaseError> {
-        self.open_alone(permit, (key, credential), Purpose::Session(session))
-            .await
-    }
-
-    /// The same on TiDB, for a session that has got this token from the server that it leaves. Its key's
-    /// capabilities are all that is asked for, and nobody reports what is done on it.
-    ///
-    /// # Errors
-    /// See [`LeaseError`].
-    pub async fn open_by_token(
-        &self,
-        permit: Permit,
-        (key, credential): (&Rc<Key>, &Credential),
-        session: ForSession<'_>,
-        token: &[u8],
-    ) -> Result<Connection<S>, LeaseError> {
-        let purpose = Purpose::SessionByToken(session, token);
-        self.open_alone(permit, (key, credential), purpose).await
-    }
-
-    async fn open_alone(
-        &self,
-        permit: Permit,
-        (key, credential): (&Rc<Key>, &Credential),
-        purpose: Purpose<'_>,
-    ) -> Result<Connection<S>, LeaseError> {
         let server = Arc::clone(permit.server());
         let turns = &server.wait_queue.connect_limiter;
         let mut turn = turns.at_once();
@@ -534,8 +508,8 @@ impl<S: Travel> Pool<S> {
             turn = turns.wait().await;
             self.check_available(&server)?;
         }
-        let opened = self.open(&server, key, credential, (permit, purpose)).await;
-        opened.map(|idle| begin(idle, now()))
+        let opening = self.open(&server, key, credential, (permit, Some(session)));
+        opening.await.map(|idle| begin(idle, now()))
     }
 
     /// As what a connection is opened now, and by which configuration.
@@ -555,7 +529,7 @@ impl<S: Travel> Pool<S> {
         server: &Arc<Server>,
         key: &Rc<Key>,
         credential: &Credential,
-        (permit, purpose): (Permit, Purpose<'_>),
+        (permit, session): (Permit, Option<ForSession<'_>>),
     ) -> Result<Idle<S>, LeaseError> {
         // Before anything is known of the server: what happens to it from here on counts.
         let (config, origin) = self.origin(server);
@@ -571,7 +545,7 @@ impl<S: Travel> Pool<S> {
             server,
             key,
             credential,
-            purpose,
+            session,
         };
         let opened = opening.open(known.as_ref()).await;
         let now = now();
@@ -587,7 +561,7 @@ impl<S: Travel> Pool<S> {
                 server.wait_queue.full_users.note(&key.user, now);
             }
         })?;
-        if matches!(purpose, Purpose::Pool) {
+        if session.is_none() {
             let kept = (config.pool.min_idle > 0).then_some(credential);
             self.with_idle(server, |idle_connections| idle_connections.note(&opened, kept));
         }

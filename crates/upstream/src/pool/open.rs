@@ -38,41 +38,21 @@ pub(super) struct Opening<'a> {
     pub(super) server: &'a Arc<Server>,
     pub(super) key: &'a Rc<Key>,
     pub(super) credential: &'a Credential,
-    pub(super) purpose: Purpose<'a>,
-}
-
-/// Whom a connection is opened for.
-#[derive(Clone, Copy)]
-pub(super) enum Purpose<'a> {
-    /// Whoever needs one: `pool.init` is run on it.
-    Pool,
-    /// One session alone.
-    Session(ForSession<'a>),
-    /// The same, with a token that a TiDB server has given to it. What is done there nobody reports.
-    SessionByToken(ForSession<'a>, &'a [u8]),
-}
-
-impl<'a> Purpose<'a> {
-    fn session(self) -> Option<ForSession<'a>> {
-        match self {
-            Self::Pool => None,
-            Self::Session(session) | Self::SessionByToken(session, _) => Some(session),
-        }
-    }
-
-    fn by_token(self) -> bool {
-        matches!(self, Self::SessionByToken(..))
-    }
+    /// Whom it is opened for alone. `None`: for whoever needs one, and `pool.init` is run on it.
+    pub(super) session: Option<ForSession<'a>>,
 }
 
 /// Whose connection one is that is opened for a session alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ForSession<'a> {
     pub client: &'a Peer,
     /// The address that it connected to.
     pub local: &'a Peer,
     /// The attributes that it has introduced itself with, encoded.
     pub attributes: Option<&'a [u8]>,
+    /// A token that it has got from the TiDB server that it leaves. The key's capabilities are all that is
+    /// asked for then, and nobody reports what is done on the connection.
+    pub token: Option<&'a [u8]>,
 }
 
 /// What a client and a server have agreed on, whose login the gateway has passed on.
@@ -179,7 +159,7 @@ impl Opening<'_> {
 
     async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
         let config = self.config;
-        let whom = match self.purpose.session() {
+        let whom = match self.session {
             None => For::Gateway,
             Some(ForSession { client, local, .. }) => For::Client { client, local },
         };
@@ -195,8 +175,7 @@ impl Opening<'_> {
             Err(error) => return Err(Failure::Server(error.to_string())),
         };
         self.cluster.note_greeting(self.server, &greeting);
-        let missing = sharing::missing(greeting.capabilities).filter(|_| !self.purpose.by_token());
-        if let Some(reason) = missing.or_else(|| self.missing_for_key(greeting.capabilities)) {
+        if let Some(reason) = self.missing(greeting.capabilities) {
             let left = disconnect(&mut stream, &greeting, &self.server.nobody);
             let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(reason));
@@ -207,13 +186,19 @@ impl Opening<'_> {
         self.within(prepared).await
     }
 
-    /// A server with these capabilities may lack some of the key's, by which those go who share the
-    /// connection: what it lacks. A session that leaves its own connection looks at that by itself.
-    fn missing_for_key(&self, capabilities: Capabilities) -> Option<String> {
-        match self.purpose {
-            Purpose::Pool => sharing::missing_for(self.key.capabilities, capabilities),
-            Purpose::Session(_) | Purpose::SessionByToken(..) => None,
+    /// What a server with these capabilities lacks. That may be some of the key's, by which those go who
+    /// share the connection. A session that leaves its own connection looks at those by itself.
+    fn missing(&self, capabilities: Capabilities) -> Option<String> {
+        let missing = || sharing::missing(capabilities);
+        match self.session {
+            None => missing().or_else(|| sharing::missing_for(self.key.capabilities, capabilities)),
+            Some(ForSession { token: None, .. }) => missing(),
+            Some(_) => None,
         }
+    }
+
+    fn token(&self) -> Option<&[u8]> {
+        self.session?.token
     }
 
     /// `step`, within the time for a login. One that takes longer may be slow for its account alone (a server
@@ -235,12 +220,12 @@ impl Opening<'_> {
         let own = attributes();
         let capabilities = self.key.capabilities.without(WITHHELD);
         let terms = Terms {
-            capabilities: match self.purpose.by_token() {
-                true => capabilities,
-                false => capabilities.with(sharing::NEEDED),
+            capabilities: match self.token() {
+                Some(_) => capabilities,
+                None => capabilities.with(sharing::NEEDED),
             },
             collation: self.key.collation,
-            attributes: match self.purpose.session() {
+            attributes: match self.session {
                 None => Some(&own),
                 Some(ForSession { attributes, .. }) => attributes,
             },
@@ -251,9 +236,9 @@ impl Opening<'_> {
             },
         };
         let user = self.credential.user.as_bytes();
-        let secret = match self.purpose {
-            Purpose::SessionByToken(_, token) => login::Secret::SessionToken(token),
-            _ => self.credential.secret.as_login(),
+        let secret = match self.token() {
+            Some(token) => login::Secret::SessionToken(token),
+            None => self.credential.secret.as_login(),
         };
         login::log_in(stream, greeting, user, secret, terms, tls)
             .await
@@ -282,17 +267,17 @@ impl Opening<'_> {
             ok,
         } = logged_in;
         let version = greeting.server_version;
-        let arming = match self.purpose.by_token() {
-            true => self.unwatched(&version),
-            false => self.arming(&mut stream, capabilities, &version).await?,
+        let arming = match self.token() {
+            Some(_) => self.unwatched(&version),
+            None => self.arming(&mut stream, capabilities, &version).await?,
         };
-        let baseline = match self.purpose {
-            Purpose::Pool => arming.first(&mut stream, capabilities).await,
-            Purpose::Session(_) => {
+        let baseline = match self.session {
+            None => arming.first(&mut stream, capabilities).await,
+            Some(ForSession { token: None, .. }) => {
                 let armed = arming.arm(&mut stream, capabilities).await;
                 armed.map(|()| Baseline::new())
             }
-            Purpose::SessionByToken(..) => Ok(Baseline::new()),
+            Some(_) => Ok(Baseline::new()),
         };
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
