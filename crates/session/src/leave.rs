@@ -4,16 +4,8 @@
 //! are is asked for, and tried out under other names on the same connection: only what comes out as it was is
 //! left to others to set. The connection is reset then, so that nobody else sees them.
 
-use sql_class::Dialect;
-
 use crate::user_variables::{self, COLUMNS};
 use crate::{Pin, PinReason, Session, UserVariables};
-
-/// The command that has a server list the user variables of a connection, for [`Leave::of`].
-#[must_use]
-pub fn list_user_variables(dialect: Dialect) -> Vec<u8> {
-    user_variables::list(dialect)
-}
 
 /// How the names begin under which values are tried out.
 const TRIED: &str = "forebay ";
@@ -51,8 +43,8 @@ impl Session {
 }
 
 impl Leave {
-    /// `rows`: of the answer to [`list_user_variables`]. `None` where it is not known which there are, where
-    /// they are too many, or one has a name that does not mean the same everywhere.
+    /// `rows`: of the answer to [`crate::list_user_variables`]. `None` where it is not known which there are,
+    /// where they are too many, or one has a name that does not mean the same everywhere.
     #[must_use]
     pub fn of(rows: impl Iterator<Item = Vec<u8>>) -> Option<Self> {
         let (names, packet_max) = user_variables::listed(rows)?;

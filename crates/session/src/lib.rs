@@ -39,7 +39,7 @@ mod trackers;
 mod user_variables;
 mod variables;
 
-pub use leave::{Leave, list_user_variables};
+pub use leave::Leave;
 pub use move_plan::{Difference, MovePlan};
 pub use pin::{Pin, PinReason};
 pub use portable_state::{Baseline, PackedState, PortableState};
@@ -47,4 +47,4 @@ pub use rebuild::{CANNOT, Excursion, ask_value, clear_diagnostics, cost, prime_l
 pub use session::{KnownConnection, Request, Session, Start};
 pub use statements::{Prepared, Statements, TooManyStatements};
 pub use trackers::{ClientTrackers, TrackedVariables, TransactionInfo};
-pub use user_variables::UserVariables;
+pub use user_variables::{UserVariables, list as list_user_variables};

@@ -55,9 +55,11 @@ impl Named {
 /// not [plain](is_plain).
 const WHOLE: &str = "HEX('-')";
 
-/// The command that lists names in hexadecimal digits, which are the same in any character set, each with the
-/// length from which on the server takes no packet.
-pub(crate) fn list(dialect: Dialect) -> Vec<u8> {
+/// The command that has a server list the user variables of a connection, for [`crate::Leave::of`]: names in
+/// hexadecimal digits, which are the same in any character set, each with the length from which on the server
+/// takes no packet.
+#[must_use]
+pub fn list(dialect: Dialect) -> Vec<u8> {
     let limit = NAMES_MAX + 2;
     let (from, whole) = match dialect {
         Dialect::MariaDb { .. } => ("information_schema.user_variables", ""),
