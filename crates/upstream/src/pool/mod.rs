@@ -666,7 +666,8 @@ impl<S: Travel> Pool<S> {
             && let Ok(mut terms) = self.terms.try_borrow_mut()
         {
             let config = self.cluster.config();
-            terms.number += u64::from(!same_terms(&config, &terms.config));
+            let are_others = terms_of(&config) != terms_of(&terms.config);
+            terms.number += u64::from(are_others);
             (terms.config, terms.of_config) = (config, of_config);
         }
         self.terms.borrow()
@@ -720,11 +721,7 @@ fn begin<S>(mut idle: Idle<S>, now: Instant) -> Connection<S> {
     Connection(idle.0)
 }
 
-/// Whether connections opened by one are as good as those opened by the other.
-fn same_terms(a: &config::Cluster, b: &config::Cluster) -> bool {
-    terms_of(a) == terms_of(b)
-}
-
+/// Connections opened by one configuration are as good as those opened by another where these are equal.
 fn terms_of(config: &config::Cluster) -> impl PartialEq + fmt::Debug + use<'_> {
     (
         &config.tls,
