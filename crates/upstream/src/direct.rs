@@ -13,9 +13,8 @@ use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::error::Seconds;
 use crate::greeting::{GreetingError, read_greeting};
-use crate::login::{self, Account, LoginError, Secret, Terms, Tls};
+use crate::login::{self, Account, LoginError, Terms, Tls};
 use crate::packets::Packets;
-use crate::pool::Credential;
 use crate::server::Server;
 use crate::topology::flavor;
 
@@ -64,29 +63,6 @@ impl Direct {
     /// # Errors
     /// See [`DirectError`].
     pub async fn open(cluster: &Cluster, server: &Server, account: Account<'_>) -> Result<Self, DirectError> {
-        let secret = Secret::Password(account.password);
-        Self::open_with(cluster, server, account.user, secret).await
-    }
-
-    /// The same with what a client has shown.
-    ///
-    /// # Errors
-    /// See [`DirectError`].
-    pub async fn open_as(
-        cluster: &Cluster,
-        server: &Server,
-        credential: &Credential,
-    ) -> Result<Self, DirectError> {
-        let secret = credential.secret.as_login();
-        Self::open_with(cluster, server, credential.user.as_bytes(), secret).await
-    }
-
-    async fn open_with(
-        cluster: &Cluster,
-        server: &Server,
-        user: &[u8],
-        secret: Secret<'_>,
-    ) -> Result<Self, DirectError> {
         let config = cluster.config();
         let mut stream = connect::connect(server, &config, For::Gateway, config.connect_timeout)
             .await
@@ -100,13 +76,13 @@ impl Direct {
         let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         let connector = cluster.tls();
         let tls = Tls::of(connector.as_deref(), server.tls_name(), &config);
-        let login = login::log_in(stream, &greeting, user, secret, Terms::PLAIN, tls);
+        let login = login::log_in(stream, &greeting, account, Terms::PLAIN, tls);
         let limit: Duration = config.login_timeout;
         let logged_in = match timeout(limit, login).await {
             Ok(Ok(logged_in)) => logged_in,
             Ok(Err(LoginError::Refused(packet))) => return Err(DirectError::Refused(packet)),
             Ok(Err(error)) => {
-                let user = String::from_utf8_lossy(user).into_owned();
+                let user = String::from_utf8_lossy(account.user).into_owned();
                 return Err(DirectError::Login { user, error });
             }
             Err(_) => {

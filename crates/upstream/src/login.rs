@@ -71,8 +71,7 @@ const OWN_WAYS: Capabilities = Capabilities(
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
     pub user: &'a [u8],
-    /// Password; empty for none.
-    pub password: &'a [u8],
+    pub secret: Secret<'a>,
 }
 
 impl<'a> Account<'a> {
@@ -81,7 +80,7 @@ impl<'a> Account<'a> {
     pub fn of(user: &'a str, password: Option<&'a config::Secret>) -> Self {
         Self {
             user: user.as_bytes(),
-            password: password.map_or("", |password| password.reveal()).as_bytes(),
+            secret: Secret::Password(password.map_or("", |password| password.reveal()).as_bytes()),
         }
     }
 }
@@ -198,25 +197,10 @@ pub enum LoginError {
 ///
 /// # Errors
 /// See [`LoginError`]. The connection is closed.
-pub async fn login(
-    stream: Stream,
-    greeting: &Greeting,
-    account: Account<'_>,
-    tls: Option<Tls<'_>>,
-) -> Result<LoggedIn, LoginError> {
-    let secret = Secret::Password(account.password);
-    log_in(stream, greeting, account.user, secret, Terms::PLAIN, tls).await
-}
-
-/// [`login`] with any secret, on any terms.
-///
-/// # Errors
-/// See [`LoginError`]. The connection is closed.
 pub async fn log_in(
     stream: Stream,
     greeting: &Greeting,
-    user: &[u8],
-    secret: Secret<'_>,
+    account: Account<'_>,
     terms: Terms<'_>,
     tls: Option<Tls<'_>>,
 ) -> Result<LoggedIn, LoginError> {
@@ -241,7 +225,7 @@ pub async fn log_in(
         Some(tls) if tls.required => return Err(LoginError::NoTls),
         _ => (stream, 1),
     };
-    let mut exchange = Exchange::new(greeting, secret, &stream);
+    let mut exchange = Exchange::new(greeting, account.secret, &stream);
     if exchange.plugin == Plugin::SessionToken && exchange.link == Link::Open {
         let nobody = Nobody::default();
         let _ = timeout(PARTING, disconnect(&mut stream, greeting, &nobody)).await;
@@ -251,7 +235,7 @@ pub async fn log_in(
         capabilities,
         max_packet_size: MAX_PACKET_SIZE,
         charset: terms.collation,
-        user: user.to_vec(),
+        user: account.user.to_vec(),
         auth_response: exchange.first_response().unwrap_or_default(),
         database: None,
         auth_plugin: Some(exchange.plugin.name().as_bytes().to_vec()),

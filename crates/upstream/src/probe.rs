@@ -13,7 +13,7 @@ use crate::conversation::{self, QueryError, query};
 use crate::disconnect::disconnect;
 use crate::error::{ER_CON_COUNT_ERROR, Seconds};
 use crate::greeting::{GreetingError, read_greeting};
-use crate::login::{self, Account, LoggedIn, LoginError, Tls};
+use crate::login::{self, Account, LoggedIn, LoginError, Terms, Tls};
 use crate::packets::Packets;
 use crate::server::{Server, ServerId};
 
@@ -157,7 +157,8 @@ async fn log_in_and_ask(
     let tls = Tls::of(connector.as_deref(), server.tls_name(), config);
     let (user, password) = account(config)
         .ok_or_else(|| NotDone::Failed("neither the checks nor the monitor have an account".to_owned()))?;
-    let mut logged_in = match login::login(stream, greeting, Account::of(user, password), tls).await {
+    let account = Account::of(user, password);
+    let mut logged_in = match login::log_in(stream, greeting, account, Terms::PLAIN, tls).await {
         Ok(logged_in) => logged_in,
         Err(error) => {
             let words = format!("login of the check's user {user}: {error}");

@@ -173,10 +173,11 @@ async fn asked_of_a_server(session: &ClientSession) -> Result<Vec<Reply>, Refuse
     let _one_at_a_time = session.context.cluster.kill_question.lock().await;
     let limit = cluster.config().login_timeout;
     let asking = async {
-        let opened = match Direct::open_as(cluster, &server, &session.client.account.credential).await {
+        let account = session.client.account.credential.account_to_log_in();
+        let opened = match Direct::open(cluster, &server, account).await {
             // The servers may have another password than the client by now.
             Err(DirectError::Refused(packet)) => match &session.client.account.other_credential {
-                Some(other) => Direct::open_as(cluster, &server, other).await,
+                Some(other) => Direct::open(cluster, &server, other.account_to_log_in()).await,
                 None => Err(DirectError::Refused(packet)),
             },
             opened => opened,

@@ -10,7 +10,7 @@ use mysql_wire::{
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use upstream::login::{Secret, Terms, log_in};
+use upstream::login::{Account, Secret, Terms, log_in};
 
 use super::Login;
 use super::ids::Keys;
@@ -97,8 +97,11 @@ impl Client {
             },
             ..Terms::PLAIN
         };
-        let secret = Secret::Password(login.password.as_bytes());
-        let logged_in = log_in(stream, &greeting, login.user.as_bytes(), secret, terms, None).await;
+        let account = Account {
+            user: login.user.as_bytes(),
+            secret: Secret::Password(login.password.as_bytes()),
+        };
+        let logged_in = log_in(stream, &greeting, account, terms, None).await;
         let logged_in = logged_in.map_err(|error| ClientError::Login {
             user: login.user.clone(),
             why: error.to_string(),

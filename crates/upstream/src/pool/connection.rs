@@ -369,11 +369,15 @@ impl Drop for Life {
     }
 }
 
-impl CredentialSecret {
-    pub(crate) fn as_login(&self) -> login::Secret<'_> {
-        match self {
-            Self::Password(password) => login::Secret::Password(password.reveal().as_bytes()),
-            Self::NativeStage1(stage1) => login::Secret::NativeStage1(stage1),
+impl Credential {
+    #[must_use]
+    pub fn account_to_log_in(&self) -> login::Account<'_> {
+        login::Account {
+            user: self.user.as_bytes(),
+            secret: match &self.secret {
+                CredentialSecret::Password(password) => login::Secret::Password(password.reveal().as_bytes()),
+                CredentialSecret::NativeStage1(stage1) => login::Secret::NativeStage1(stage1),
+            },
         }
     }
 }

@@ -235,12 +235,11 @@ impl Opening<'_> {
                 ServerCompression::Zstd => Some(Algorithm::Zstd { level: ZSTD_LEVEL }),
             },
         };
-        let user = self.credential.user.as_bytes();
-        let secret = match self.token() {
-            Some(token) => login::Secret::SessionToken(token),
-            None => self.credential.secret.as_login(),
-        };
-        login::log_in(stream, greeting, user, secret, terms, tls)
+        let mut account = self.credential.account_to_log_in();
+        if let Some(token) = self.token() {
+            account.secret = login::Secret::SessionToken(token);
+        }
+        login::log_in(stream, greeting, account, terms, tls)
             .await
             .map_err(|error| match error {
                 LoginError::Refused(packet) => Failure::Refused(packet),

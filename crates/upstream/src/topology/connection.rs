@@ -15,7 +15,7 @@ use crate::connect::{self, For};
 use crate::conversation::{Bounds, QueryError, Rows, rows};
 use crate::error::ER_CON_COUNT_ERROR;
 use crate::greeting::{GreetingError, read_greeting};
-use crate::login::{self, Account, LoginError, Tls};
+use crate::login::{self, Account, LoginError, Terms, Tls};
 use crate::packets::Packets;
 use crate::server::Server;
 
@@ -98,7 +98,7 @@ impl Connection {
         let connector = cluster.tls();
         let tls = Tls::of(connector.as_deref(), server.tls_name(), config);
         let account = Account::of(&monitor.user, monitor.password.as_ref());
-        let logged_in = match login::login(stream, &greeting, account, tls).await {
+        let logged_in = match login::log_in(stream, &greeting, account, Terms::PLAIN, tls).await {
             Ok(logged_in) => logged_in,
             Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Err(full()),
             Err(error) => {

@@ -8,7 +8,7 @@ use mysql_wire::{Capabilities, Command, PacketHeader, write_packet};
 use net::Stream;
 use sandbox::Sandbox;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use upstream::login::{Account, login};
+use upstream::login::{Account, Secret, Terms, log_in};
 use upstream::read_greeting;
 
 pub(crate) type TextRow = Vec<Option<Vec<u8>>>;
@@ -26,9 +26,11 @@ impl Link {
         let (greeting, _) = read_greeting(&mut stream, Duration::from_secs(30)).await.unwrap();
         let account = Account {
             user: sandbox::USER.as_bytes(),
-            password: sandbox::PASSWORD.as_bytes(),
+            secret: Secret::Password(sandbox::PASSWORD.as_bytes()),
         };
-        let logged_in = login(stream, &greeting, account, None).await.unwrap();
+        let logged_in = log_in(stream, &greeting, account, Terms::PLAIN, None)
+            .await
+            .unwrap();
         let mut link = Link {
             stream: logged_in.stream,
             capabilities: logged_in.capabilities,

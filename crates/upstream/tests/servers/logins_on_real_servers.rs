@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::{CheckKind, ClusterTls, TlsMode, Verify};
 use net::{Stream, TlsConnector};
 use sandbox::{Kind, Lent, Sandbox, Spec};
-use upstream::login::{Account, LoggedIn, LoginError, Tls, login};
+use upstream::login::{self, Account, LoggedIn, LoginError, Secret, Terms, Tls};
 use upstream::{Cluster, Status, read_greeting};
 
 use crate::play::{Act, Player, by_name, cluster, packet, server, status, until};
@@ -48,16 +48,11 @@ async fn log_in(sandbox: &Sandbox, link: Link, user: &str, password: &str) -> Re
         required: true,
     };
     let tls = (link == Link::Encrypted).then_some(tls);
-    login(
-        stream,
-        &greeting,
-        Account {
-            user: user.as_bytes(),
-            password: password.as_bytes(),
-        },
-        tls,
-    )
-    .await
+    let account = Account {
+        user: user.as_bytes(),
+        secret: Secret::Password(password.as_bytes()),
+    };
+    login::log_in(stream, &greeting, account, Terms::PLAIN, tls).await
 }
 
 #[tokio::test]
@@ -225,9 +220,9 @@ async fn answered(reply: &[u8]) -> LoginError {
     let stream = Stream::connect_tcp(player.address, Duration::ZERO).await.unwrap();
     let account = Account {
         user: b"u",
-        password: b"secret",
+        secret: Secret::Password(b"secret"),
     };
-    let login = login(stream, &greeting, account, None);
+    let login = login::log_in(stream, &greeting, account, Terms::PLAIN, None);
     // The login has no time limit of its own: one that waits for more must not hang the test.
     tokio::time::timeout(Duration::from_secs(30), login)
         .await
@@ -284,8 +279,9 @@ async fn a_bad_key_is_no_key() {
     let stream = Stream::connect_tcp(player.address, Duration::ZERO).await.unwrap();
     let account = Account {
         user: b"u",
-        password: b"secret",
+        secret: Secret::Password(b"secret"),
     };
-    let error = login(stream, &greeting, account, None).await.unwrap_err();
+    let login = login::log_in(stream, &greeting, account, Terms::PLAIN, None);
+    let error = login.await.unwrap_err();
     assert!(matches!(error, LoginError::Key(_)), "{error}");
 }

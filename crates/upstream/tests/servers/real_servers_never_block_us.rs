@@ -9,7 +9,7 @@ use config::{ClusterTls, TlsMode, Verify};
 use net::{Stream, TlsConnector};
 use sandbox::{Kind, Sandbox, Spec};
 use tokio::net::TcpSocket;
-use upstream::login::{Account, LoginError, Secret, Terms, Tls, log_in, login};
+use upstream::login::{Account, LoginError, Secret, Terms, Tls, log_in};
 use upstream::{Cluster, GreetingError, Nobody, Status, disconnect, read_greeting};
 
 use crate::play::{cluster, server, status, until};
@@ -59,8 +59,11 @@ async fn logins_that_cannot_go_on(sandbox: &Sandbox) {
     for _ in 0..CHECKS {
         let mut stream = connect_from_another_host(address).await;
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
-        let hash = Secret::NativeStage1(&[7; 20]);
-        let error = log_in(stream, &greeting, b"keyed", hash, Terms::PLAIN, None)
+        let account = Account {
+            user: b"keyed",
+            secret: Secret::NativeStage1(&[7; 20]),
+        };
+        let error = log_in(stream, &greeting, account, Terms::PLAIN, None)
             .await
             .unwrap_err();
         assert!(matches!(error, LoginError::NeedsPassword(_)), "{error}");
@@ -84,14 +87,16 @@ async fn certificates_that_are_wrong(sandbox: &Sandbox) {
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
         let account = Account {
             user: sandbox::USER.as_bytes(),
-            password: sandbox::PASSWORD.as_bytes(),
+            secret: Secret::Password(sandbox::PASSWORD.as_bytes()),
         };
         let tls = Tls {
             connector: &connector,
             server_name: "elsewhere.example",
             required: true,
         };
-        let error = login(stream, &greeting, account, Some(tls)).await.unwrap_err();
+        let error = log_in(stream, &greeting, account, Terms::PLAIN, Some(tls))
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("certificate"), "{error}");
     }
     assert_eq!(blocking(sandbox), 0, "wrong certificates");
