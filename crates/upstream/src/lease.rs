@@ -1,6 +1,5 @@
 //! Choose a server, take a permit, connect; and if that fails, the next one.
 
-use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,25 +32,17 @@ pub struct Lease {
 impl Cluster {
     /// A connection for the session of `client`, who connected to `local`: chosen by the balancing method,
     /// within `max_connections`, made within `connect_timeout`. When all servers are full, waits in line for
-    /// `queue_timeout`.
+    /// `queue_timeout`, or until `left` ends the wait: see [`LeaseError::Left`].
+    ///
+    /// The connection is to a server with this label if one of them takes it, and to none of `failures`,
+    /// which took the connection and no session. They stay the first among the failures of the answer.
     ///
     /// A server that cannot be connected to is suspected (see [`suspect`](Self::suspect)) and another one is
     /// tried, each at most once. Runs on the caller's runtime. Dropping the future gives everything back.
     ///
     /// # Errors
     /// See [`LeaseError`].
-    pub async fn lease(self: &Arc<Self>, client: &Peer, local: &Peer) -> Result<Lease, LeaseError> {
-        self.lease_beside(client, local, None, Vec::new(), pending())
-            .await
-    }
-
-    /// The same, on a server with this label if one of them takes it, and beside the servers of `failures`,
-    /// which took the connection and no session. They stay the first among the failures of the answer. `left`
-    /// ends the wait in line: see [`LeaseError::Left`].
-    ///
-    /// # Errors
-    /// See [`LeaseError`].
-    pub async fn lease_beside(
+    pub async fn lease(
         self: &Arc<Self>,
         client: &Peer,
         local: &Peer,

@@ -286,7 +286,7 @@ async fn lease(
     let label = listener.config.label.as_deref();
     let leased = listener
         .cluster
-        .lease_beside(peer, local, label, tried, client.closed())
+        .lease(peer, local, label, tried, client.closed())
         .await;
     let metrics = |server: &str| worker.metrics.server(listener.cluster.name(), server);
     let failures = match &leased {

@@ -7,7 +7,7 @@ use config::TlsMode;
 use tokio::time::{Instant, sleep};
 use upstream::{Cluster, ServerChange, ServerEvent, Status};
 
-use crate::play::{Act, Player, by_name, client, cluster, local, nobody, server, status, until};
+use crate::play::{Act, Player, by_name, cluster, nobody, server, status, take_lease, until};
 
 #[tokio::test(start_paused = true)]
 async fn servers_come_and_go_and_the_others_stay() {
@@ -21,7 +21,7 @@ async fn servers_come_and_go_and_the_others_stay() {
     let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
     until("a up", || status(&cluster, "a") == Status::Up).await;
     let a = by_name(&cluster, "a");
-    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    let lease = take_lease(&cluster).await.unwrap();
     let mut events = cluster.subscribe();
 
     config.servers.push(players[1].config("b"));
@@ -54,10 +54,7 @@ async fn servers_come_and_go_and_the_others_stay() {
         "its session lives on"
     );
     for _ in 0..5 {
-        assert_eq!(
-            cluster.lease(&client(), &local()).await.unwrap().server.name(),
-            "b"
-        );
+        assert_eq!(take_lease(&cluster).await.unwrap().server.name(), "b");
     }
     drop(lease);
     assert_eq!(a.sessions(), 0);
@@ -85,7 +82,7 @@ async fn another_address_is_another_server() {
     cluster.reload(config).unwrap();
     assert_ne!(by_name(&cluster, "a").id(), old.id());
     assert_eq!(old.state().status, Status::Removed);
-    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    let lease = take_lease(&cluster).await.unwrap();
     assert_eq!(
         lease.stream.peer().unwrap().socket_addr(),
         Some(players[1].address)
@@ -104,7 +101,7 @@ async fn a_new_server_gets_no_session_before_its_first_check_while_others_are_up
     config.servers.push(server("b", nobody().await));
     cluster.reload(config).unwrap();
     for _ in 0..5 {
-        let lease = cluster.lease(&client(), &local()).await.unwrap();
+        let lease = take_lease(&cluster).await.unwrap();
         assert_eq!((lease.server.name(), lease.failures.len()), ("a", 0));
     }
 }
@@ -141,7 +138,7 @@ async fn a_server_that_drains_is_left_and_comes_back() {
         until("both up", || status(&cluster, name) == Status::Up).await;
     }
     let chosen = async || {
-        let lease = cluster.lease(&client(), &local()).await.unwrap();
+        let lease = take_lease(&cluster).await.unwrap();
         lease.server.name().to_owned()
     };
     for _ in 0..5 {
@@ -160,8 +157,8 @@ async fn a_server_that_drains_is_left_and_comes_back() {
     config.drain.clear();
     cluster.reload(config).unwrap();
     assert_eq!(b.weight(), 1, "what it had before");
-    let first = cluster.lease(&client(), &local()).await.unwrap();
-    let second = cluster.lease(&client(), &local()).await.unwrap();
+    let first = take_lease(&cluster).await.unwrap();
+    let second = take_lease(&cluster).await.unwrap();
     assert_ne!(first.server.name(), second.server.name());
     checks.abort();
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::play::{Act, Player, by_name, client, cluster, local, nobody, server, status, until};
+use crate::play::{Act, Player, by_name, client, cluster, local, nobody, server, status, take_lease, until};
 use config::Balance;
 use tokio::net::{TcpSocket, TcpStream};
 use upstream::{Cluster, LeaseError, Status};
@@ -14,7 +14,7 @@ async fn sessions_are_spread_and_counted() {
     let cluster = Cluster::new(cluster(vec![players[0].config("a"), players[1].config("b")])).unwrap();
     let mut leases = Vec::new();
     for _ in 0..10 {
-        leases.push(cluster.lease(&client(), &local()).await.unwrap());
+        leases.push(take_lease(&cluster).await.unwrap());
     }
     let sessions = |name: &str| by_name(&cluster, name).sessions();
     assert_eq!((sessions("a"), sessions("b")), (5, 5));
@@ -37,7 +37,7 @@ async fn every_balancing_method_reaches_every_server() {
         let mut counts = HashMap::new();
         let mut leases = Vec::new();
         for _ in 0..40 {
-            let lease = cluster.lease(&client(), &local()).await.unwrap();
+            let lease = take_lease(&cluster).await.unwrap();
             *counts.entry(lease.server.name().to_owned()).or_insert(0) += 1;
             leases.push(lease);
         }
@@ -53,7 +53,7 @@ async fn a_server_that_refuses_is_left_out_at_once() {
     let cluster = Cluster::new(config).unwrap();
     let mut failures = Vec::new();
     for _ in 0..10 {
-        let lease = cluster.lease(&client(), &local()).await.unwrap();
+        let lease = take_lease(&cluster).await.unwrap();
         assert_eq!(lease.server.name(), "good");
         failures.extend(lease.failures);
     }
@@ -74,14 +74,14 @@ async fn each_server_is_tried_once_and_the_error_tells_of_all() {
         server("b", nobody().await),
     ]))
     .unwrap();
-    let error = cluster.lease(&client(), &local()).await.unwrap_err();
+    let error = take_lease(&cluster).await.unwrap_err();
     let LeaseError::ConnectFailed { failures, .. } = &error else {
         panic!("{error:?}")
     };
     let mut names: Vec<_> = failures.iter().map(|failure| failure.server.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["a", "b"]);
-    let error = cluster.lease(&client(), &local()).await.unwrap_err();
+    let error = take_lease(&cluster).await.unwrap_err();
     let LeaseError::NoServerAvailable { servers, .. } = &error else {
         panic!("{error:?}")
     };
@@ -100,7 +100,7 @@ async fn a_cluster_without_a_usable_server_says_why() {
     let mut drained = player.config("drained");
     drained.weight = 0;
     let cluster = Cluster::new(cluster(vec![drained])).unwrap();
-    let error = cluster.lease(&client(), &local()).await.unwrap_err();
+    let error = take_lease(&cluster).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "no server of cluster main is available: drained takes no new sessions (weight = 0)"
@@ -124,7 +124,7 @@ async fn a_server_that_swallows_packets_costs_connect_timeout() {
     config.servers[1].backup = true;
     let cluster = Cluster::new(config).unwrap();
     let begun = tokio::time::Instant::now();
-    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    let lease = take_lease(&cluster).await.unwrap();
     assert_eq!(lease.server.name(), "good");
     assert!(
         lease.failures[0].reason.contains("within 3s"),
@@ -148,15 +148,7 @@ async fn backups_serve_while_the_others_are_down() {
         status(&cluster, "normal") == Status::Up && status(&cluster, "backup") == Status::Up
     })
     .await;
-    let name = async || {
-        cluster
-            .lease(&client(), &local())
-            .await
-            .unwrap()
-            .server
-            .name()
-            .to_owned()
-    };
+    let name = async || take_lease(&cluster).await.unwrap().server.name().to_owned();
     assert_eq!(name().await, "normal");
     normal.stop().await;
     until("normal down", || status(&cluster, "normal") == Status::Down).await;
@@ -173,7 +165,7 @@ async fn servers_are_told_who_the_client_is() {
     let mut config = cluster(vec![player.config("a")]);
     config.send_proxy = true;
     let cluster = Cluster::new(config).unwrap();
-    let _lease = cluster.lease(&client(), &local()).await.unwrap();
+    let _lease = take_lease(&cluster).await.unwrap();
     until("the header arrives", || {
         !player.received.lock().unwrap().is_empty()
     })
@@ -195,7 +187,7 @@ async fn a_host_name_leads_to_the_address_that_answers() {
     };
     let cluster = Cluster::new(config).unwrap();
     for _ in 0..3 {
-        let lease = cluster.lease(&client(), &local()).await.unwrap();
+        let lease = take_lease(&cluster).await.unwrap();
         assert!(lease.failures.is_empty());
     }
     until("all have arrived", || player.accepted() == 3).await;
@@ -209,7 +201,7 @@ async fn a_name_that_does_not_exist_is_named() {
         port: 3306,
     };
     let cluster = Cluster::new(config).unwrap();
-    let error = cluster.lease(&client(), &local()).await.unwrap_err().to_string();
+    let error = take_lease(&cluster).await.unwrap_err().to_string();
     assert!(
         error.contains("a: cannot resolve host name no-such-host.invalid"),
         "{error}"

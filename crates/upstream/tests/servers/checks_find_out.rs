@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use upstream::{Cluster, ServerChange, Status};
 
 use crate::play::{
-    Act, CAPABILITIES, Player, by_name, client, cluster, greeting, local, packet, server, status, until,
+    Act, CAPABILITIES, Player, by_name, cluster, greeting, packet, server, status, take_lease, until,
 };
 
 /// A cluster under watch. The checks end with it.
@@ -120,12 +120,7 @@ async fn what_is_wrong_is_said() {
         watched.until_status("a", Status::Down).await;
         let reason = by_name(&watched.cluster, "a").state().reason.clone();
         assert!(reason.starts_with(expected), "{act:?}: {reason}");
-        let error = watched
-            .cluster
-            .lease(&client(), &local())
-            .await
-            .unwrap_err()
-            .to_string();
+        let error = take_lease(&watched.cluster).await.unwrap_err().to_string();
         assert!(error.contains(&format!("a is down ({expected}")), "{error}");
     }
 }
@@ -235,9 +230,7 @@ async fn what_traffic_suspects_is_checked_at_once() {
     watched.until_status("b", Status::Up).await;
     let a = by_name(&watched.cluster, "a");
     let name = async || {
-        watched
-            .cluster
-            .lease(&client(), &local())
+        take_lease(&watched.cluster)
             .await
             .unwrap()
             .server
@@ -353,7 +346,7 @@ async fn who_comes_back_starts_slowly() {
     let share_of_a = async |sessions: u32| {
         let mut hits = 0;
         for _ in 0..sessions {
-            let lease = watched.cluster.lease(&client(), &local()).await.unwrap();
+            let lease = take_lease(&watched.cluster).await.unwrap();
             hits += u32::from(lease.server.name() == "a");
         }
         hits

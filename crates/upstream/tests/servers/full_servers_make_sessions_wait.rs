@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::play::{Act, Player, by_name, client, cluster, local, server, until};
+use crate::play::{Act, Player, by_name, client, cluster, local, server, take_lease, until};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use upstream::{Cluster, LeaseError};
@@ -21,13 +21,13 @@ async fn one_permit(player: &Player) -> config::Cluster {
 async fn who_waits_gets_the_permit_that_becomes_free_in_order() {
     let player = Player::start(Act::Silent).await;
     let cluster = Cluster::new(one_permit(&player).await).unwrap();
-    let first = cluster.lease(&client(), &local()).await.unwrap();
+    let first = take_lease(&cluster).await.unwrap();
     let served = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for number in 0..5 {
         let (waiting, served) = (Arc::clone(&cluster), Arc::clone(&served));
         tasks.push(tokio::spawn(async move {
-            let lease = waiting.lease(&client(), &local()).await.unwrap();
+            let lease = take_lease(&waiting).await.unwrap();
             assert_eq!(
                 served.fetch_add(1, Ordering::SeqCst),
                 number,
@@ -50,9 +50,9 @@ async fn nobody_waits_longer_than_queue_timeout() {
     let mut config = one_permit(&player).await;
     config.queue_timeout = Duration::from_secs(5);
     let cluster = Cluster::new(config).unwrap();
-    let _first = cluster.lease(&client(), &local()).await.unwrap();
+    let _first = take_lease(&cluster).await.unwrap();
     let begun = Instant::now();
-    let error = cluster.lease(&client(), &local()).await.unwrap_err();
+    let error = take_lease(&cluster).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "all servers of cluster main were full for 5s (queue_timeout)"
@@ -67,13 +67,13 @@ async fn the_queue_has_an_end() {
     let mut config = one_permit(&player).await;
     config.queue_max = 1;
     let cluster = Cluster::new(config).unwrap();
-    let _first = cluster.lease(&client(), &local()).await.unwrap();
+    let _first = take_lease(&cluster).await.unwrap();
     let waiting = tokio::spawn({
         let cluster = Arc::clone(&cluster);
-        async move { cluster.lease(&client(), &local()).await }
+        async move { take_lease(&cluster).await }
     });
     until("one is in line", || cluster.waiting() == 1).await;
-    let error = cluster.lease(&client(), &local()).await.unwrap_err();
+    let error = take_lease(&cluster).await.unwrap_err();
     assert_eq!(
         error,
         LeaseError::QueueFull {
@@ -93,7 +93,7 @@ async fn who_has_gone_leaves_the_line() {
     let cluster = Cluster::new(one_permit(&player).await).unwrap();
     let lease = async || {
         cluster
-            .lease_beside(&client(), &local(), None, Vec::new(), ready(()))
+            .lease(&client(), &local(), None, Vec::new(), ready(()))
             .await
     };
     let at_once = lease().await.unwrap();
@@ -113,10 +113,10 @@ async fn who_waits_is_told_when_the_last_server_goes_down() {
         crate::play::status(&cluster, "a") == upstream::Status::Up
     })
     .await;
-    let _first = cluster.lease(&client(), &local()).await.unwrap();
+    let _first = take_lease(&cluster).await.unwrap();
     player.stop().await;
     let begun = Instant::now();
-    let error = cluster.lease(&client(), &local()).await.unwrap_err();
+    let error = take_lease(&cluster).await.unwrap_err();
     assert!(
         error.to_string().contains("a is down (connection refused by"),
         "{error}"
@@ -130,10 +130,10 @@ async fn a_raised_limit_lets_those_in_line_in() {
     let player = Player::start(Act::Silent).await;
     let mut config = one_permit(&player).await;
     let cluster = Cluster::new(config.clone()).unwrap();
-    let _first = cluster.lease(&client(), &local()).await.unwrap();
+    let _first = take_lease(&cluster).await.unwrap();
     let waiting = tokio::spawn({
         let cluster = Arc::clone(&cluster);
-        async move { cluster.lease(&client(), &local()).await }
+        async move { take_lease(&cluster).await }
     });
     until("one is in line", || cluster.waiting() == 1).await;
     config.servers[0].max_connections = 2;
@@ -181,8 +181,7 @@ fn limits_hold_across_workers() {
                             let mut leases = 0;
                             for round in 0..ROUNDS {
                                 let dice = (worker * 7 + session * 13 + round * 31) % 11;
-                                let (from, to) = (client(), local());
-                                let lease = cluster.lease(&from, &to);
+                                let lease = take_lease(&cluster);
                                 if dice == 0 {
                                     // Gives up at a moment of its own.
                                     let _ = timeout(Duration::from_micros(50), lease).await;

@@ -1,5 +1,6 @@
 //! Servers to play with: real listeners on loopback that follow a script which a test can change at any time.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use net::Peer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
-use upstream::Cluster;
+use upstream::{Cluster, Lease, LeaseError};
 
 pub(crate) const CAPABILITIES: Capabilities = Capabilities(
     Capabilities::PROTOCOL_41.0
@@ -210,6 +211,12 @@ pub(crate) fn client() -> Peer {
 
 pub(crate) fn local() -> Peer {
     Peer::Tcp("192.0.2.1:6033".parse().unwrap())
+}
+
+/// A connection as a listener asks for one, of a client that stays.
+pub(crate) async fn take_lease(cluster: &Arc<Cluster>) -> Result<Lease, LeaseError> {
+    let (client, local) = (client(), local());
+    cluster.lease(&client, &local, None, Vec::new(), pending()).await
 }
 
 /// Waits until `condition` holds, or fails. With a stopped clock the time that passes is not real.

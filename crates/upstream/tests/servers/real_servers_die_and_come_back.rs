@@ -6,7 +6,7 @@ use std::time::Duration;
 use sandbox::{Kind, Sandbox, Spec};
 use upstream::{Cluster, Status};
 
-use crate::play::{by_name, client, cluster, local, server, status, until};
+use crate::play::{by_name, cluster, server, status, take_lease, until};
 
 #[tokio::test]
 async fn mariadb() {
@@ -34,14 +34,14 @@ async fn mariadb() {
         "no greeting within 2s",
         "the kernel still accepts for it"
     );
-    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    let lease = take_lease(&cluster).await.unwrap();
     assert_eq!((lease.server.name(), lease.failures.len()), ("b", 0));
     a.thaw().unwrap();
     until("both up", both).await;
 
     b.kill9().unwrap();
     // Before or after a check has found out: the session gets the other one.
-    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    let lease = take_lease(&cluster).await.unwrap();
     assert_eq!(lease.server.name(), "a");
     until("b down", || status(&cluster, "b") == Status::Down).await;
     assert_eq!(reason("b"), format!("connection refused by {}", b.address()));

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use upstream::{Cluster, Pool};
 
 use crate::host;
-use crate::play::{client, local, until};
+use crate::play::{take_lease, until};
 use crate::sessions_share_connections::{State, cluster_of, lease, on_a_worker};
 
 /// Workers as in production: threads with a runtime each, leasing, holding, giving back and dropping at
@@ -343,7 +343,7 @@ fn a_session_without_a_pool_gets_the_permit_of_an_idle_connection() {
         let keeping = spawn_local(Rc::clone(&pool).run());
         let connection = lease(&pool, &server, "u").await.unwrap();
         pool.give_back(connection);
-        let own = cluster.lease(&client(), &local()).await.unwrap();
+        let own = take_lease(&cluster).await.unwrap();
         assert_eq!((pool.idle(), server.sessions()), (0, 1));
         let waiting = {
             let (pool, server) = (Rc::clone(&pool), Arc::clone(&server));
