@@ -4,8 +4,7 @@
 use std::io::{self, ErrorKind};
 
 pub(crate) use upstream::conversation::{
-    ANSWER_MAX, Broken, Reply, ask, ask_ahead, ask_within, framed, plain, query, rest, run, run_noting,
-    values,
+    ANSWER_MAX, Broken, Reply, ask, ask_ahead, ask_within, framed, plain, query, rest, run, values,
 };
 
 /// Why a conversation did not come to its end, for logs and for the client.

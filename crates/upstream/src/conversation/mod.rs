@@ -216,20 +216,12 @@ pub async fn rest(
     Ok(reply)
 }
 
-/// Runs one statement and drops what it answers, however much that is.
+/// Runs one statement and drops what it answers, however much that is. `note` is shown what comes of the
+/// answer: packets with their headers, in parts of any length.
 ///
 /// # Errors
 /// See [`Broken`].
-pub async fn run(stream: &mut Stream, capabilities: Capabilities, command: &[u8]) -> Result<Outcome, Broken> {
-    run_noting(stream, capabilities, command, |_| {}).await
-}
-
-/// The same, and `note` is shown what comes of the answer: packets with their headers, in parts of any
-/// length.
-///
-/// # Errors
-/// See [`Broken`].
-pub async fn run_noting(
+pub async fn run(
     stream: &mut Stream,
     capabilities: Capabilities,
     command: &[u8],

@@ -320,7 +320,7 @@ impl Copy {
     async fn ask(
         &self,
         connection: &mut Connection<ConnectionState>,
-        packets: Option<&mut Copied>,
+        mut packets: Option<&mut Copied>,
     ) -> Option<Answered> {
         let capabilities = connection.opened.capabilities;
         let mut payload = vec![Command::QUERY.0];
@@ -330,13 +330,12 @@ impl Copy {
         payload.extend_from_slice(&self.text);
         let stream = &mut connection.stream;
         let began = Instant::now();
-        let outcome = match packets {
-            None => ask::run(stream, capabilities, &payload).await,
-            Some(packets) => {
-                let note = |bytes: &[u8]| packets.add_answer(bytes);
-                ask::run_noting(stream, capabilities, &payload, note).await
+        let note = |bytes: &[u8]| {
+            if let Some(packets) = packets.as_deref_mut() {
+                packets.add_answer(bytes);
             }
         };
+        let outcome = ask::run(stream, capabilities, &payload, note).await;
         Some(Answered {
             outcome: outcome.ok()?,
             took: began.elapsed(),
