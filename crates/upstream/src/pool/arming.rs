@@ -161,31 +161,12 @@ impl Arming {
         done.map_err(|error| (trackers.to_owned(), error))
     }
 
-    /// Everything, on a connection that has just logged in.
+    /// Everything, on a connection that has just logged in. `init`: `pool.init`, or nothing where one session
+    /// has the connection for itself.
     ///
     /// # Errors
     /// With the statement that failed.
-    pub(super) async fn first(
-        &self,
-        stream: &mut Stream,
-        capabilities: Capabilities,
-    ) -> Result<Baseline, (String, QueryError)> {
-        self.begin(stream, capabilities, &self.config.pool.init).await
-    }
-
-    /// The same without `pool.init`, on a connection that one session has for itself.
-    ///
-    /// # Errors
-    /// With the statement that failed.
-    pub(super) async fn watch(
-        &self,
-        stream: &mut Stream,
-        capabilities: Capabilities,
-    ) -> Result<Baseline, (String, QueryError)> {
-        self.begin(stream, capabilities, &[]).await
-    }
-
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         stream: &mut Stream,
         capabilities: Capabilities,
@@ -241,7 +222,7 @@ impl Arming {
         &self.tracked.trackers
     }
 
-    /// What makes a connection as it was after [`first`](Self::first), once a COM_RESET_CONNECTION has set
+    /// What makes a connection as it was after [`begin`](Self::begin), once a COM_RESET_CONNECTION has set
     /// every variable to its global value.
     pub(super) fn again(&self, capabilities: Capabilities, baseline: &Baseline) -> Vec<Vec<u8>> {
         let mut commands = vec![query(capabilities, &self.tracked.trackers)];

@@ -217,7 +217,7 @@ impl<S> Connection<S> {
     pub async fn watch(&mut self, limit: Duration) -> Result<Baseline, String> {
         let capabilities = self.opened.capabilities;
         let arming = self.opened.arming.clone();
-        match tokio::time::timeout(limit, arming.watch(&mut self.0.stream, capabilities)).await {
+        match tokio::time::timeout(limit, arming.begin(&mut self.0.stream, capabilities, &[])).await {
             Ok(watched) => watched.map_err(|(what, error)| format!("statement `{what}`: {error}")),
             Err(_) => Err(format!("no answer within {limit:?}")),
         }

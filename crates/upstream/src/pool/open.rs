@@ -271,7 +271,10 @@ impl Opening<'_> {
             None => self.arming(&mut stream, capabilities, &version).await?,
         };
         let baseline = match self.session {
-            None => arming.first(&mut stream, capabilities).await,
+            None => {
+                let init = &self.config.pool.init;
+                arming.begin(&mut stream, capabilities, init).await
+            }
             Some(ForSession { token: None, .. }) => {
                 let armed = arming.arm(&mut stream, capabilities).await;
                 armed.map(|()| Baseline::new())
@@ -310,7 +313,7 @@ impl Opening<'_> {
             true => {
                 let watching = async {
                     let arming = self.arming(stream, capabilities, &version).await?;
-                    let baseline = arming.watch(stream, capabilities).await;
+                    let baseline = arming.begin(stream, capabilities, &[]).await;
                     let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
                     Ok((arming, baseline))
                 };
