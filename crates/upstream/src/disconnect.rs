@@ -67,24 +67,28 @@ const LOGGED: &[u8] = b"sha256_password";
 const MAX_ROUNDS: usize = 4;
 
 /// Ends a connection on which nothing but `greeting` has been exchanged, in a way that servers do not hold
-/// against this host. The connection is of no use afterwards. Has no time limit of its own.
+/// against this host. `tls`: the request by which TLS was begun on `stream`; the login must go on as that has
+/// begun. The connection is of no use afterwards. Has no time limit of its own.
 ///
 /// # Errors
 /// When the connection fails; there is nothing more to be done then.
-pub async fn disconnect(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) -> std::io::Result<()> {
-    log_in_as(nobody, stream, 1, greeting, &plain(greeting)).await
-}
-
-/// The same once TLS was begun by `request`: the login must go on as that has begun.
-///
-/// # Errors
-/// As for [`disconnect`].
-pub async fn disconnect_tls(
+pub async fn disconnect(
     stream: &mut Stream,
     greeting: &Greeting,
-    request: &SslRequest,
+    nobody: &Nobody,
+    tls: Option<&SslRequest>,
 ) -> std::io::Result<()> {
-    log_in_as(&Nobody::default(), stream, 2, greeting, request).await
+    let mut wrongly = Wrongly {
+        user: nobody.name(),
+        // The server's own default, so that it need not ask again.
+        plugin: greeting.auth_plugin.clone(),
+        nobody: Some(nobody),
+    };
+    match wrongly.log_in(stream, greeting, tls).await {
+        Ok(_) => Ok(()),
+        Err(PacketError::Io(error)) => Err(error),
+        Err(error) => Err(std::io::Error::other(error)),
+    }
 }
 
 /// Logs in as `user` by answers that cannot be right, and says what the server says to that: its last packet,
@@ -106,44 +110,13 @@ pub(crate) async fn answer_wrongly(
         plugin: b"forebay_ask_the_client".to_vec(),
         nobody: None,
     };
-    let sequence = if tls.is_some() { 2 } else { 1 };
-    let plain = plain(greeting);
-    wrongly.log_in(stream, sequence, tls.unwrap_or(&plain)).await
+    wrongly.log_in(stream, greeting, tls).await
 }
 
 const WANTED: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::LONG_PASSWORD)
     .with(Capabilities::SECURE_CONNECTION)
     .with(Capabilities::PLUGIN_AUTH);
-
-/// How a login over a plain link begins.
-fn plain(greeting: &Greeting) -> SslRequest {
-    SslRequest {
-        capabilities: WANTED & greeting.capabilities,
-        max_packet_size: 1 << 24,
-        charset: greeting.charset,
-    }
-}
-
-async fn log_in_as(
-    nobody: &Nobody,
-    stream: &mut Stream,
-    sequence: u8,
-    greeting: &Greeting,
-    request: &SslRequest,
-) -> std::io::Result<()> {
-    let mut wrongly = Wrongly {
-        user: nobody.name(),
-        // The server's own default, so that it need not ask again.
-        plugin: greeting.auth_plugin.clone(),
-        nobody: Some(nobody),
-    };
-    match wrongly.log_in(stream, sequence, request).await {
-        Ok(_) => Ok(()),
-        Err(PacketError::Io(error)) => Err(error),
-        Err(error) => Err(std::io::Error::other(error)),
-    }
-}
 
 /// A login that is to be refused.
 struct Wrongly<'n> {
@@ -157,9 +130,15 @@ impl Wrongly<'_> {
     async fn log_in(
         &mut self,
         stream: &mut Stream,
-        sequence: u8,
-        request: &SslRequest,
+        greeting: &Greeting,
+        tls: Option<&SslRequest>,
     ) -> Result<Option<Vec<u8>>, PacketError> {
+        let plain = SslRequest {
+            capabilities: WANTED & greeting.capabilities,
+            max_packet_size: 1 << 24,
+            charset: greeting.charset,
+        };
+        let (request, sequence) = tls.map_or((&plain, 1), |request| (request, 2));
         let has = |flag| request.capabilities.contains(flag);
         let mut packets = Packets::new(stream, sequence);
         let login = Login {

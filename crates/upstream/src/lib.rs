@@ -59,7 +59,7 @@ pub use cluster::{
     Balance, Cluster, Left, PausedStatement, Released, ServerBalance, ServerChange, ServerEvent,
 };
 pub use direct::{Direct, DirectError};
-pub use disconnect::{Nobody, disconnect, disconnect_tls};
+pub use disconnect::{Nobody, disconnect};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;

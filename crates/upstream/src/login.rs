@@ -26,7 +26,7 @@ use rustls_pki_types::pem::PemObject;
 
 use tokio::time::timeout;
 
-use crate::disconnect::{Nobody, disconnect, disconnect_tls};
+use crate::disconnect::{Nobody, disconnect};
 use crate::packets::{PacketError, Packets};
 
 /// Packets that a server may send before its verdict.
@@ -228,7 +228,7 @@ pub async fn log_in(
     let mut exchange = Exchange::new(greeting, account.secret, &stream);
     if exchange.plugin == Plugin::SessionToken && exchange.link == Link::Open {
         let nobody = Nobody::default();
-        let _ = timeout(PARTING, disconnect(&mut stream, greeting, &nobody)).await;
+        let _ = timeout(PARTING, disconnect(&mut stream, greeting, &nobody, None)).await;
         return Err(LoginError::NeedsTls(Plugin::SessionToken.name()));
     }
     let login = Login {
@@ -288,7 +288,9 @@ pub(crate) async fn begin_tls(
         Ok(stream) => Ok(stream),
         Err(TlsRefusal { error, stream }) => {
             if let Some(mut stream) = stream {
-                let _ = timeout(PARTING, disconnect_tls(&mut stream, greeting, request)).await;
+                let nobody = Nobody::default();
+                let leaving = disconnect(&mut stream, greeting, &nobody, Some(request));
+                let _ = timeout(PARTING, leaving).await;
             }
             Err(LoginError::Io(error))
         }

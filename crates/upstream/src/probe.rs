@@ -52,7 +52,7 @@ pub(crate) async fn probe(
     let version = String::from_utf8_lossy(&greeting.server_version).into_owned();
     if config.check.kind == CheckKind::Greeting {
         // The server has shown that it is well. How it takes our leave does not change that.
-        let _ = timeout_at(deadline, disconnect(&mut stream, &greeting, &server.nobody)).await;
+        let _ = timeout_at(deadline, disconnect(&mut stream, &greeting, &server.nobody, None)).await;
         return Ok(format!("greets as {version}"));
     }
     match timeout_at(
@@ -107,7 +107,7 @@ async fn introduce(cluster: &Cluster, server: &Server, stream: &mut Stream, dead
     let left = deadline.saturating_duration_since(Instant::now());
     if let Ok((greeting, _)) = read_greeting(stream, left).await {
         cluster.note_greeting(server, &greeting);
-        let _ = timeout_at(deadline, disconnect(stream, &greeting, &server.nobody)).await;
+        let _ = timeout_at(deadline, disconnect(stream, &greeting, &server.nobody, None)).await;
     }
 }
 

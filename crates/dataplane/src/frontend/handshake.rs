@@ -280,7 +280,7 @@ pub(crate) async fn log_in(
     let (capabilities, with_tls) = match agree(client.capabilities, cluster.tls.mode, &greeting) {
         Ok(agreed) => agreed,
         Err(cause) => {
-            give_up::after_greeting(&mut lease.stream, &greeting).await;
+            give_up::after_greeting(&mut lease.stream, &greeting, None).await;
             return Err(failed(cause));
         }
     };
@@ -522,7 +522,7 @@ async fn start_tls(
         Ok(stream) => stream,
         Err(TlsRefusal { error, stream }) => {
             if let Some(mut stream) = stream {
-                give_up::after_tls(&mut stream, greeting, &request).await;
+                give_up::after_greeting(&mut stream, greeting, Some(&request)).await;
             }
             return Err(error);
         }

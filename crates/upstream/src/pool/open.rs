@@ -176,7 +176,7 @@ impl Opening<'_> {
         };
         self.cluster.note_greeting(self.server, &greeting);
         if let Some(reason) = self.missing(greeting.capabilities) {
-            let left = disconnect(&mut stream, &greeting, &self.server.nobody);
+            let left = disconnect(&mut stream, &greeting, &self.server.nobody, None);
             let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(reason));
         }

@@ -117,7 +117,7 @@ async fn stays_unblocked(sandbox: &Sandbox) {
     for _ in 0..CHECKS {
         let mut stream = connect_from_another_host(address).await;
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
-        disconnect(&mut stream, &greeting, &nobody).await.unwrap();
+        disconnect(&mut stream, &greeting, &nobody, None).await.unwrap();
     }
     assert_eq!(blocked(), 0, "errors that count towards max_connect_errors");
     assert_eq!(
@@ -194,7 +194,7 @@ async fn mysql_s_log_does_not_fill_with_our_coming_and_going() {
     let visit = async |nobody: &Nobody| {
         let mut stream = connect_from_another_host(address).await;
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
-        disconnect(&mut stream, &greeting, nobody).await.unwrap();
+        disconnect(&mut stream, &greeting, nobody, None).await.unwrap();
     };
     let complaints = || sandbox.primary().log().matches("sha256_password").count();
     for number in 0..NAMES {

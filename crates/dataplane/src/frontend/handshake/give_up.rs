@@ -26,24 +26,17 @@ const ROUNDS: usize = 8;
 pub(super) async fn before_greeting(stream: &mut Stream) {
     let left = async {
         if let Ok((greeting, _)) = upstream::read_greeting(stream, LIMIT).await {
-            after_greeting(stream, &greeting).await;
+            after_greeting(stream, &greeting, None).await;
         }
     };
     let _ = timeout(LIMIT, left).await;
 }
 
-/// The server has greeted, and was told nothing yet.
-pub(super) async fn after_greeting(stream: &mut Stream, greeting: &Greeting) {
-    let _ = timeout(
-        LIMIT,
-        upstream::disconnect(stream, greeting, &upstream::Nobody::default()),
-    )
-    .await;
-}
-
-/// TLS was begun by `request`.
-pub(super) async fn after_tls(stream: &mut Stream, greeting: &Greeting, request: &SslRequest) {
-    let _ = timeout(LIMIT, upstream::disconnect_tls(stream, greeting, request)).await;
+/// The server has greeted, and was told nothing yet but that TLS begins, where it does by such a request.
+pub(super) async fn after_greeting(stream: &mut Stream, greeting: &Greeting, tls: Option<&SslRequest>) {
+    let nobody = upstream::Nobody::default();
+    let left = upstream::disconnect(stream, greeting, &nobody, tls);
+    let _ = timeout(LIMIT, left).await;
 }
 
 /// The login was sent.
