@@ -172,7 +172,7 @@ impl Listener {
             let accepted = self
                 .socket
                 .async_io(Interest::READABLE, |socket| {
-                    // One system call where the standard library needs two or three.
+                    // A single system call, where the standard library needs two or three.
                     Ok(acceptfrom_with(
                         socket,
                         SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,

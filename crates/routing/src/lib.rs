@@ -1,5 +1,5 @@
-//! Which server gets a new session ([`choose_server`]) or a read ([`choose_replica`]): a snapshot of a cluster
-//! in, the place of the chosen server out.
+//! Which server gets a new session ([`choose_server`]) or a read ([`choose_replica`]): a snapshot of a
+//! cluster in, the place of the chosen server out.
 //!
 //! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an
 //! argument ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in

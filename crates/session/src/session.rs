@@ -486,8 +486,8 @@ impl Session {
         Rc::make_mut(&mut self.trackers).wish(name, value);
     }
 
-    /// What the client has set was meant for the gateway's trackers: arm them again before anything else, then
-    /// call [`Session::rearmed`].
+    /// The client has set what was meant for the gateway's trackers: arm them again before anything else,
+    /// then call [`Session::rearmed`].
     #[must_use]
     pub fn needs_rearming(&self) -> bool {
         self.needs_rearming

@@ -1,7 +1,7 @@
 //! What the client itself is to see of the session state that servers report to the gateway.
 //!
-//! The gateway arms every tracker for its own use. A client with SESSION_TRACK gets what it would get from the
-//! server directly: by default five variables and the schema; otherwise what it asked for with
+//! The gateway arms every tracker for its own use. A client with SESSION_TRACK gets what it would get from
+//! the server directly: by default five variables and the schema; otherwise what it asked for with
 //! `SET session_track_…`, which is remembered here as its wish.
 
 use mysql_wire::session_state::Change;

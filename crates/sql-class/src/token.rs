@@ -46,7 +46,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// In front of a text, as between two statements.
+    /// The token in front of a text, as between two statements.
     pub(crate) const BEFORE: Self = Self {
         kind: Kind::Semicolon,
         keyword: Keyword::None,

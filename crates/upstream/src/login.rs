@@ -133,7 +133,7 @@ pub struct Tls<'a> {
 }
 
 impl<'a> Tls<'a> {
-    /// As the cluster of that connector has it; `None` where that has no TLS.
+    /// TLS as the cluster of that connector has it; `None` where the cluster has none.
     pub(crate) fn of(
         connector: Option<&'a TlsConnector>,
         server_name: &'a str,

@@ -35,7 +35,7 @@ const PINS: &[(Effects, PinReason)] = &[
     (Effects::CALCULATES_FOUND_ROWS, PinReason::FoundRows),
 ];
 
-/// Run what their text does not tell.
+/// Statements with these run what their text does not tell.
 const MAY_DO_ANYTHING: Effects = Effects::CALLS_PROCEDURE
     .with(Effects::UNKNOWN_FUNCTION)
     .with(Effects::TEXT_PREPARE);

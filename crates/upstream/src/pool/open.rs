@@ -38,7 +38,8 @@ pub(super) struct Opening<'a> {
     pub(super) server: &'a Arc<Server>,
     pub(super) key: &'a Rc<Key>,
     pub(super) credential: &'a Credential,
-    /// Whom it is opened for alone. `None`: for whoever needs one, and `pool.init` is run on it.
+    /// The session that has the connection for itself. `None`: the connection is for whoever needs one, and
+    /// `pool.init` is run on it.
     pub(super) session: Option<ForSession<'a>>,
 }
 
@@ -50,8 +51,8 @@ pub struct ForSession<'a> {
     pub local: &'a Peer,
     /// The attributes that it has introduced itself with, encoded.
     pub attributes: Option<&'a [u8]>,
-    /// A token that it has got from the TiDB server that it leaves. The key's capabilities are all that is
-    /// asked for then, and nobody reports what is done on the connection.
+    /// The token that the session has got from the TiDB server that it leaves. The key's capabilities are all
+    /// that is asked for then, and nobody reports what is done on the connection.
     pub token: Option<&'a [u8]>,
 }
 
@@ -186,8 +187,9 @@ impl Opening<'_> {
         self.within(prepared).await
     }
 
-    /// What a server with these capabilities lacks. That may be some of the key's, by which those go who
-    /// share the connection. A session that leaves its own connection looks at those by itself.
+    /// The reason why a server with these capabilities is of no use, where it lacks some. Those of the key
+    /// count where sessions share the connection, and go by them; a session that leaves its own connection
+    /// looks at them by itself.
     fn missing(&self, capabilities: Capabilities) -> Option<String> {
         let missing = || sharing::missing(capabilities);
         match self.session {
