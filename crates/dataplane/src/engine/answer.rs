@@ -9,7 +9,9 @@ use session::PinReason;
 use crate::control::{Signal, Waiting};
 use crate::engine::answered::Answered;
 use crate::engine::client_session::ClientSession;
+use crate::engine::next::Next;
 use crate::engine::replay::without;
+use crate::engine::rows::result_set;
 use crate::engine::{do_without, lease};
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
@@ -30,8 +32,8 @@ impl Traffic {
     }
 }
 
-/// Takes the command off what the client sent, to its last byte, without executing it. Returns its last
-/// sequence number.
+/// Takes the command off what the client sent, to its last byte, without executing it. Returns the sequence
+/// number of what answers it.
 pub(crate) async fn discard(session: &mut ClientSession) -> Result<u8, SessionError> {
     loop {
         let header = loop {
@@ -51,7 +53,7 @@ pub(crate) async fn discard(session: &mut ClientSession) -> Result<u8, SessionEr
             rest -= there;
         }
         if !header.is_continued() {
-            return Ok(header.sequence);
+            return Ok(header.sequence.wrapping_add(1));
         }
     }
 }
@@ -77,13 +79,13 @@ fn signal_only(signal: Signal, listener: &crate::frontend::listener_state::Liste
 }
 
 /// Answers the command with an OK of our own.
-pub(crate) async fn ok(session: &mut ClientSession) -> Result<(), SessionError> {
-    let sequence = discard(session).await?.wrapping_add(1);
+pub(crate) async fn ok(session: &mut ClientSession) -> Result<Next, SessionError> {
+    let sequence = discard(session).await?;
     let ok = OkPacket {
         status: session.lasting_status(),
         ..OkPacket::default()
     };
-    say_ok(session, ok, sequence).await
+    say_ok(session, ok, sequence).await.map(|()| Next::Done)
 }
 
 pub(crate) async fn say_ok(
@@ -100,13 +102,25 @@ pub(crate) async fn say_ok(
 
 /// Tells the client why its command was not executed. The session goes on, unless it is the session that has
 /// to end.
-pub(crate) async fn refuse(session: &mut ClientSession, error: SessionError) -> Result<(), SessionError> {
+pub(crate) async fn refuse(session: &mut ClientSession, error: SessionError) -> Result<Next, SessionError> {
+    let sequence = discard(session).await?;
     if error.ends_session() {
-        session.answer.error_sequence = Some(discard(session).await?.wrapping_add(1));
+        session.answer.error_sequence = Some(sequence);
         return Err(error);
     }
-    let sequence = discard(session).await?.wrapping_add(1);
-    tell(session, sequence, error).await
+    tell(session, sequence, error).await.map(|()| Next::Done)
+}
+
+/// Answers the command with rows of our own.
+pub(crate) async fn rows(
+    session: &mut ClientSession,
+    columns: &[&str],
+    rows: &[Vec<String>],
+) -> Result<Next, SessionError> {
+    let sequence = discard(session).await?;
+    let (capabilities, status) = (session.client.capabilities, session.lasting_status());
+    let packets = result_set(columns, rows, capabilities, status, sequence);
+    say(session, &packets).await.map(|()| Next::Done)
 }
 
 /// Writes an error in the place of an answer.

@@ -6,7 +6,6 @@
 //! from here on.
 
 use config::ReadConsistency;
-use mysql_wire::PacketHeader;
 use routing::Explanation;
 use routing::rules::without_backticks;
 use session::{Pin, PinReason};
@@ -20,7 +19,6 @@ use crate::engine::client_session::ClientSession;
 use crate::engine::command;
 use crate::engine::consistency::Freshness;
 use crate::engine::next::Next;
-use crate::engine::rows::result_set;
 use crate::engine::target::Target;
 use crate::engine::{answer, consistency, lookup, rules, show_last, transaction};
 use crate::error::SessionError;
@@ -38,17 +36,17 @@ pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) ->
                 .find("EXPLAIN")
                 .map_or(0, |at| at + "EXPLAIN".len());
             let rows = explain(session, text[at..].trim_start()).await;
-            answer_rows(session, &["what", "value"], &rows).await
+            answer::rows(session, &["what", "value"], &rows).await
         }
         (Some(show), Some(what)) if show.eq_ignore_ascii_case("SHOW") => {
             match what.trim_end_matches(';').to_ascii_uppercase().as_str() {
                 "PINS" => {
                     let rows = pins_of(session);
-                    answer_rows(session, &["reason", "digest", "since_seconds"], &rows).await
+                    answer::rows(session, &["reason", "digest", "since_seconds"], &rows).await
                 }
                 "LAST" => {
                     let rows = show_last::rows(session);
-                    answer_rows(session, &show_last::COLUMNS, &rows).await
+                    answer::rows(session, &show_last::COLUMNS, &rows).await
                 }
                 _ => Ok(unknown()),
             }
@@ -68,23 +66,11 @@ fn unknown() -> Next {
     Next::refuse(SessionError::GatewayStatement(known))
 }
 
-async fn answer_rows(
-    session: &mut ClientSession,
-    columns: &[&str],
-    rows: &[Vec<String>],
-) -> Result<Next, SessionError> {
-    let sequence = answer::discard(session).await?.wrapping_add(1);
-    let (capabilities, status) = (session.client.capabilities, session.lasting_status());
-    let packets = result_set(columns, rows, capabilities, status, sequence);
-    debug_assert!(packets.len() > PacketHeader::LEN);
-    answer::say(session, &packets).await.map(|()| Next::Done)
-}
-
 /// `FOREBAY SET read_consistency = …`, or `lookup_consistency`.
 async fn set_option(session: &mut ClientSession, text: &str) -> Result<Next, SessionError> {
     if let Some(wanted) = lookups::wanted_level(text.as_bytes()) {
         if lookup::set_level(&mut session.lookups, &session.context.listener, wanted) {
-            return answer::ok(session).await.map(|()| Next::Done);
+            return answer::ok(session).await;
         }
         let why = "no lookup_consistency to be set: the listener has no point_lookups".to_owned();
         return Ok(Next::refuse(SessionError::GatewayStatement(why)));
@@ -120,7 +106,7 @@ async fn set_consistency(
         session.own_writes.say_consistency(said);
         return Ok(refused.into());
     }
-    answer::ok(session).await.map(|()| Next::Done)
+    answer::ok(session).await
 }
 
 /// What a `FOREBAY SET` wants: `None` is what the configuration says.

@@ -18,7 +18,6 @@ use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::last_statement::ExplainWarning;
 use crate::engine::next::{Execution, Next};
-use crate::engine::rows::result_set;
 use crate::engine::{answer, command, explain, rules};
 use crate::error::SessionError;
 
@@ -49,7 +48,10 @@ pub(crate) async fn query(
         && note.turn == session.last.turn
         && session.state.warning_count() == 0
     {
-        return show(session, note).await.map(|()| Next::Done);
+        let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
+        // The client may ask for it again.
+        session.last.explain_warning = Some(note);
+        return answer::rows(session, &["Level", "Code", "Message"], &[row]).await;
     }
     if asks {
         session.statement.explanation = Some(explain::explain(session, &text).await.into());
@@ -97,17 +99,6 @@ fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) ->
         && payload.first() == Some(&Command::STMT_EXECUTE.0)
         && ExecuteHead::decode(payload, parameters, capabilities)
             .is_ok_and(|head| head.attributes > 0 && head.has_attribute(payload, ATTRIBUTE))
-}
-
-/// Answers `SHOW WARNINGS`, which may be asked again.
-async fn show(session: &mut ClientSession, note: Box<ExplainWarning>) -> Result<(), SessionError> {
-    let row = vec!["Note".to_owned(), CODE.to_owned(), note.words.to_string()];
-    let sequence = answer::discard(session).await?.wrapping_add(1);
-    let columns = ["Level", "Code", "Message"];
-    let (capabilities, status) = (session.client.capabilities, session.lasting_status());
-    let packets = result_set(&columns, &[row], capabilities, status, sequence);
-    session.last.explain_warning = Some(note);
-    answer::say(session, &packets).await
 }
 
 fn is_asked(payload: &[u8], capabilities: Capabilities) -> bool {

@@ -69,7 +69,7 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
         return Ok(Next::refuse(SessionError::Interrupted));
     }
     if is_itself {
-        session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
+        session.answer.error_sequence = Some(answer::discard(session).await?);
         return Err(SessionError::KilledItself {
             mariadb: session.state.syntax().dialect.is_mariadb(),
         });
@@ -85,7 +85,7 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
     };
     session.context.worker.shared.tell(place.worker, message);
     if !kill.query_only {
-        return answer::ok(session).await.map(|()| Next::Done);
+        return answer::ok(session).await;
     }
     let killed = tokio::select! {
         biased;
@@ -94,7 +94,7 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
     };
     // A worker that has stopped has no statement under way.
     match killed.unwrap_or(Ok(())) {
-        Ok(()) => answer::ok(session).await.map(|()| Next::Done),
+        Ok(()) => answer::ok(session).await,
         Err(cause) => Ok(Next::refuse(SessionError::KillFailed(cause))),
     }
 }
@@ -124,7 +124,7 @@ async fn kill_elsewhere(session: &mut ClientSession, kill: Kill) -> Result<Next,
         return Ok(Next::refuse(not_killed(kill.id, why)));
     }
     session.control.of_split.answered.set(Answered::Gateway);
-    answer::ok(session).await.map(|()| Next::Done)
+    answer::ok(session).await
 }
 
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.

@@ -221,7 +221,7 @@ pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Re
         }
     }
     if lease::holds_state(session) {
-        session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
+        session.answer.error_sequence = Some(answer::discard(session).await?);
         return Err(lease::lost_before(session, error));
     }
     lease::abandon(session);

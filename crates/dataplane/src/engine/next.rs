@@ -88,11 +88,6 @@ impl<'a> Step<'a> {
         Self::Wait(Box::pin(rest))
     }
 
-    /// Something by which the command gets its answer.
-    pub(crate) fn answer(rest: impl Future<Output = Result<(), SessionError>> + 'a) -> Self {
-        Self::wait(async { rest.await.map(|()| Next::Done) })
-    }
-
     pub(crate) async fn next(self) -> Result<Next, SessionError> {
         match self {
             Self::Now(next) => Ok(next),

@@ -22,7 +22,7 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
         session.state.reset();
         session.state.rearmed();
         session.answer.status = session.state.status_at_rest();
-        return answer::ok(session).await.map(|()| Next::Done);
+        return answer::ok(session).await;
     }
     begin(session, head, None);
     let ended = exchange(session, head.command, None).await;

@@ -123,7 +123,7 @@ fn stage(session: &mut ClientSession, next: Next) -> Step<'_> {
         Next::RouteExecution(execution) => route_execution(session, *execution),
         Next::Prepare => Step::wait(prepare::prepare_as_it_is(session, session.statement.head)),
         Next::Forward => Step::wait(forward::forward(session, session.statement.head)),
-        Next::Refuse(error) => Step::answer(answer::refuse(session, *error)),
+        Next::Refuse(error) => Step::wait(answer::refuse(session, *error)),
         Next::Settle(ended) => finish::settle(session, *ended),
         Next::Exchange | Next::Done => next.into(),
     }
@@ -143,7 +143,7 @@ async fn rare_command(session: &mut ClientSession, head: CommandHead) -> Result<
         Command::STMT_RESET => execute::reset(session, head).await,
         Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => execute::go_on(session, head).await,
         Command::PING if session.lease.is_none() || transaction::is_on_replica(session) => {
-            answer::ok(session).await.map(|()| Next::Done)
+            answer::ok(session).await
         }
         Command::QUIT => Err(SessionError::ClientQuit),
         Command::RESET_CONNECTION => reset::connection(session, head).await,

@@ -218,7 +218,7 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
         // No server takes them, and the session must not go on as if it had them; or the statement to come
         // must not be executed without what was to be sent now.
         if head.command.has_response() {
-            session.answer.error_sequence = Some(answer::discard(session).await?.wrapping_add(1));
+            session.answer.error_sequence = Some(answer::discard(session).await?);
         }
         return Err(error);
     }

@@ -326,7 +326,7 @@ pub(crate) async fn reset(session: &mut ClientSession, head: CommandHead) -> Res
         return Ok(unknown(session, head).into());
     };
     if !name_here(session.lease.as_mut(), &mut session.streams.up, &prepared) {
-        return answer::ok(session).await.map(|()| Next::Done);
+        return answer::ok(session).await;
     }
     if let Some(leased) = &mut session.lease {
         leased

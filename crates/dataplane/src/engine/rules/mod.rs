@@ -240,7 +240,7 @@ async fn answered(
 
 async fn answer_ok(session: &mut ClientSession, info: Vec<u8>) -> Result<(), SessionError> {
     session.control.of_split.answered.set(Answered::Gateway);
-    let sequence = answer::discard(session).await?.wrapping_add(1);
+    let sequence = answer::discard(session).await?;
     let ok = OkPacket {
         status: session.lasting_status(),
         info,
