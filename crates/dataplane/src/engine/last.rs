@@ -81,7 +81,7 @@ pub(crate) async fn bring_about(
             return Err(Refused(SessionError::InsertIdLost(server)));
         }
     }
-    lookup::bring_about(session, facts).await.map(drop)
+    lookup::bring_about(session, facts).await
 }
 
 /// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the

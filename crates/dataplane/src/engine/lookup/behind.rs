@@ -46,13 +46,13 @@ const MAY_ASK: Effects = Effects::UNKNOWN_FUNCTION
     .with(Effects::INCOMPLETE);
 
 /// Has the leased connection find as many rows as the lookup before, where the statement to come may ask how
-/// many those were. True where it has executed something.
-pub(crate) async fn bring_about(session: &mut ClientSession, facts: &Facts) -> Result<bool, Refused> {
-    if found_rows(session).is_none() || !facts.effects.intersects(MAY_ASK) && facts.class != Class::Unknown {
-        return Ok(false);
+/// many those were.
+pub(crate) async fn bring_about(session: &mut ClientSession, facts: &Facts) -> Result<(), Refused> {
+    let may_ask = facts.effects.intersects(MAY_ASK) || facts.class == Class::Unknown;
+    match may_ask && found_rows(session).is_some() {
+        true => find_as_many(session).await,
+        false => Ok(()),
     }
-    find_as_many(session).await?;
-    Ok(true)
 }
 
 /// Has the leased connection find as many rows as the lookup before.
