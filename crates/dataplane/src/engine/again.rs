@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use sql_class::{Class, Effects, Facts};
 use tokio::time::Instant;
-use upstream::ServerId;
 
 use crate::command_head::CommandHead;
 use crate::engine::client_session::{ClientSession, Refused};
@@ -23,42 +22,28 @@ const LONGEST: usize = 16 * 1024;
 const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 
 /// Has a read that was lost before anything of its answer came executed anew, on another server: the loop
-/// takes it up again as if the client had just sent it.
+/// takes it up again as if the client had just sent it. A session with a connection of its own goes on without
+/// that, or ends.
 pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     let lost_on = session.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.
     let is_second = session.statement.attempts.lost_on.take().is_some();
-    if session.binding.is_own() {
-        return !is_second && take_up_without_connection(session, command, lost_on);
-    }
-    if !session.rules.may_send_again(is_second) || !take_up(session, command) {
+    let is_own = session.binding.is_own();
+    let may = match is_own {
+        true => !is_second && do_without::can_do_without(session),
+        false => session.rules.may_send_again(is_second),
+    };
+    if !may || !take_up(session, command) {
         return false;
     }
-    lease::abandon(session);
-    session
-        .answer
-        .shape
-        .reset(session.client.key.capabilities, session.client.capabilities);
-    session.statement.attempts.lost_on = lost_on;
-    session.metrics().retried.inc();
-    true
-}
-
-/// The same where the connection is the session's own: it goes on without, or ends.
-fn take_up_without_connection(
-    session: &mut ClientSession,
-    command: &[u8],
-    lost_on: Option<ServerId>,
-) -> bool {
-    if !do_without::can_do_without(session) || !take_up(session, command) {
-        return false;
+    match is_own {
+        true => {
+            session.streams.down.clear();
+            session.binding.note_lost();
+        }
+        false => lease::abandon(session),
     }
-    session.streams.down.clear();
-    session
-        .answer
-        .shape
-        .reset(session.client.key.capabilities, session.client.capabilities);
-    session.binding.note_lost();
+    session.answer.begin_anew(&session.client);
     session.statement.attempts.lost_on = lost_on;
     session.metrics().retried.inc();
     true
@@ -83,9 +68,7 @@ pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, Se
         .zip(refusing)
         .filter(|_| session.statement.attempts.refusals <= REFUSALS_MAX)
     else {
-        return answer::tell(session, 1, SessionError::NoServerInRole)
-            .await
-            .map(|()| Next::Done);
+        return once_more(session, None).await;
     };
     let words = session.context.cluster.refusal.take();
     let deadline = Instant::now() + session.context.listener.cluster.config().failover_wait;
@@ -97,10 +80,10 @@ pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, Se
         Ok(released) => {
             session.context.listener.cluster.count_released();
             session.statement.released = Some(released);
+            once_more(session, Some(copy)).await
         }
-        Err(Refused(error)) => return answer::tell(session, 1, error).await.map(|()| Next::Done),
+        Err(Refused(error)) => answer::tell(session, 1, error).await.map(|()| Next::Done),
     }
-    once_more(session, Some(copy)).await
 }
 
 /// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.

@@ -84,6 +84,13 @@ pub(crate) struct AnswerState {
     pub(crate) shape: Shape,
 }
 
+impl AnswerState {
+    /// After an answer that was given up, with its connection.
+    pub(crate) fn begin_anew(&mut self, client: &Identity) {
+        self.shape = Shape::new(client.key.capabilities, client.capabilities);
+    }
+}
+
 /// A command that was not executed. The client is told, and the session goes on.
 pub(crate) struct Refused(pub(crate) SessionError);
 

@@ -207,10 +207,7 @@ async fn lost(
     answer::flush(session).await?;
     lease::abandon(session);
     session.answer.status.remove(StatusFlags::IN_TRANS);
-    session
-        .answer
-        .shape
-        .reset(session.client.key.capabilities, session.client.capabilities);
+    session.answer.begin_anew(&session.client);
     answer::end_with(session, sequence, error)
         .await
         .map(|()| Next::Done)

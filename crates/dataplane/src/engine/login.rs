@@ -408,10 +408,7 @@ async fn become_user(
             session.rules = SessionRules::new(&session.context.worker);
             session.own_writes.say_consistency(None);
             lookup::set_level(&mut session.lookups, &session.context.listener, None);
-            session
-                .answer
-                .shape
-                .reset(session.client.key.capabilities, session.client.capabilities);
+            session.answer.begin_anew(&session.client);
             Ok(())
         }
         Err(error) => {

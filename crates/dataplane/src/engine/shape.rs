@@ -54,9 +54,4 @@ impl Shape {
             reshaper.expect_more();
         }
     }
-
-    /// After an answer that was given up, with its connection.
-    pub(crate) fn reset(&mut self, server: Capabilities, client: Capabilities) {
-        *self = Self::new(server, client);
-    }
 }

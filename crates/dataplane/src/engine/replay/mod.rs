@@ -169,10 +169,7 @@ async fn go_through(session: &mut ClientSession, replay: &Replay) -> Result<(), 
     for _ in 0..TRIES_MAX {
         session.streams.down.clear();
         let lost = lease::detach(session).map(|connection| connection.server.id());
-        session
-            .answer
-            .shape
-            .reset(session.client.key.capabilities, session.client.capabilities);
+        session.answer.begin_anew(&session.client);
         lease_primary(session, lost).await?;
         match has_own_writes(session, &own, lost).await {
             Ok(true) => {}
