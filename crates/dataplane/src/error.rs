@@ -285,156 +285,92 @@ fn yes_or_no(value: &bool) -> &'static str {
 impl SessionError {
     /// The label under which the end of the session is counted.
     pub(crate) fn reason(&self) -> EndReason {
-        match self {
-            Self::ClientQuit => EndReason::ClientQuit,
-            Self::ClientGone | Self::ClientFailed(_) => EndReason::ClientGone,
-            Self::ClientProtocol(_) | Self::ClientBroke(_) | Self::PacketTooLong(_) => EndReason::Protocol,
-            Self::ClientTls(_) | Self::TlsRequired => EndReason::TlsFailed,
-            Self::ProxyHeader(_) | Self::ProxyHeaderMissing(_) | Self::ProxyHeaderUnexpected => {
-                EndReason::ProxyHeader
-            }
-            Self::LoginTimeout(_) => EndReason::LoginTimeout,
-            Self::ClientTooOld(_)
-            | Self::LoginRefused { .. }
-            | Self::LoginsRefused
-            | Self::NotAdmitted { .. }
-            | Self::PasswordExposed(_)
-            | Self::TooManyFailures
-            | Self::AccessDenied { .. } => EndReason::LoginFailed,
-            Self::NoServer(error) if is_of_account(error) => EndReason::LoginFailed,
-            Self::NoServer(LeaseError::QueueFull { .. }) => EndReason::QueueFull,
-            Self::NoServer(LeaseError::QueueTimeout { .. }) => EndReason::QueueTimeout,
-            Self::NoServer(_) | Self::NoServerSeen | Self::NotServed => EndReason::NoServer,
-            Self::ServerRefused { .. } | Self::ServerLogin { .. } => EndReason::NoServer,
-            Self::NoSuchServer(_)
-            | Self::NoServerInGroup(_)
-            | Self::NoServerInRole
-            | Self::NoPrimary(_)
-            | Self::NoOtherPrimary { .. }
-            | Self::PausedTooLong(_)
-            | Self::PauseFull
-            | Self::WritesRefused(_)
-            | Self::PinnedToReplica { .. }
-            | Self::SeveralOnReplica(_)
-            | Self::NotCaughtUp { .. }
-            | Self::StateRefused { .. }
-            | Self::PrepareRefused(_) => EndReason::NoServer,
-            Self::KilledItself { .. } | Self::Interrupted => EndReason::Killed,
-            Self::UnknownStatement { .. }
-            | Self::UnknownCollation(_)
-            | Self::NoCursor(_)
-            | Self::NotInProtocol
-            | Self::Malformed
-            | Self::UnknownCommand
-            | Self::StatementChanged
-            | Self::KillFailed(_)
-            | Self::TooManyStatements(_)
-            | Self::StatementTooLong(_)
-            | Self::NoSuchSession(_)
-            | Self::NoSuchSessionThere(..)
-            | Self::NotOwner(_)
-            | Self::RefusedByRule(_)
-            | Self::RuleLimit { .. }
-            | Self::GatewayStatement(_) => EndReason::Protocol,
-            Self::TooManySessions | Self::TooManyUserSessions { .. } => EndReason::TooManySessions,
-            Self::ShortOfMemory => EndReason::ShortOfMemory,
-            Self::ServerGone { .. }
-            | Self::Demoted { .. }
-            | Self::NobodyHasWrites { .. }
-            | Self::InsertIdLost(_) => EndReason::ServerGone,
-            Self::ServerProtocol { .. } => EndReason::Protocol,
-            Self::ServerDown { .. } => EndReason::ServerDown,
-            Self::ServerTimeout { .. } | Self::StatementTimeout { .. } => EndReason::ServerTimeout,
-            Self::ClientIdle | Self::WaitTimeout { .. } => EndReason::ClientIdle,
-            Self::RequestStalled | Self::ReaderStalled => EndReason::ClientStalled,
-            Self::Killed => EndReason::Killed,
-            Self::Drained => EndReason::Drained,
-            Self::Shutdown => EndReason::Shutdown,
-            Self::EndedInWrite(why) => why.reason(),
-            Self::HandedOver => EndReason::HandedOver,
-        }
+        self.counted().0
     }
 
     /// Whose fault it is, for the error metric.
     pub(crate) fn fault(&self) -> Fault {
+        self.counted().1
+    }
+
+    /// The label and the fault under which an error is counted.
+    fn counted(&self) -> (EndReason, Fault) {
         match self {
-            Self::ClientQuit
-            | Self::ClientGone
-            | Self::ClientFailed(_)
-            | Self::ClientProtocol(_)
+            Self::ClientQuit => (EndReason::ClientQuit, Fault::Client),
+            Self::ClientGone | Self::ClientFailed(_) => (EndReason::ClientGone, Fault::Client),
+            Self::ClientProtocol(_)
             | Self::ClientBroke(_)
             | Self::PacketTooLong(_)
-            | Self::ClientTls(_)
-            | Self::ProxyHeader(_)
-            | Self::ProxyHeaderMissing(_)
-            | Self::ProxyHeaderUnexpected
-            | Self::LoginTimeout(_)
-            | Self::TlsRequired
-            | Self::ClientTooOld(_)
-            | Self::LoginRefused { .. }
-            | Self::LoginsRefused
-            | Self::NotAdmitted { .. }
-            | Self::TooManyFailures
-            | Self::AccessDenied { .. }
-            | Self::NoSuchServer(_)
             | Self::UnknownStatement { .. }
             | Self::UnknownCollation(_)
             | Self::NoCursor(_)
             | Self::NotInProtocol
             | Self::Malformed
             | Self::UnknownCommand
-            | Self::Interrupted
-            | Self::KilledItself { .. }
             | Self::TooManyStatements(_)
             | Self::NoSuchSession(_)
             | Self::NoSuchSessionThere(..)
             | Self::NotOwner(_)
-            | Self::GatewayStatement(_)
-            | Self::ClientIdle
-            | Self::WaitTimeout { .. }
-            | Self::RequestStalled
-            | Self::ReaderStalled
-            | Self::Killed => Fault::Client,
-            Self::PasswordExposed(_)
-            | Self::NotServed
-            | Self::PinnedToReplica { .. }
-            | Self::SeveralOnReplica(_)
+            | Self::GatewayStatement(_) => (EndReason::Protocol, Fault::Client),
+            Self::StatementChanged | Self::ServerProtocol { .. } => (EndReason::Protocol, Fault::Server),
+            Self::KillFailed(_)
             | Self::StatementTooLong(_)
             | Self::RefusedByRule(_)
-            | Self::RuleLimit { .. }
-            | Self::StatementTimeout { .. }
-            | Self::KillFailed(_)
-            | Self::TooManySessions
-            | Self::ShortOfMemory
-            | Self::TooManyUserSessions { .. }
-            | Self::Drained
-            | Self::PausedTooLong(_)
-            | Self::PauseFull
-            | Self::Shutdown
-            | Self::HandedOver => Fault::Gateway,
-            Self::EndedInWrite(why) => why.fault(),
+            | Self::RuleLimit { .. } => (EndReason::Protocol, Fault::Gateway),
+            Self::ClientTls(_) | Self::TlsRequired => (EndReason::TlsFailed, Fault::Client),
+            Self::ProxyHeader(_) | Self::ProxyHeaderMissing(_) | Self::ProxyHeaderUnexpected => {
+                (EndReason::ProxyHeader, Fault::Client)
+            }
+            Self::LoginTimeout(_) => (EndReason::LoginTimeout, Fault::Client),
             // With what our configuration says of it.
-            Self::NoServer(error) if is_of_account(error) => Fault::Gateway,
+            Self::NoServer(error) if is_of_account(error) => (EndReason::LoginFailed, Fault::Gateway),
+            Self::ClientTooOld(_)
+            | Self::LoginRefused { .. }
+            | Self::LoginsRefused
+            | Self::NotAdmitted { .. }
+            | Self::TooManyFailures
+            | Self::AccessDenied { .. } => (EndReason::LoginFailed, Fault::Client),
+            Self::PasswordExposed(_) => (EndReason::LoginFailed, Fault::Gateway),
+            Self::NoServer(LeaseError::QueueFull { .. }) => (EndReason::QueueFull, Fault::Server),
+            Self::NoServer(LeaseError::QueueTimeout { .. }) => (EndReason::QueueTimeout, Fault::Server),
             Self::NoServer(_)
             | Self::NoServerSeen
+            | Self::ServerRefused { .. }
+            | Self::ServerLogin { .. }
             | Self::NoServerInGroup(_)
             | Self::NoServerInRole
             | Self::NoPrimary(_)
             | Self::NoOtherPrimary { .. }
             | Self::WritesRefused(_)
-            | Self::Demoted { .. }
-            | Self::NobodyHasWrites { .. }
-            | Self::InsertIdLost(_)
             | Self::NotCaughtUp { .. }
             | Self::StateRefused { .. }
-            | Self::PrepareRefused(_)
-            | Self::StatementChanged
-            | Self::ServerRefused { .. }
-            | Self::ServerLogin { .. }
-            | Self::ServerGone { .. }
-            | Self::ServerProtocol { .. }
-            | Self::ServerDown { .. }
-            | Self::ServerTimeout { .. } => Fault::Server,
+            | Self::PrepareRefused(_) => (EndReason::NoServer, Fault::Server),
+            Self::NotServed
+            | Self::PausedTooLong(_)
+            | Self::PauseFull
+            | Self::PinnedToReplica { .. }
+            | Self::SeveralOnReplica(_) => (EndReason::NoServer, Fault::Gateway),
+            Self::NoSuchServer(_) => (EndReason::NoServer, Fault::Client),
+            Self::KilledItself { .. } | Self::Interrupted | Self::Killed => {
+                (EndReason::Killed, Fault::Client)
+            }
+            Self::TooManySessions | Self::TooManyUserSessions { .. } => {
+                (EndReason::TooManySessions, Fault::Gateway)
+            }
+            Self::ShortOfMemory => (EndReason::ShortOfMemory, Fault::Gateway),
+            Self::ServerGone { .. }
+            | Self::Demoted { .. }
+            | Self::NobodyHasWrites { .. }
+            | Self::InsertIdLost(_) => (EndReason::ServerGone, Fault::Server),
+            Self::ServerDown { .. } => (EndReason::ServerDown, Fault::Server),
+            Self::ServerTimeout { .. } => (EndReason::ServerTimeout, Fault::Server),
+            Self::StatementTimeout { .. } => (EndReason::ServerTimeout, Fault::Gateway),
+            Self::ClientIdle | Self::WaitTimeout { .. } => (EndReason::ClientIdle, Fault::Client),
+            Self::RequestStalled | Self::ReaderStalled => (EndReason::ClientStalled, Fault::Client),
+            Self::Drained => (EndReason::Drained, Fault::Gateway),
+            Self::Shutdown => (EndReason::Shutdown, Fault::Gateway),
+            Self::HandedOver => (EndReason::HandedOver, Fault::Gateway),
+            Self::EndedInWrite(why) => why.counted(),
         }
     }
 
