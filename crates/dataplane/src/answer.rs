@@ -2,13 +2,10 @@
 //! the last words of a server.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 
-use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
+use mysql_wire::{Command, PacketHeader, write_packet};
 use net::Peer;
-use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::oneshot;
 use upstream::{Server, ServerId, ServerProfile};
 
 use sql_class::text::Kill;
@@ -17,14 +14,13 @@ use crate::command_head::CommandHead;
 use crate::control::{Control, Waiting};
 use crate::elsewhere::{Far, NotKilled};
 use crate::engine::ask;
-use crate::error::{SessionError, kill_failed, not_killed, not_owner};
+use crate::error::{SessionError, not_killed};
 use crate::forwarded::forward;
 use crate::forwarded::session::Session;
 use crate::frontend::guesses::Guesses;
 use crate::frontend::handshake::{self, Agreed, Changed};
 use crate::frontend::kill_right;
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::message::Message;
 use crate::frontend::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::frontend::registry::{SessionPlace, is_ours};
 use crate::frontend::user_name::shown_user;
@@ -70,7 +66,7 @@ pub(crate) async fn kill(
         return send_instead(session, head, &kill_text(kill, thread_id)).await;
     }
     if !may_kill(session, &place).await? {
-        return refuse(session, head, (not_owner(kill.id), Fault::Client)).await;
+        return answer(session, head, Err(SessionError::NotOwner(kill.id))).await;
     }
     let has_account = session.listener.cluster.has_account();
     match place.server_connection {
@@ -83,9 +79,7 @@ pub(crate) async fn kill(
         None if has_account => kill_in_pool(session, head, kill, &place).await,
         _ if !kill.query_only => {
             session.worker.shared.kill(place.worker, kill.id);
-            // The server is asked for an OK of its own, with its status flags, by a statement that does
-            // nothing.
-            send_instead(session, head, "DO 0").await
+            answer(session, head, Ok(())).await
         }
         _ => forward::forward(session, head).await,
     }
@@ -135,14 +129,8 @@ async fn kill_on_another_gateway(
         let again = far.kill(&session.control, true).await;
         killed = again.map_err(RelayError::Signal)?;
     }
-    match killed {
-        Ok(()) => send_instead(session, head, "DO 0").await,
-        Err(why) => {
-            let error = not_killed(id, why);
-            let packet = error.to_packet().unwrap_or_else(|| not_owner(id));
-            refuse(session, head, (packet, error.fault())).await
-        }
-    }
+    let killed = killed.map_err(|why| not_killed(id, why));
+    answer(session, head, killed).await
 }
 
 /// A session of mode `split`: only its worker knows where it is.
@@ -152,16 +140,10 @@ async fn kill_in_pool(
     kill: Kill,
     place: &SessionPlace,
 ) -> Result<Exchanged, RelayError> {
-    let (reply, killed) = oneshot::channel();
-    let message = Message::KillInPool {
-        id: kill.id,
-        query_only: kill.query_only,
-        cluster: Arc::clone(&session.listener.cluster),
-        reply,
-    };
-    session.worker.shared.tell(place.worker, message);
+    let (shared, cluster) = (&session.worker.shared, &session.listener.cluster);
+    let killed = shared.kill_in_pool(place.worker, (kill.id, kill.query_only), cluster);
     if !kill.query_only {
-        return send_instead(session, head, "DO 0").await;
+        return answer(session, head, Ok(())).await;
     }
     let killed = tokio::select! {
         biased;
@@ -169,10 +151,8 @@ async fn kill_in_pool(
         killed = killed => killed,
     };
     // A worker that has stopped has no statement under way.
-    match killed.unwrap_or(Ok(())) {
-        Ok(()) => send_instead(session, head, "DO 0").await,
-        Err(cause) => refuse(session, head, (kill_failed(&cause), Fault::Gateway)).await,
-    }
+    let killed = killed.unwrap_or(Ok(())).map_err(SessionError::KillFailedThere);
+    answer(session, head, killed).await
 }
 
 /// By the account of the checks, on the server that the other session is on.
@@ -187,10 +167,19 @@ async fn kill_elsewhere(
         signal = session.control.signalled(false) => return Err(RelayError::Signal(signal)),
         ran = session.listener.cluster.kill(server, statement) => ran,
     };
-    match ran {
+    answer(session, head, ran.map_err(SessionError::KillFailedThere)).await
+}
+
+/// Answers a `KILL` that the client's server has not heard of. The session goes on.
+async fn answer(
+    session: &mut Session,
+    head: CommandHead,
+    killed: Result<(), SessionError>,
+) -> Result<Exchanged, RelayError> {
+    match killed {
         // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
         Ok(()) => send_instead(session, head, "DO 0").await,
-        Err(cause) => refuse(session, head, (kill_failed(&cause), Fault::Gateway)).await,
+        Err(error) => refuse(session, head, &error).await,
     }
 }
 
@@ -198,18 +187,18 @@ async fn kill_elsewhere(
 async fn refuse(
     session: &mut Session,
     head: CommandHead,
-    (error, fault): (ErrPacket, Fault),
+    error: &SessionError,
 ) -> Result<Exchanged, RelayError> {
     let len = PacketHeader::LEN + head.payload_len;
     session.streams.up.discard(len);
     session.streams.traffic.add_from_client(len);
     session.streams.begin_command()?;
-    session.worker.metrics.error_sent(error.code, fault);
-    session.control.record.note_error(error.code);
-    session
-        .streams
-        .down
-        .fill(&error_bytes(&error, 1, session.capabilities));
+    if let Some(packet) = error.to_packet() {
+        session.worker.metrics.error_sent(packet.code, error.fault());
+        session.control.record.note_error(packet.code);
+        let bytes = error_bytes(&packet, 1, session.capabilities);
+        session.streams.down.fill(&bytes);
+    }
     let len = session.streams.down.unseen().len();
     session.streams.down.approve(len);
     let streams = &mut session.streams;

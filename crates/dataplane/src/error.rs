@@ -1,8 +1,8 @@
 //! Why a session ends or a statement is refused, whose fault it is, and what the client is told.
 //!
-//! This file is the only place where the gateway makes up MySQL errors of its own:
-//! [`SessionError::to_packet`] where the session ends, [`kill_failed`] where it goes on. The same words
-//! appear in the log line of the session and, as labels, in the metrics.
+//! This file is the only place where the gateway makes up MySQL errors of its own
+//! ([`SessionError::to_packet`]). The same words appear in the log line of the session and, as labels, in the
+//! metrics.
 
 use std::io;
 
@@ -146,6 +146,8 @@ pub(crate) enum SessionError {
     StatementTooLong(usize),
     #[error("KILL: {0}")]
     KillFailed(String),
+    #[error("KILL of a session on another server, by the account of the checks: {0}")]
+    KillFailedThere(String),
     #[error("no such session: {0}")]
     NoSuchSession(u32),
     /// Of another gateway; with why it is not there.
@@ -314,6 +316,7 @@ impl SessionError {
             | Self::GatewayStatement(_) => (EndReason::Protocol, Fault::Client),
             Self::StatementChanged | Self::ServerProtocol { .. } => (EndReason::Protocol, Fault::Server),
             Self::KillFailed(_)
+            | Self::KillFailedThere(_)
             | Self::StatementTooLong(_)
             | Self::RefusedByRule(_)
             | Self::RuleLimit { .. } => (EndReason::Protocol, Fault::Gateway),
@@ -480,7 +483,7 @@ impl SessionError {
             Self::Drained | Self::Shutdown => (1053, b"08S01"),
             Self::GatewayStatement(_) => (1064, b"42000"),
             Self::NoSuchSession(_) | Self::NoSuchSessionThere(..) => (1094, b"HY000"),
-            Self::KillFailed(_) | Self::NotOwner(_) => (1095, b"HY000"),
+            Self::KillFailed(_) | Self::KillFailedThere(_) | Self::NotOwner(_) => (1095, b"HY000"),
             Self::UnknownCollation(_) => (1115, b"42000"),
             Self::TooManyFailures => (1129, b"HY000"),
             Self::RefusedByRule(_) => (1148, b"42000"),
@@ -562,11 +565,6 @@ fn is_of_account(error: &LeaseError) -> bool {
     [ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR].contains(&packet.code)
 }
 
-/// What a client is told that may not kill this session, in the words of a server.
-pub(crate) fn not_owner(id: u32) -> ErrPacket {
-    kill_denied(SessionError::NotOwner(id).to_string())
-}
-
 /// What a client is told whose `KILL` of a session of another gateway did not work.
 pub(crate) fn not_killed(id: u32, why: NotKilled) -> SessionError {
     match why {
@@ -574,21 +572,5 @@ pub(crate) fn not_killed(id: u32, why: NotKilled) -> SessionError {
         NotKilled::Unknown(why) => SessionError::NoSuchSessionThere(id, why),
         NotKilled::NotOwner => SessionError::NotOwner(id),
         NotKilled::Failed(why) => SessionError::KillFailed(why),
-    }
-}
-
-/// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its
-/// own session goes on, so this is no [`SessionError`].
-pub(crate) fn kill_failed(cause: &str) -> ErrPacket {
-    kill_denied(format!(
-        "KILL of a session on another server, by the account of the checks: {cause}"
-    ))
-}
-
-fn kill_denied(text: String) -> ErrPacket {
-    ErrPacket {
-        code: 1095,
-        sql_state: *b"HY000",
-        message: text.into_bytes(),
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use sql_class::Facts;
 use sql_class::text::Kill;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::command_head::CommandHead;
@@ -22,7 +21,6 @@ use crate::engine::next::{Next, Query};
 use crate::engine::{answer, command, lease};
 use crate::error::{SessionError, not_killed};
 use crate::frontend::kill_right;
-use crate::frontend::message::Message;
 use crate::frontend::registry::{SessionPlace, is_ours};
 use upstream::{Cluster, Direct, DirectError, Server, ServerId};
 
@@ -75,15 +73,8 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
         });
     }
     session.control.of_split.answered.set(Answered::Gateway);
-    let (reply, killed) = oneshot::channel();
-    let cluster = Arc::clone(&session.context.listener.cluster);
-    let message = Message::KillInPool {
-        id: kill.id,
-        query_only: kill.query_only,
-        cluster,
-        reply,
-    };
-    session.context.worker.shared.tell(place.worker, message);
+    let (shared, cluster) = (&session.context.worker.shared, &session.context.listener.cluster);
+    let killed = shared.kill_in_pool(place.worker, (kill.id, kill.query_only), cluster);
     if !kill.query_only {
         return answer::ok(session).await;
     }

@@ -7,6 +7,8 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use telemetry::Telemetry;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use upstream::Cluster;
 
 use crate::control::Signal;
 use crate::elsewhere::Elsewhere;
@@ -86,6 +88,25 @@ impl Shared {
 
     pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
         (0..self.workers.len()).for_each(|worker| self.tell(worker, message()));
+    }
+
+    /// Has the worker of a session that shares server connections end it, or its statement alone. What came of
+    /// that is said once it is over.
+    pub(crate) fn kill_in_pool(
+        &self,
+        worker: usize,
+        (id, query_only): (u32, bool),
+        cluster: &Arc<Cluster>,
+    ) -> oneshot::Receiver<Result<(), String>> {
+        let (reply, killed) = oneshot::channel();
+        let message = Message::KillInPool {
+            id,
+            query_only,
+            cluster: Arc::clone(cluster),
+            reply,
+        };
+        self.tell(worker, message);
+        killed
     }
 
     /// Ends a session on whatever worker it is.

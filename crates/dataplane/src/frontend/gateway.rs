@@ -16,7 +16,6 @@ use config::BindAddress;
 use net::{Peer, TlsAcceptor};
 use telemetry::Telemetry;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::oneshot;
 use upstream::Cluster;
 
 use crate::control::{ServerKey, Signal};
@@ -520,14 +519,7 @@ impl Gateway {
         if !may_kill(by, &place, cluster.name()) {
             return Err(NotKilled::NotOwner);
         }
-        let (reply, killed) = oneshot::channel();
-        let message = Message::KillInPool {
-            id,
-            query_only,
-            cluster,
-            reply,
-        };
-        self.shared.tell(place.worker, message);
+        let killed = self.shared.kill_in_pool(place.worker, (id, query_only), &cluster);
         // A worker that has stopped has no sessions.
         killed.await.unwrap_or(Ok(())).map_err(NotKilled::Failed)
     }
