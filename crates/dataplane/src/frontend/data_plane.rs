@@ -77,10 +77,6 @@ impl Shared {
             .map_or(0, |(index, _)| index)
     }
 
-    pub(crate) fn workers(&self) -> usize {
-        self.workers.len()
-    }
-
     /// Tells a worker. One that has stopped has no sessions that could miss it.
     pub(crate) fn tell(&self, worker: usize, message: Message) {
         let _ = self.workers[worker].send(message);
@@ -88,6 +84,21 @@ impl Shared {
 
     pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
         (0..self.workers.len()).for_each(|worker| self.tell(worker, message()));
+    }
+
+    /// Asks all workers. One that has stopped has nothing to say.
+    pub(crate) async fn ask_all<T>(&self, question: impl Fn(oneshot::Sender<Vec<T>>) -> Message) -> Vec<T> {
+        let ask = |worker| {
+            let (reply, answer) = oneshot::channel();
+            self.tell(worker, question(reply));
+            answer
+        };
+        let answers: Vec<_> = (0..self.workers.len()).map(ask).collect();
+        let mut all = Vec::new();
+        for answer in answers {
+            all.extend(answer.await.unwrap_or_default());
+        }
+        all
     }
 
     /// Has the worker of a session that shares server connections end it, or its statement alone. What came of

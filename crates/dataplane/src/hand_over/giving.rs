@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use net::handover::Channel;
-use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::AGAIN_EVERY;
@@ -58,18 +57,9 @@ impl Drop for End {
 
 /// Why the sessions of all workers stay.
 async fn staying(shared: &Shared) -> Staying {
-    let mut answers = Vec::new();
-    for worker in 0..shared.workers() {
-        let (reply, answer) = oneshot::channel();
-        shared.tell(worker, Message::Staying { reply });
-        answers.push(answer);
-    }
     let mut all = Staying::default();
-    for answer in answers {
-        // A worker that has stopped has none.
-        for why in answer.await.unwrap_or_default() {
-            all.add(why, 1);
-        }
+    for why in shared.ask_all(|reply| Message::Staying { reply }).await {
+        all.add(why, 1);
     }
     all
 }

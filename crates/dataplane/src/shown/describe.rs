@@ -2,7 +2,6 @@
 //! nobody else knows.
 
 use telemetry::{Samples, Source};
-use tokio::sync::oneshot;
 
 use crate::frontend::gateway::Gateway;
 use crate::frontend::message::Message;
@@ -12,20 +11,12 @@ impl Gateway {
     /// What sessions are doing, at most `limit` of each worker.
     pub async fn describe_sessions(&self, limit: usize) -> Vec<SessionStatus> {
         let (names, shared) = (self.servers_by_key(), self.shared());
-        let mut answers = Vec::new();
-        for worker in 0..shared.workers() {
-            let (reply, answer) = oneshot::channel();
-            shared.tell(worker, Message::Describe { limit, reply });
-            answers.push(answer);
-        }
-        let mut sessions = Vec::new();
-        for answer in answers {
-            // A worker that has stopped has none.
-            for (mut session, server) in answer.await.unwrap_or_default() {
-                session.server = server.and_then(|server| names.get(&server).cloned());
-                sessions.push(session);
-            }
-        }
+        let described = shared.ask_all(|reply| Message::Describe { limit, reply }).await;
+        let named = described.into_iter().map(|(mut session, server)| {
+            session.server = server.and_then(|server| names.get(&server).cloned());
+            session
+        });
+        let mut sessions: Vec<_> = named.collect();
         sessions.sort_by_key(|session| session.id);
         sessions
     }
