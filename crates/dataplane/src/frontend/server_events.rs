@@ -55,16 +55,23 @@ pub(crate) async fn run(shared: Arc<Shared>, mut clusters: UnboundedReceiver<Fol
     }
 }
 
+fn key(cluster: u32, server: ServerId) -> ServerKey {
+    ServerKey { cluster, server }
+}
+
+/// Raises a signal in all sessions on this server.
+fn raise_on(shared: &Shared, (serial, server): (u32, ServerId), signal: Signal) {
+    let server = key(serial, server);
+    shared.tell_all(|| Message::RaiseOnServer { server, signal });
+}
+
 async fn end(shared: Arc<Shared>, serial: u32, followed: Followed) {
     followed.tasks.iter().for_each(JoinHandle::abort);
     followed.cluster.retire();
     let servers = followed.cluster.servers();
     let raise = |signal| {
-        for server in servers.iter().map(|server| ServerKey {
-            cluster: serial,
-            server: server.id(),
-        }) {
-            shared.tell_all(|| Message::RaiseOnServer { server, signal });
+        for server in servers.iter() {
+            raise_on(&shared, (serial, server.id()), signal);
         }
     };
     raise(Signal::Drain);
@@ -111,10 +118,6 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
 
 /// Has sessions leave a server as long as it drains. Some can only later than others.
 async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), server: &Server) {
-    let key = ServerKey {
-        cluster: serial,
-        server: server.id(),
-    };
     let mut ended = None;
     while server.is_draining() && server.state().status != Status::Removed {
         let ends = cluster.drain_ends(server.name());
@@ -123,12 +126,9 @@ async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), serv
             // Once: who comes later has a reason, such as a primary that nobody replaces.
             Some(Duration::ZERO) if ended != ends => {
                 ended = ends;
-                shared.tell_all(|| Message::RaiseOnServer {
-                    server: key,
-                    signal: Signal::DrainNow,
-                });
+                raise_on(&shared, (serial, server.id()), Signal::DrainNow);
             }
-            _ => shared.tell_all(|| Message::WakeOnServer(key)),
+            _ => shared.tell_all(|| Message::WakeOnServer(key(serial, server.id()))),
         }
         let pause = left.filter(|left| !left.is_zero()).unwrap_or(MOVE_PAUSE);
         tokio::time::sleep(pause.min(MOVE_PAUSE)).await;
@@ -142,10 +142,7 @@ async fn even_out(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
         let zone = shared.zone.load_full();
         let (leaving, pause) = cluster.even_out(zone.as_ref().map(|zone| zone.as_str()));
         for (server, count) in leaving {
-            let server = ServerKey {
-                cluster: serial,
-                server,
-            };
+            let server = key(serial, server);
             shared.tell_all(|| Message::WakeSome { server, count });
         }
         tokio::time::sleep(pause).await;
@@ -182,13 +179,7 @@ fn missed_events(present: &HashMap<ServerId, bool>, last: u32, deadline: Instant
 }
 
 fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, emptied: &Emptied, event: ServerEvent) {
-    let raise = |server: ServerId, signal| {
-        let server = ServerKey {
-            cluster: serial,
-            server,
-        };
-        shared.tell_all(|| Message::RaiseOnServer { server, signal });
-    };
+    let on = (serial, event.server);
     match event.change {
         ServerChange::Up => {}
         ServerChange::Draining => {
@@ -205,27 +196,20 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Arc<Cluster>, emptied: &Emp
         }
         ServerChange::Silent => {
             if cluster.config().on_down == OnDown::Close {
-                raise(event.server, Signal::ServerSilent);
+                raise_on(shared, on, Signal::ServerSilent);
             }
         }
         ServerChange::Down { .. } => {
             if cluster.config().on_down == OnDown::Close {
-                raise(event.server, Signal::ServerDown);
+                raise_on(shared, on, Signal::ServerDown);
             }
         }
         ServerChange::Removed { deadline } => {
-            raise(event.server, Signal::Drain);
+            raise_on(shared, on, Signal::Drain);
             let shared = Arc::clone(shared);
             spawn_local(async move {
                 tokio::time::sleep_until(deadline.into()).await;
-                let server = ServerKey {
-                    cluster: serial,
-                    server: event.server,
-                };
-                shared.tell_all(|| Message::RaiseOnServer {
-                    server,
-                    signal: Signal::DrainNow,
-                });
+                raise_on(&shared, on, Signal::DrainNow);
             });
         }
     }
