@@ -2,9 +2,9 @@
 //! `session` and `split`, whatever became of it.
 //!
 //! Without observers that costs one branch where a command begins, and with observers that have no
-//! [`Interest`] just now two. Else a [`Record`] of the command is kept in the session's control, and the
-//! stages note there what only they know. An observer that asks for it gets copies of the command and of its
-//! answer, up to the limits that it says.
+//! [`Interest`] just now two. Else a [`Record`](crate::record::Record) of the command is kept in the session's
+//! control, and the stages note there what only they know. An observer that asks for it gets copies of the
+//! command and of its answer, up to the limits that it says.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use sql_class::Class;
 use crate::command_head::CommandHead;
 use crate::control::Control;
 use crate::error::SessionError;
-use crate::record::{Noted, Record};
+use crate::record::Noted;
 use crate::relay::{Streams, Traffic};
 
 pub use crate::copied::{Copied, CopyLimits, Room};
@@ -202,15 +202,11 @@ fn begin_record(
 
 /// Where a command came in, and what it went to.
 pub(crate) struct Ways<'a> {
-    pub(crate) session: u32,
-    pub(crate) user: Option<Rc<str>>,
     pub(crate) listener: &'a str,
     /// The server that had it last.
     pub(crate) server: &'a str,
     pub(crate) traffic: &'a Traffic,
     pub(crate) schema: Option<&'a [u8]>,
-    pub(crate) login_schema: Option<Rc<[u8]>>,
-    pub(crate) login_collation: u8,
     /// The client's.
     pub(crate) capabilities: Capabilities,
 }
@@ -219,16 +215,16 @@ pub(crate) struct Ways<'a> {
 #[inline]
 pub(crate) fn tell<'a>(
     observers: &Observers,
-    record: &Record,
+    control: &Control,
     command: Command,
     served: Result<(), &SessionError>,
     ways: impl FnOnce() -> Ways<'a>,
 ) {
-    if let Some(mut noted) = record.take() {
+    if let Some(mut noted) = control.record.take() {
         let ways = ways();
         noted.hand_to_copy(ways.capabilities);
         if let Some(observers) = observers.0.get() {
-            tell_all(observers, &mut noted, command, served, &ways);
+            tell_all(observers, control, &mut noted, (command, served), &ways);
         }
     }
 }
@@ -236,9 +232,9 @@ pub(crate) fn tell<'a>(
 #[cold]
 fn tell_all(
     observers: &[Watching],
+    control: &Control,
     noted: &mut Noted,
-    command: Command,
-    served: Result<(), &SessionError>,
+    (command, served): (Command, Result<(), &SessionError>),
     ways: &Ways<'_>,
 ) {
     let now = Instant::now();
@@ -250,11 +246,12 @@ fn tell_all(
     };
     let told = served.err().and_then(|error| Some(error.to_packet()?.code));
     let (outcome, sent) = (noted.outcome.as_ref(), noted.sent);
+    let (user, login_schema) = (control.user(), control.login_schema());
     let [queue_time, lease_time, server_time, relay_time] = times(noted, now);
     let finished = Finished {
         is_first: noted.bytes_before.0 == 0,
-        session: ways.session,
-        user: ways.user.as_deref().unwrap_or_default(),
+        session: control.id,
+        user: user.as_deref().unwrap_or_default(),
         listener: ways.listener,
         command,
         class: noted.statement.map(|(class, _)| class),
@@ -276,8 +273,8 @@ fn tell_all(
         warnings: outcome.map_or(0, |outcome| outcome.warnings),
         last_insert_id: outcome.map_or(0, |outcome| outcome.last_insert_id),
         schema: ways.schema,
-        login_schema: ways.login_schema.as_deref(),
-        login_collation: ways.login_collation,
+        login_schema: login_schema.as_deref(),
+        login_collation: control.login_collation(),
         capabilities: ways.capabilities,
         copied: RefCell::new(noted.copied.take()),
     };

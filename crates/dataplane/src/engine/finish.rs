@@ -29,16 +29,12 @@ pub(crate) fn finish(session: &mut ClientSession, command: Command, served: &Res
 
 /// Tells those who observe that the command is over, where there is one.
 pub(crate) fn tell(session: &ClientSession, command: Command, served: Result<(), &SessionError>) {
-    let (worker, control) = (&session.context.worker, &session.control);
-    finished::tell(&worker.observers, &control.record, command, served, || Ways {
-        session: control.id,
-        user: control.user(),
+    let observers = &session.context.worker.observers;
+    finished::tell(observers, &session.control, command, served, || Ways {
         listener: &session.context.listener.config.name,
         server: session.server_name(),
         traffic: &session.streams.traffic,
         schema: session.state.carried().schema(),
-        login_schema: control.login_schema(),
-        login_collation: control.login_collation(),
         capabilities: session.client.capabilities,
     });
 }

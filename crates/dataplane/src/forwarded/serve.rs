@@ -84,19 +84,13 @@ async fn stream(session: &mut Session, head: CommandHead) -> Result<(), SessionE
 
 /// The command is over. An error has ended the session.
 fn finish(session: &Session, head: CommandHead, served: Result<(), &SessionError>) {
-    let (worker, control) = (&session.worker, &session.control);
-    finished::tell(&worker.observers, &control.record, head.command, served, || {
-        Ways {
-            session: control.id,
-            user: control.user(),
-            listener: &session.listener.config.name,
-            server: session.server.name(),
-            traffic: &session.streams.traffic,
-            schema: None,
-            login_schema: control.login_schema(),
-            login_collation: control.login_collation(),
-            capabilities: session.capabilities,
-        }
+    let observers = &session.worker.observers;
+    finished::tell(observers, &session.control, head.command, served, || Ways {
+        listener: &session.listener.config.name,
+        server: session.server.name(),
+        traffic: &session.streams.traffic,
+        schema: None,
+        capabilities: session.capabilities,
     });
 }
 
