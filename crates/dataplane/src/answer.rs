@@ -264,7 +264,7 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
     session.control.mark(Waiting::Login);
-    session.commands += 1;
+    session.streams.traffic.commands += 1;
     session.worker.metrics.commands[usize::from(head.command.0)].inc();
     session
         .streams

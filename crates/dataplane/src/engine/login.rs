@@ -37,7 +37,6 @@ use crate::frontend::proxy_header;
 use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
-use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
 use crate::session_end::signal_as_error;
 
@@ -145,7 +144,8 @@ fn open(
     let traffic = Traffic::new(Arc::clone(metrics), nowhere);
     control.set_limits(listener.idle_limits());
     register(worker, control, listener, &identity.account);
-    let streams = streams(client.stream, &client.unread, traffic);
+    let mut streams = Streams::new(client.stream, Stream::Detached, traffic);
+    streams.up.fill(&client.unread);
     let lookups = SessionLookups::new(worker, listener);
     let mut session = without_server((worker, control), streams, identity, listener, Binding::default());
     session.lookups = lookups;
@@ -200,19 +200,6 @@ pub(super) fn without_server(
         },
         client: identity,
     })
-}
-
-/// Of a client alone. `unread`: what it has sent behind its login.
-fn streams(client: Stream, unread: &[u8], traffic: Traffic) -> Streams {
-    let mut up = Flow::default();
-    up.fill(unread);
-    Streams {
-        client,
-        server: Stream::Detached,
-        up,
-        down: Flow::default(),
-        traffic,
-    }
 }
 
 /// From now on others find the session by its number.

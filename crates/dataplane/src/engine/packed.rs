@@ -37,7 +37,6 @@ use crate::frontend::users::User;
 use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
 use crate::hand_over::offer::Counts;
-use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
 
 /// A [`ClientSession`] between two commands.
@@ -133,7 +132,6 @@ pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
         let server = servers.iter().find(|server| server.id() == id);
         server.map(|server| server.whereabouts())
     };
-    let traffic = &session.streams.traffic;
     let last = &session.last;
     Ok(PackedSession {
         identity: pack_identity(session),
@@ -171,11 +169,7 @@ pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
             error: last.error.as_ref().map(|last| (last.error.clone(), last.stashed)),
         },
         status: session.answer.status,
-        counts: Counts {
-            from_client: traffic.from_client,
-            to_client: traffic.to_client,
-            commands: traffic.commands,
-        },
+        counts: Counts::of(&session.streams.traffic),
     })
 }
 
@@ -235,11 +229,9 @@ pub(super) fn unpack(
     let server_name = server.map_or(telemetry::OTHER, |server| server.name());
     let server_metrics = worker.metrics.server(listener.cluster.name(), server_name);
     let binding = Binding::unpack(packed.binding, &server_metrics);
-    let streams = unpack_streams(
-        client,
-        Traffic::new(Arc::clone(metrics), server_metrics),
-        packed.counts,
-    );
+    let mut traffic = Traffic::new(Arc::clone(metrics), server_metrics);
+    packed.counts.go_on(&mut traffic);
+    let streams = Streams::new(client, Stream::Detached, traffic);
     let identity = unpack_identity(worker, control, (listener, peer), packed.identity)?;
     let is_own = binding.is_own();
     let mut session = without_server((worker, control), streams, identity, listener, binding);
@@ -285,18 +277,6 @@ struct Named(Arc<Vec<Arc<Server>>>);
 impl Named {
     fn find(&self, whereabouts: &str) -> Option<&Arc<Server>> {
         self.0.iter().find(|server| server.whereabouts() == whereabouts)
-    }
-}
-
-fn unpack_streams(client: Stream, mut traffic: Traffic, counts: Counts) -> Streams {
-    (traffic.from_client, traffic.to_client, traffic.commands) =
-        (counts.from_client, counts.to_client, counts.commands);
-    Streams {
-        client,
-        server: Stream::Detached,
-        up: Flow::default(),
-        down: Flow::default(),
-        traffic,
     }
 }
 

@@ -53,8 +53,6 @@ pub(crate) async fn end(
     }
     summary.server = session.last.server.take();
     summary.user = String::from_utf8_lossy(session.client.account.user.name.as_bytes()).into();
-    summary.commands = session.streams.traffic.commands;
-    summary.from_client = session.streams.traffic.from_client;
-    summary.to_client = session.streams.traffic.to_client;
+    summary.count(&session.streams.traffic);
     error
 }

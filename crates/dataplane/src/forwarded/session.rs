@@ -33,7 +33,6 @@ pub(crate) struct Session {
     pub(crate) changed_user: Option<Box<str>>,
     /// The client, behind the load balancer that speaks for it.
     pub(crate) peer: Peer,
-    pub(crate) commands: u64,
     /// The sequence number an error has now, or `None` where the protocol has no place for one.
     pub(crate) error_sequence: Option<u8>,
     /// Holds the place among the server's connections.

@@ -19,7 +19,7 @@ pub(crate) fn command(
         Ok(_) => record.note_end(End::Relayed),
         Err(_) => record.note_end(End::Lost),
     }
-    session.commands += 1;
+    session.streams.traffic.commands += 1;
     session.worker.metrics.commands[usize::from(head.command.0)].inc();
     match exchanged {
         Ok(Exchanged::Done(outcome)) => {

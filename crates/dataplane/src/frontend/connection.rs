@@ -35,7 +35,6 @@ use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::user_name::shown_user;
 use crate::frontend::worker::Worker;
 use crate::hand_over::bytes;
-use crate::relay::flow::Flow;
 use crate::relay::{self, Pair, Streams, Traffic};
 use crate::session_end::{as_error, signal_as_error};
 
@@ -222,8 +221,7 @@ pub(crate) async fn serve_bytes(
             Err(broken) => break as_error(broken, pair.permit.server().name(), listener, During::Stream),
         }
     };
-    summary.from_client = pair.streams.traffic.from_client;
-    summary.to_client = pair.streams.traffic.to_client;
+    summary.count(&pair.streams.traffic);
     error
 }
 
@@ -257,19 +255,10 @@ async fn pair_up(
     control.set_limits(listener.idle_limits());
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
     let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
-    let (mut up, down) = (Flow::default(), Flow::default());
-    up.fill(&unread);
+    let mut streams = Streams::new(client, stream, traffic);
+    streams.up.fill(&unread);
     summary.server = Some(server);
-    Ok(Box::new(Pair {
-        streams: Streams {
-            client,
-            server: stream,
-            up,
-            down,
-            traffic,
-        },
-        permit,
-    }))
+    Ok(Box::new(Pair { streams, permit }))
 }
 
 /// Leases a server beside those that were `tried` before, and counts what came of it. A session whose
@@ -339,9 +328,7 @@ pub(crate) async fn serve_forwarded(session: &mut Session, summary: &mut Session
     if let Some(user) = session.changed_user.take() {
         summary.user = user;
     }
-    summary.commands = session.commands;
-    summary.from_client = session.streams.traffic.from_client;
-    summary.to_client = session.streams.traffic.to_client;
+    summary.count(&session.streams.traffic);
     error
 }
 
@@ -720,7 +707,6 @@ fn forwarded(
         status: logged_in.status,
         changed_user: None,
         peer,
-        commands: 0,
         error_sequence: Some(0),
         _permit: permit,
     }

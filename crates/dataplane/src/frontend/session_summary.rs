@@ -5,6 +5,8 @@ use std::sync::Arc;
 use net::Peer;
 use upstream::Server;
 
+use crate::relay::Traffic;
+
 /// What the log line at the end of a session says beside why it ended.
 pub(crate) struct SessionSummary {
     pub(crate) client: Peer,
@@ -26,6 +28,12 @@ impl SessionSummary {
             from_client: 0,
             to_client: 0,
         }
+    }
+
+    /// What the session has carried.
+    pub(crate) fn count(&mut self, traffic: &Traffic) {
+        (self.commands, self.from_client, self.to_client) =
+            (traffic.commands, traffic.from_client, traffic.to_client);
     }
 
     pub(crate) fn server_name(&self) -> &str {

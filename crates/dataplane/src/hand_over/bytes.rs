@@ -12,7 +12,6 @@ use super::{Stays, give};
 use crate::control::Control;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::worker::Worker;
-use crate::relay::flow::Flow;
 use crate::relay::{Pair, Streams, Traffic};
 
 /// What is known of it.
@@ -32,15 +31,10 @@ pub(crate) async fn go(
     pair: &mut Pair,
     client: &Peer,
 ) -> bool {
-    let traffic = &pair.streams.traffic;
     let body = || {
         Ok(Forwarded {
             server: pair.permit.server().whereabouts(),
-            counts: Counts {
-                from_client: traffic.from_client,
-                to_client: traffic.to_client,
-                commands: 0,
-            },
+            counts: Counts::of(&pair.streams.traffic),
         })
     };
     let head = Head::new(Kind::Bytes, control, listener, client);
@@ -73,17 +67,11 @@ pub(super) fn arrive(
     let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
     let mut traffic = Traffic::new(Arc::clone(metrics), server_metrics);
-    (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
+    known.counts.go_on(&mut traffic);
     control.attach(listener.key(server));
     control.set_limits(listener.idle_limits());
     Ok(Box::new(Pair {
-        streams: Streams {
-            client,
-            server: server_stream.ok_or(Stays::Refused)?,
-            up: Flow::default(),
-            down: Flow::default(),
-            traffic,
-        },
+        streams: Streams::new(client, server_stream.ok_or(Stays::Refused)?, traffic),
         permit,
     }))
 }

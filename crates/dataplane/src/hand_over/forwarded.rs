@@ -17,7 +17,6 @@ use crate::forwarded::session::Session;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::registry::SessionPlace;
 use crate::frontend::worker::Worker;
-use crate::relay::flow::Flow;
 use crate::relay::{Streams, Traffic};
 
 /// What is known of it.
@@ -74,7 +73,6 @@ async fn try_to_go(session: &Session) -> Result<(), Stays> {
 fn pack(session: &Session) -> Result<Forwarded, Stays> {
     let registry = &session.worker.shared.registry;
     let place = registry.find(session.control.id).ok_or(Stays::Refused)?;
-    let traffic = &session.streams.traffic;
     Ok(Forwarded {
         server: session.server.whereabouts(),
         thread_id: place.server_connection.map_or(0, |(_, thread_id)| thread_id),
@@ -83,11 +81,7 @@ fn pack(session: &Session) -> Result<Forwarded, Stays> {
         capabilities: session.capabilities,
         status: session.status,
         changed_user: session.changed_user.clone(),
-        counts: Counts {
-            from_client: traffic.from_client,
-            to_client: traffic.to_client,
-            commands: session.commands,
-        },
+        counts: Counts::of(&session.streams.traffic),
     })
 }
 
@@ -108,7 +102,7 @@ pub(super) fn arrive(
     let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
     let mut traffic = Traffic::new(Arc::clone(metrics), Arc::clone(&server_metrics));
-    (traffic.from_client, traffic.to_client) = (known.counts.from_client, known.counts.to_client);
+    known.counts.go_on(&mut traffic);
     let server_connection = (listener.key(server), known.thread_id);
     let place = SessionPlace {
         worker: worker.index,
@@ -126,19 +120,12 @@ pub(super) fn arrive(
         listener: Arc::clone(listener),
         server: Arc::clone(server),
         metrics: server_metrics,
-        streams: Streams {
-            client,
-            server: server_stream.ok_or(Stays::Refused)?,
-            up: Flow::default(),
-            down: Flow::default(),
-            traffic,
-        },
+        streams: Streams::new(client, server_stream.ok_or(Stays::Refused)?, traffic),
         response: ResponseTracker::new(known.capabilities),
         capabilities: known.capabilities,
         status: known.status,
         changed_user: known.changed_user,
         peer,
-        commands: known.counts.commands,
         error_sequence: Some(0),
         _permit: permit,
     }))

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use crate::control::Control;
 use crate::frontend::listener_state::ListenerState;
 use crate::hand_over::Stays;
+use crate::relay::Traffic;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
@@ -88,6 +89,22 @@ pub(crate) struct Counts {
     pub(crate) from_client: u64,
     pub(crate) to_client: u64,
     pub(crate) commands: u64,
+}
+
+impl Counts {
+    pub(crate) fn of(traffic: &Traffic) -> Self {
+        Self {
+            from_client: traffic.from_client,
+            to_client: traffic.to_client,
+            commands: traffic.commands,
+        }
+    }
+
+    /// The other process goes on counting.
+    pub(crate) fn go_on(self, traffic: &mut Traffic) {
+        (traffic.from_client, traffic.to_client, traffic.commands) =
+            (self.from_client, self.to_client, self.commands);
+    }
 }
 
 /// Head and body of an offer in one; `None` where they are longer than `max`.

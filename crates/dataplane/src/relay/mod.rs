@@ -40,6 +40,17 @@ pub(crate) struct Pair {
 }
 
 impl Streams {
+    /// With nothing on its way.
+    pub(crate) fn new(client: Stream, server: Stream, traffic: Traffic) -> Self {
+        Self {
+            client,
+            server,
+            up: Flow::default(),
+            down: Flow::default(),
+            traffic,
+        }
+    }
+
     /// A command begins: frames of the compressed protocol are numbered from here.
     #[inline]
     pub(crate) fn begin_command(&mut self) -> Result<(), RelayError> {
@@ -52,7 +63,7 @@ impl Streams {
 pub(crate) struct Traffic {
     pub(crate) from_client: u64,
     pub(crate) to_client: u64,
-    /// Commands from the client, in mode `split`.
+    /// Commands from the client; none are counted in mode `tcp`.
     pub(crate) commands: u64,
     pub(crate) listener: Arc<ListenerMetrics>,
     pub(crate) server: Arc<ServerMetrics>,
