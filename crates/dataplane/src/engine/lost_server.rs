@@ -317,7 +317,7 @@ async fn look(
             // Nobody holds a permit while it waits.
             drop(permit);
             let place = server::release(session, deadline).await;
-            *lost.place.borrow_mut() = Some(place.map_err(Stays::of_question)?);
+            *lost.place.borrow_mut() = Some(place?);
             continue;
         }
         let server = Arc::clone(permit.server());
@@ -364,13 +364,11 @@ async fn make_ready(
     lost: &Lost,
     connection: &mut Connection<ConnectionState>,
 ) -> Result<Vec<Option<Vec<u8>>>, Stays> {
-    rebuild::rebuild(session, connection)
-        .await
-        .map_err(Stays::of_question)?;
+    rebuild::rebuild(session, connection).await?;
     catch_up(session, lost, connection).await?;
     let questions = ask::framed(session.client.key.capabilities, vec![plan.question()]);
-    let asked = rebuild::asked_in_time(session, connection, &questions).await;
-    let has = Values::of(session, plan, &asked.map_err(Stays::of_question)?)?;
+    let replies = rebuild::asked_in_time(session, connection, &questions).await?;
+    let has = Values::of(session, plan, &replies)?;
     let unknown = |cause| Stays::new(PinReason::NotUnderstood, cause);
     let carried = session.state.carried();
     let sets_charset = carried
@@ -410,8 +408,7 @@ async fn catch_up(
 ) -> Result<(), Stays> {
     if consistency::is_galera(session) {
         lost.place.take();
-        let synced = wait_for_own_writes::sync(session, connection).await;
-        return synced.map_err(Stays::of_question);
+        return Ok(wait_for_own_writes::sync(session, connection).await?);
     }
     let behind = |cause| Err(Stays::new(PinReason::Behind, cause));
     let seen = lost.seen.as_deref().cloned().map(Rc::new);
@@ -430,15 +427,13 @@ async fn catch_up(
     let Some(position) = position else {
         return Ok(());
     };
-    let has = wait_for_own_writes::has(session, connection, &position).await;
-    if has.map_err(Stays::of_question)? {
+    if wait_for_own_writes::has(session, connection, &position).await? {
         return Ok(());
     }
     // Others need not wait for that.
     lost.place.take();
-    match consistency::wait(session, connection, &position).await {
-        Ok(true) => Ok(()),
-        Err(refused) => Err(Stays::of_question(refused)),
-        Ok(false) => behind("it lacks what the session has written, or may have seen"),
+    match consistency::wait(session, connection, &position).await? {
+        true => Ok(()),
+        false => behind("it lacks what the session has written, or may have seen"),
     }
 }

@@ -49,6 +49,11 @@ impl Stays {
         }
     }
 
+    /// The other server cannot be made what the session's own is.
+    pub(super) fn incompatible(cause: impl ToString) -> Self {
+        Self::new(PinReason::Incompatible, cause)
+    }
+
     /// A server that has refused the account, or cannot be used.
     pub(super) fn of_login(error: &LeaseError) -> Self {
         const ER_SERVER_SHUTDOWN: u16 = 1053;
@@ -70,9 +75,11 @@ impl Stays {
             ..Self::new(PinReason::NoServer, error)
         }
     }
+}
 
-    /// Something that was asked of a server, and came to nothing.
-    pub(super) fn of_question(Refused(error): Refused) -> Self {
+/// Something that was asked of the other server, and came to nothing.
+impl From<Refused> for Stays {
+    fn from(Refused(error): Refused) -> Self {
         let reason = match &error {
             SessionError::StateRefused { .. } => PinReason::Incompatible,
             SessionError::NotCaughtUp { .. } => PinReason::Behind,
@@ -179,7 +186,7 @@ pub(super) async fn open(
         let opened = tokio::select! {
             biased;
             signal = session.control.signalled(false) => {
-                return Err(Stays::of_question(Refused(session.signalled(signal))));
+                return Err(Refused(session.signalled(signal)).into());
             }
             opened = opening => opened,
         };
@@ -208,14 +215,11 @@ pub(super) fn fits(
     let of_effect = |all: Capabilities| (all & PASSED_ON).without(OWN_AFFAIR).without(OF_NO_EFFECT);
     if of_effect(here) != of_effect(there) {
         let what = format!("other capabilities: {here:?} here, {there:?} there");
-        return Err(Stays::new(PinReason::Incompatible, what));
+        return Err(Stays::incompatible(what));
     }
     match connection.is_mariadb() == session.dialect().is_mariadb() {
         true => Ok(connection),
-        false => Err(Stays::new(
-            PinReason::Incompatible,
-            "MariaDB on one side, MySQL on the other",
-        )),
+        false => Err(Stays::incompatible("MariaDB on one side, MySQL on the other")),
     }
 }
 
@@ -226,10 +230,10 @@ pub(super) fn is_done(connection: &Connection<ConnectionState>, replies: &[ask::
         .filter_map(|reply| reply.error(connection.capabilities));
     match errors.next() {
         None => Ok(()),
-        Some(packet) => Err(Stays::new(
-            PinReason::Incompatible,
-            rebuild::state_refused(&connection.server, packet),
-        )),
+        Some(packet) => Err(Stays::incompatible(rebuild::state_refused(
+            &connection.server,
+            packet,
+        ))),
     }
 }
 

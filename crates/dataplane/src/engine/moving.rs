@@ -190,11 +190,10 @@ async fn take_on_roles(
     let row = replies.first().and_then(|reply| reply.plain_row(1));
     let [roles] = row.as_deref().unwrap_or_default() else {
         let cause = ask::unexpected("a question about roles");
-        return Err(Stays::new(PinReason::Incompatible, cause));
+        return Err(Stays::incompatible(cause));
     };
     let set = plan.set_roles(roles.as_deref()).map_err(differs)?;
-    let asked = rebuild::asked_in_time(session, connection, &ask::framed(capabilities, vec![set])).await;
-    let replies = asked.map_err(Stays::of_question)?;
+    let replies = rebuild::asked_in_time(session, connection, &ask::framed(capabilities, vec![set])).await?;
     is_done(connection, &replies)
 }
 
@@ -216,8 +215,7 @@ pub(super) async fn announce_next_transaction(
         return Ok(());
     }
     let commands = ask::framed(connection.capabilities, commands);
-    let asked = rebuild::asked_in_time(session, connection, &commands).await;
-    let replies = asked.map_err(Stays::of_question)?;
+    let replies = rebuild::asked_in_time(session, connection, &commands).await?;
     is_done(connection, &replies)?;
     let ok = replies.last().and_then(|reply| {
         let packet = reply.packet(0)?;
@@ -225,8 +223,7 @@ pub(super) async fn announce_next_transaction(
     });
     match ok.is_some_and(|ok| session.state.has_announced(&ok)) {
         true => Ok(()),
-        false => Err(Stays::new(
-            PinReason::Incompatible,
+        false => Err(Stays::incompatible(
             "it has not reported the next transaction as the session's server has",
         )),
     }
@@ -239,9 +236,7 @@ async fn make_ready(
     connection: &mut Connection<ConnectionState>,
 ) -> Result<Vec<Option<Vec<u8>>>, Stays> {
     take_on_roles(session, plan, connection).await?;
-    rebuild::rebuild(session, connection)
-        .await
-        .map_err(Stays::of_question)?;
+    rebuild::rebuild(session, connection).await?;
     catch_up(session, connection).await?;
     // Before anything else is asked there.
     learn_of_last_statement(session).await?;
@@ -278,8 +273,8 @@ async fn become_as_here(
     }
     let here = ask_own(session, &questions).await?;
     let had = Values::of(session, plan, &here)?;
-    let asked = rebuild::asked_in_time(session, connection, &questions).await;
-    let has = Values::of(session, plan, &asked.map_err(Stays::of_question)?)?;
+    let there = rebuild::asked_in_time(session, connection, &questions).await?;
+    let has = Values::of(session, plan, &there)?;
     become_as(session, plan, connection, (had, has), questions).await
 }
 
@@ -299,13 +294,11 @@ pub(super) async fn become_as(
     // What the gateway is warned of is not for the session to see.
     let clears = ask::framed(connection.capabilities, vec![session::clear_diagnostics()]);
     let commands = [ask::framed(connection.capabilities, set), questions, clears].concat();
-    let asked = rebuild::asked_in_time(session, connection, &commands).await;
-    let replies = asked.map_err(Stays::of_question)?;
+    let replies = rebuild::asked_in_time(session, connection, &commands).await?;
     is_done(connection, &replies)?;
     let has = Values::of(session, plan, replies.get(count..).unwrap_or_default())?;
     if !plan.is_same(&had.of_server, &has.of_server) {
-        let cause = "a variable is not what it was set to";
-        return Err(Stays::new(PinReason::Incompatible, cause));
+        return Err(Stays::incompatible("a variable is not what it was set to"));
     }
     match had.of_user == has.of_user {
         true => Ok(has.of_server),
@@ -344,15 +337,10 @@ impl Values {
         let capabilities = session.client.key.capabilities;
         if let Some(packet) = replies.iter().find_map(|reply| reply.error(capabilities)) {
             let said = String::from_utf8_lossy(&packet.message);
-            return Err(Stays::new(PinReason::Incompatible, said));
+            return Err(Stays::incompatible(said));
         }
         let row = |at: usize, columns| replies.get(at)?.plain_row(columns);
-        let unexpected = || {
-            Stays::new(
-                PinReason::Incompatible,
-                ask::unexpected("a question about variables"),
-            )
-        };
+        let unexpected = || Stays::incompatible(ask::unexpected("a question about variables"));
         let columns = plan.user_variables_columns();
         let definitions = replies
             .get(1)
@@ -394,9 +382,7 @@ async fn catch_up(
     connection: &mut Connection<ConnectionState>,
 ) -> Result<(), Stays> {
     if consistency::is_galera(session) {
-        return wait_for_own_writes::sync(session, connection)
-            .await
-            .map_err(Stays::of_question);
+        return Ok(wait_for_own_writes::sync(session, connection).await?);
     }
     let position = match consistency::own_writes(session) {
         Freshness::Any => return Ok(()),
@@ -406,12 +392,7 @@ async fn catch_up(
         }
         Freshness::Position(position) => position,
     };
-    let has = wait_for_own_writes::has(session, connection, &position).await;
-    let is_there = has.map_err(Stays::of_question)?
-        || consistency::wait(session, connection, &position)
-            .await
-            .map_err(Stays::of_question)?;
-    match is_there {
+    match wait_for_own_writes::comes_to_have(session, connection, &position).await? {
         true => Ok(()),
         false => Err(Stays::new(
             PinReason::Behind,

@@ -72,18 +72,18 @@ async fn ask_states(session: &mut ClientSession) -> Result<States, Stays> {
     let replies = asked.map_err(Stays::of_own_connection)?;
     if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
         let said = String::from_utf8_lossy(&packet.message);
-        return Err(Stays::new(PinReason::Incompatible, said));
+        return Err(Stays::incompatible(said));
     }
     match replies.first().and_then(ask::Reply::row) {
         Some([Some(states), _]) if states.len() > STATES_MAX => {
             let cause = format!("its state has more than {STATES_MAX} bytes");
-            Err(Stays::new(PinReason::Incompatible, cause))
+            Err(Stays::incompatible(cause))
         }
         Some([Some(states), Some(token)]) => Ok(States {
             states: states.to_vec(),
             token: token.to_vec(),
         }),
-        _ => Err(Stays::new(PinReason::Incompatible, ask::unexpected(ASK))),
+        _ => Err(Stays::incompatible(ask::unexpected(ASK))),
     }
 }
 
@@ -114,7 +114,7 @@ async fn open(
     let opened = tokio::select! {
         biased;
         signal = session.control.signalled(false) => {
-            return Err(Stays::of_question(Refused(session.signalled(signal))));
+            return Err(Refused(session.signalled(signal)).into());
         }
         opened = opening => opened,
     };
@@ -133,15 +133,14 @@ async fn set(
     states: &[u8],
 ) -> Result<(), Stays> {
     let Ok(states) = str::from_utf8(states) else {
-        return Err(Stays::new(
-            PinReason::Incompatible,
+        return Err(Stays::incompatible(
             "its state comes in another charset than UTF-8",
         ));
     };
     let statement = statement(states, connection.status);
     let command = ask::query(connection.capabilities, &statement);
-    let asked = rebuild::asked_in_time(session, connection, &[command]).await;
-    move_target::is_done(connection, &asked.map_err(Stays::of_question)?)
+    let replies = rebuild::asked_in_time(session, connection, &[command]).await?;
+    move_target::is_done(connection, &replies)
 }
 
 fn statement(states: &str, status: StatusFlags) -> String {

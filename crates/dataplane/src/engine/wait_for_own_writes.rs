@@ -133,6 +133,18 @@ pub(super) async fn has(
     Ok(!lacks || replicated.is_some_and(|replicated| replicated.covers(position)))
 }
 
+/// Whether the server has all these, be it once that was waited for.
+pub(super) async fn comes_to_have(
+    session: &ClientSession,
+    connection: &mut Connection<ConnectionState>,
+    position: &GtidSet,
+) -> Result<bool, Refused> {
+    match has(session, connection, position).await? {
+        true => Ok(true),
+        false => consistency::wait(session, connection, position).await,
+    }
+}
+
 /// Galera: has the node apply all that the cluster has committed so far.
 pub(super) async fn sync(
     session: &ClientSession,

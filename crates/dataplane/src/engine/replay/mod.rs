@@ -24,11 +24,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mysql_wire::Command;
-use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::{PrepareOk, replace_id};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
-use upstream::{Connection, ServerId};
+use upstream::ServerId;
 
 use self::kept::{Executed, Replay, UnderWay};
 use self::why::Why;
@@ -36,7 +35,6 @@ use self::without::note_lost;
 use crate::control::Waiting;
 use crate::engine::ask::{self, Broken};
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::leased::Left;
 use crate::engine::metrics::Replayed;
@@ -247,20 +245,9 @@ async fn has_own_writes(
     let Some(mut connection) = lease::detach(session) else {
         return Ok(false);
     };
-    let has = is_there(session, &mut connection, position).await;
+    let has = wait_for_own_writes::comes_to_have(session, &mut connection, position).await;
     lease::attach(session, connection, true);
     has
-}
-
-async fn is_there(
-    session: &ClientSession,
-    connection: &mut Connection<ConnectionState>,
-    position: &GtidSet,
-) -> Result<bool, Refused> {
-    match wait_for_own_writes::has(session, connection, position).await? {
-        true => Ok(true),
-        false => consistency::wait(session, connection, position).await,
-    }
 }
 
 /// Why the statements did not come to their end on this server.
