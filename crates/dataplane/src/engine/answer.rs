@@ -282,8 +282,5 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession)
     } else {
         During::IdleInTransaction
     };
-    Poll::Ready(Bereft::Ends(SessionError::ServerGone {
-        server: session.server_name().to_owned(),
-        during,
-    }))
+    Poll::Ready(Bereft::Ends(session.server_gone(during)))
 }

@@ -3,9 +3,21 @@
 
 use std::io::{self, ErrorKind};
 
+use mysql_wire::{Capabilities, OkPacket};
+
 pub(crate) use upstream::conversation::{
     ANSWER_MAX, Broken, Reply, ask, ask_ahead, ask_within, framed, plain, query, rest, run, values,
 };
+
+/// The OK packet that is the answer: rows are another one.
+pub(crate) fn ok(reply: &Reply, capabilities: Capabilities) -> Option<OkPacket> {
+    OkPacket::decode(reply.packet(0)?, capabilities).ok()
+}
+
+/// The OK packet that ends an answer, which may have rows.
+pub(crate) fn end_ok(reply: &Reply, capabilities: Capabilities) -> Option<OkPacket> {
+    OkPacket::decode(reply.packet(reply.end())?, capabilities).ok()
+}
 
 /// Why a conversation did not come to its end, for logs and for the client.
 pub(crate) fn cause(broken: Broken) -> String {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mysql_wire::StatusFlags;
+use mysql_wire::{ErrPacket, StatusFlags};
 use session::{Pin, PinReason};
 use sql_class::Dialect;
 use upstream::{Member, Pool, Server, ServerId, Topology};
@@ -206,6 +206,24 @@ impl ClientSession {
             (None, Some(server)) => server.name(),
             (None, None) => "",
         }
+    }
+
+    /// The leased connection has refused something that the gateway has asked for.
+    pub(crate) fn state_refused(&self, packet: ErrPacket) -> Refused {
+        let server = self.server_name().to_owned();
+        Refused(SessionError::StateRefused { server, packet })
+    }
+
+    /// The conversation on the leased connection has come to nothing.
+    pub(crate) fn not_answered(&self, cause: String) -> Refused {
+        let server = self.server_name().to_owned();
+        Refused(SessionError::ServerLogin { server, cause })
+    }
+
+    /// The session's server has ended the connection.
+    pub(crate) fn server_gone(&self, during: During) -> SessionError {
+        let server = self.server_name().to_owned();
+        SessionError::ServerGone { server, during }
     }
 
     /// An exchange that did not come to its end, as an error.

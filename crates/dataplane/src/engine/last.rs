@@ -7,13 +7,12 @@
 
 use std::num::NonZeroU64;
 
-use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
+use mysql_wire::{Command, Outcome, PacketHeader};
 use session::{PinReason, Prepared, Request, Session};
 use sql_class::text::{self, has};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::command_head::CommandHead;
-use crate::engine::ask::Reply;
 use crate::engine::begin::{has_count_alone, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::Left;
@@ -244,31 +243,19 @@ async fn prime(session: &mut ClientSession, command: Vec<u8>) -> Result<(), Refu
     let replies = lease::ask_on_lease(session, &ask::framed(capabilities, vec![command])).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
-        return Err(Refused(SessionError::StateRefused {
-            server: session.server_name().to_owned(),
-            packet,
-        }));
+        return Err(session.state_refused(packet));
     }
     // MariaDB says with this OK what the statement before has restored.
-    let at = reply.map_or(0, Reply::end);
-    let ok = reply.and_then(|reply| OkPacket::decode(reply.packet(at)?, capabilities).ok());
-    if let Some(ok) = ok {
+    if let Some(ok) = reply.and_then(|reply| ask::ok(reply, capabilities)) {
         session.state.observe_primed(&ok);
     }
     if by_a_row {
         let id = reply.and_then(|reply| ask::plain(reply.value()));
         let id = id.and_then(|id| str::from_utf8(&id).ok()?.parse().ok());
-        let id = id.ok_or_else(|| Refused(unexpected(session, "LAST_INSERT_ID()")))?;
+        let id = id.ok_or_else(|| session.not_answered(ask::unexpected("LAST_INSERT_ID()")))?;
         session.state.learn_insert_id_asked(id);
     }
     Ok(())
-}
-
-fn unexpected(session: &ClientSession, what: &'static str) -> SessionError {
-    SessionError::ServerLogin {
-        server: session.server_name().to_owned(),
-        cause: ask::unexpected(what),
-    }
 }
 
 /// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is

@@ -623,12 +623,7 @@ pub(crate) async fn ask_on_lease_within(
     };
     session.control.goes_on_waiting(waited);
     match asked {
-        Ok(asked) => asked.map_err(|error| {
-            Refused(SessionError::ServerLogin {
-                server: session.server_name().to_owned(),
-                cause: ask::cause(error),
-            })
-        }),
+        Ok(asked) => asked.map_err(|broken| session.not_answered(ask::cause(broken))),
         Err(signal) => Err(Refused(session.signalled(signal))),
     }
 }

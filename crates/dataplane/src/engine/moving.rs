@@ -8,7 +8,6 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use mysql_wire::OkPacket;
 use routing::rebalance::{SESSION_RESTS, SESSION_RESTS_AFTER_FAILURE};
 use session::{Difference, MovePlan, Pin, PinReason, UserVariables};
 use tracing::debug;
@@ -217,10 +216,9 @@ pub(super) async fn announce_next_transaction(
     let commands = ask::framed(connection.capabilities, commands);
     let replies = rebuild::asked_in_time(session, connection, &commands).await?;
     is_done(connection, &replies)?;
-    let ok = replies.last().and_then(|reply| {
-        let packet = reply.packet(0)?;
-        OkPacket::decode(packet, connection.capabilities).ok()
-    });
+    let ok = replies
+        .last()
+        .and_then(|reply| ask::ok(reply, connection.capabilities));
     match ok.is_some_and(|ok| session.state.has_announced(&ok)) {
         true => Ok(()),
         false => Err(Stays::incompatible(

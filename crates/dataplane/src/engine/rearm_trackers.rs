@@ -1,7 +1,6 @@
 //! The client has changed what its server reports of the session, or nobody knows what is reported: the
 //! gateway needs it as it was.
 
-use mysql_wire::OkPacket;
 use session::PinReason;
 
 use crate::engine::client_session::{ClientSession, Refused};
@@ -55,10 +54,8 @@ pub(crate) async fn learn_unseen(session: &mut ClientSession) -> Result<(), Sess
         .map_err(|Refused(error)| lease::lost_behind(session, error))?;
     for (name, reply) in names.iter().zip(&replies) {
         // It may report what the statement has done before it failed.
-        let end = reply
-            .packet(reply.end())
-            .filter(|_| reply.outcome.error.is_none());
-        if let Some(ok) = end.and_then(|end| OkPacket::decode(end, session.client.key.capabilities).ok()) {
+        let ok = ask::end_ok(reply, session.client.key.capabilities);
+        if let Some(ok) = ok.filter(|_| reply.outcome.error.is_none()) {
             drop(session.state.observe_ok(&ok));
         }
         let value = ask::plain(reply.value());
@@ -75,7 +72,7 @@ async fn learn_by_ok(session: &mut ClientSession, question: Vec<u8>) -> Result<(
         .await
         .map_err(|Refused(error)| lease::lost_behind(session, error))?;
     let reply = replies.first().filter(|reply| reply.outcome.error.is_none());
-    match reply.and_then(|reply| OkPacket::decode(reply.packet(0)?, capabilities).ok()) {
+    match reply.and_then(|reply| ask::ok(reply, capabilities)) {
         Some(ok) => drop(session.state.observe_ok(&ok)),
         None => session.state.remains_unseen(),
     }
@@ -103,11 +100,9 @@ async fn arm(session: &mut ClientSession) -> Result<(), Refused> {
     let replies = lease::ask_on_lease(session, &[command]).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
-        let server = session.server_name().to_owned();
-        return Err(Refused(SessionError::StateRefused { server, packet }));
+        return Err(session.state_refused(packet));
     }
-    let ok = reply.and_then(|reply| OkPacket::decode(reply.packet(0)?, capabilities).ok());
-    if let Some(ok) = ok {
+    if let Some(ok) = reply.and_then(|reply| ask::ok(reply, capabilities)) {
         session.state.observe_excursion(&ok);
     }
     Ok(())

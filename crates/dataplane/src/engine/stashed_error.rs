@@ -197,10 +197,7 @@ async fn raise_behind_figures(
     }
     match raise(session, error).await? {
         Ok(()) => Ok(()),
-        Err(packet) => Err(Refused(SessionError::StateRefused {
-            server: session.server_name().to_owned(),
-            packet,
-        })),
+        Err(packet) => Err(session.state_refused(packet)),
     }
 }
 

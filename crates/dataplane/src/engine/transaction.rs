@@ -285,8 +285,7 @@ pub(crate) async fn commit(session: &mut ClientSession) -> Result<OkPacket, Refu
         lease::abandon(session);
         return Err(Refused(SessionError::StateRefused { server, packet }));
     }
-    let ok = reply.and_then(|reply| reply.packet(0));
-    let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
+    let ok = reply.and_then(|reply| ask::ok(reply, capabilities));
     ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS))
         .ok_or_else(|| Refused(lease::lost_with_its_server(&server)))
 }
@@ -353,15 +352,9 @@ fn stands_on_primary(session: &ClientSession) -> bool {
 /// the session goes on only to be told that its server is gone.
 pub(crate) async fn is_open(session: &mut ClientSession) -> Result<bool, Refused> {
     let asked = lease::ask_on_lease(session, &[vec![Command::PING.0]]).await;
-    let gone = |_| {
-        Refused(SessionError::ServerGone {
-            server: session.server_name().to_owned(),
-            during: During::Transaction,
-        })
-    };
     let replies = asked.map_err(|Refused(error)| match error.ends_session() {
         true => Refused(error),
-        false => gone(error),
+        false => Refused(session.server_gone(During::Transaction)),
     })?;
     let status = replies.first().map(|reply| reply.outcome.status);
     Ok(status.is_some_and(|status| status.contains(StatusFlags::IN_TRANS)))
@@ -385,20 +378,11 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
         leased.left = Left::default();
     }
     if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
-        return Err(Refused(SessionError::StateRefused {
-            server: session.server_name().to_owned(),
-            packet,
-        }));
+        return Err(session.state_refused(packet));
     }
-    let ok = replies.first().and_then(|reply| reply.packet(0));
-    let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
+    let ok = replies.first().and_then(|reply| ask::ok(reply, capabilities));
     ok.filter(|ok| ok.status.contains(StatusFlags::IN_TRANS))
-        .ok_or_else(|| {
-            Refused(SessionError::ServerLogin {
-                server: session.server_name().to_owned(),
-                cause: ask::unexpected("START TRANSACTION"),
-            })
-        })
+        .ok_or_else(|| session.not_answered(ask::unexpected("START TRANSACTION")))
 }
 
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and

@@ -251,10 +251,7 @@ async fn set(session: &mut ClientSession, command: Option<&[u8]>) -> Result<(), 
     let refused = match replies {
         Ok(replies) => match replies.iter().find_map(|reply| reply.error(capabilities)) {
             None => return Ok(()),
-            Some(packet) => Refused(SessionError::StateRefused {
-                server: session.server_name().to_owned(),
-                packet,
-            }),
+            Some(packet) => session.state_refused(packet),
         },
         Err(refused) => refused,
     };

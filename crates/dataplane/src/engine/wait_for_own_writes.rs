@@ -5,7 +5,6 @@
 //! that the session has written.
 
 use config::Topology;
-use mysql_wire::ErrPacket;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tracing::warn;
 use upstream::Connection;
@@ -169,12 +168,8 @@ pub(super) async fn sync(
             .max(config.login_timeout)
     };
     let replies = rebuild::asked_within(session, connection, &commands, limit).await?;
-    let refused = |packet: ErrPacket| {
-        Refused(SessionError::StateRefused {
-            server: connection.server.name().to_owned(),
-            packet,
-        })
-    };
-    let error = replies.iter().find_map(|reply| reply.error(capabilities));
-    error.map_or(Ok(()), |packet| Err(refused(packet)))
+    match replies.iter().find_map(|reply| reply.error(capabilities)) {
+        None => Ok(()),
+        Some(packet) => Err(Refused(rebuild::state_refused(&connection.server, packet))),
+    }
 }

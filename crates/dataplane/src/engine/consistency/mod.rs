@@ -138,10 +138,7 @@ pub(crate) async fn synced(
         .first()
         .and_then(|reply| reply.error(connection.capabilities))
     {
-        return Err(Refused(SessionError::StateRefused {
-            server: connection.server.name().to_owned(),
-            packet,
-        }));
+        return Err(Refused(rebuild::state_refused(&connection.server, packet)));
     }
     connection.state.syncs_reads = wanted;
     Ok(connection)

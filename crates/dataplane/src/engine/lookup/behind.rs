@@ -3,13 +3,12 @@
 //! Statements that ask for it are given it as a figure (`last`). What a stored function or a procedure asks
 //! for nobody sees: before those a connection executes a SELECT that leaves the same behind.
 
-use mysql_wire::{Command, OkPacket, PacketHeader};
+use mysql_wire::{Command, PacketHeader};
 use sql_class::text::begins_with;
 use sql_class::{Class, Effects, Facts};
 
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::{ask, lease};
-use crate::error::SessionError;
 
 /// What FOUND_ROWS() says, where that is of a lookup, of which no connection knows.
 pub(crate) fn found_rows(session: &ClientSession) -> Option<u64> {
@@ -67,13 +66,9 @@ pub(super) async fn find_as_many(session: &mut ClientSession) -> Result<(), Refu
     let replies = lease::ask_on_lease(session, &[ask::query(capabilities, text)]).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
-        return Err(Refused(SessionError::StateRefused {
-            server: session.server_name().to_owned(),
-            packet,
-        }));
+        return Err(session.state_refused(packet));
     }
-    let end = reply.and_then(|reply| reply.packet(2 + reply.outcome.rows as usize));
-    if let Some(ok) = end.and_then(|end| OkPacket::decode(end, capabilities).ok()) {
+    if let Some(ok) = reply.and_then(|reply| ask::end_ok(reply, capabilities)) {
         session.state.observe_ok(&ok);
     }
     Ok(())

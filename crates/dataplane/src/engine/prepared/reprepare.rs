@@ -100,10 +100,7 @@ async fn try_to_prepare(
     };
     let (until, back) = replies.split_at(replies.len().min(at + 1));
     if let Some(packet) = error_in(back) {
-        return Err(NotPrepared::Lost(SessionError::StateRefused {
-            server: session.server_name().to_owned(),
-            packet,
-        }));
+        return Err(session.state_refused(packet).into());
     }
     let refused = error_in(until).map(SessionError::PrepareRefused);
     let ids = until.get(at).and_then(prepared_ids);
@@ -173,7 +170,7 @@ async fn learn_what_comes_late(session: &mut ClientSession) -> Result<(), NotPre
 }
 
 fn ok(session: &ClientSession, reply: &ask::Reply) -> Option<OkPacket> {
-    OkPacket::decode(reply.packet(0)?, session.client.key.capabilities).ok()
+    ask::ok(reply, session.client.key.capabilities)
 }
 
 /// The id and the count of parameters in the answer to COM_STMT_PREPARE.

@@ -74,10 +74,7 @@ impl From<Refused> for Stop {
 
 /// The session's connection is lost between two commands.
 pub(crate) async fn go_on(session: &mut ClientSession) -> Result<(), SessionError> {
-    let error = SessionError::ServerGone {
-        server: session.server_name().to_owned(),
-        during: During::IdleInTransaction,
-    };
+    let error = session.server_gone(During::IdleInTransaction);
     go_on_or(session, error).await
 }
 
