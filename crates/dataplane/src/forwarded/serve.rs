@@ -60,7 +60,11 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 settle::command(session, head, exchanged)
             }
             Need::ChangeUser => Box::pin(answer::change_user(session, head)).await,
-            Need::Quit => Err(settle::quit(forward::forward(session, head).await)),
+            Need::Quit => {
+                // The session is over, whatever becomes of it.
+                drop(forward::forward(session, head).await);
+                Err(SessionError::ClientQuit)
+            }
             Need::Stream => Box::pin(stream(session, head)).await,
         };
         finish(session, head, served.as_ref().copied());
@@ -73,13 +77,15 @@ async fn stream(session: &mut Session, head: CommandHead) -> Result<(), SessionE
     let exchanged = forward::forward(session, head).await;
     let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
     settle::command(session, head, exchanged)?;
-    match has_begun {
-        true => {
-            let ended = relay::endless(&mut session.streams, &session.control).await;
-            Err(settle::stream(session, ended))
-        }
-        false => Ok(()),
+    if !has_begun {
+        return Ok(());
     }
+    let ended = relay::endless(&mut session.streams, &session.control).await;
+    session.error_sequence = None;
+    Err(match ended {
+        Ok(()) => SessionError::ClientGone,
+        Err(broken) => session.broken(broken),
+    })
 }
 
 /// The command is over. An error has ended the session.

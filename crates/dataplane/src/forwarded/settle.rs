@@ -13,16 +13,11 @@ pub(crate) fn command(
     head: CommandHead,
     exchanged: Result<Exchanged, RelayError>,
 ) -> Result<(), SessionError> {
-    let record = &session.control.record;
-    match &exchanged {
-        Ok(Exchanged::Done(outcome)) => record.note_outcome(outcome),
-        Ok(_) => record.note_end(End::Relayed),
-        Err(_) => record.note_end(End::Lost),
-    }
     session.streams.traffic.commands += 1;
     session.worker.metrics.commands[usize::from(head.command.0)].inc();
     match exchanged {
         Ok(Exchanged::Done(outcome)) => {
+            session.control.record.note_outcome(&outcome);
             if outcome.has_status {
                 session.status = outcome.status;
             }
@@ -31,22 +26,13 @@ pub(crate) fn command(
             }
             Ok(())
         }
-        Ok(Exchanged::Sent | Exchanged::Streaming) => Ok(()),
-        Err(broken) => Err(session.broken(broken)),
-    }
-}
-
-/// After COM_QUIT: the session is over, whatever became of it.
-pub(crate) fn quit(exchanged: Result<Exchanged, RelayError>) -> SessionError {
-    drop(exchanged);
-    SessionError::ClientQuit
-}
-
-/// After an answer without end: both sides are done, or one failed.
-pub(crate) fn stream(session: &mut Session, ended: Result<(), RelayError>) -> SessionError {
-    session.error_sequence = None;
-    match ended {
-        Ok(()) => SessionError::ClientGone,
-        Err(broken) => session.broken(broken),
+        Ok(Exchanged::Sent | Exchanged::Streaming) => {
+            session.control.record.note_end(End::Relayed);
+            Ok(())
+        }
+        Err(broken) => {
+            session.control.record.note_end(End::Lost);
+            Err(session.broken(broken))
+        }
     }
 }
