@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 
-use mysql_wire::{Command, PacketHeader, write_packet};
+use mysql_wire::{Command, PacketHeader, command_packet};
 use net::Peer;
 use tokio::io::AsyncWriteExt;
 use upstream::{Server, ServerId, ServerProfile};
@@ -240,8 +240,7 @@ async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> R
         payload.extend([0, 1]);
     }
     payload.extend(text.as_bytes());
-    let mut packet = Vec::with_capacity(payload.len() + PacketHeader::LEN);
-    write_packet(&mut packet, &mut 0, &payload);
+    let packet = command_packet(&payload);
     session.streams.begin_command()?;
     let written = async {
         session.streams.server.write_all(&packet).await?;

@@ -59,6 +59,14 @@ pub fn write_packet(out: &mut Vec<u8>, sequence: &mut u8, payload: &[u8]) {
     }
 }
 
+/// A command in a packet, or in several: they are numbered from 0.
+#[must_use]
+pub fn command_packet(payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    write_packet(&mut packet, &mut 0, payload);
+    packet
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

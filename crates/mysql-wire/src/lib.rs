@@ -39,7 +39,7 @@ pub use auth_exchange::{AuthMoreData, AuthNextFactor, AuthSwitch};
 pub use capabilities::{Capabilities, StatusFlags};
 pub use command::Command;
 pub use error::WireError;
-pub use frame::{PacketHeader, write_packet};
+pub use frame::{PacketHeader, command_packet, write_packet};
 pub use greeting::{Greeting, SslRequest};
 pub use login::{ChangeUser, Login};
 pub use reply::{EofPacket, ErrPacket, OkPacket};

@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use mysql_wire::{PacketHeader, WireError};
+use mysql_wire::{PacketHeader, WireError, command_packet};
 use session::Session;
 use sql_class::{Class, Effects, Facts};
 
@@ -148,7 +148,7 @@ pub(crate) async fn send_whole(
     head: CommandHead,
     target: &Target,
 ) -> Result<Option<Vec<u8>>, Refused> {
-    let packet = whole(session, head).map(in_a_packet);
+    let packet = whole(session, head).map(command_packet);
     let state = take_state(session.lease.as_mut(), &session.state);
     if state.is_empty() {
         return Ok(None);
@@ -170,10 +170,4 @@ pub(crate) async fn send_whole(
             lease::lease(session, target).await.map(|()| None)
         }
     }
-}
-
-pub(crate) fn in_a_packet(payload: &[u8]) -> Vec<u8> {
-    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
-    mysql_wire::write_packet(&mut packet, &mut 0, payload);
-    packet
 }

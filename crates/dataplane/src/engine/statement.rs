@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use mysql_wire::{PacketHeader, write_packet};
+use mysql_wire::{PacketHeader, command_packet};
 use upstream::{Released, ServerId};
 
 use crate::command_head::CommandHead;
@@ -91,9 +91,7 @@ impl Statement {
 
     /// Says a command in the place of the client's, which was taken off already.
     pub(crate) fn say(&mut self, up: &mut Flow, payload: &[u8]) {
-        let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
-        write_packet(&mut bytes, &mut 0, payload);
-        up.say(&bytes);
+        up.say(&command_packet(payload));
         self.is_ours = true;
     }
 

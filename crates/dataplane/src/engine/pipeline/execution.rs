@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use mysql_wire::PacketHeader;
 use mysql_wire::statement::ExecuteHead;
+use mysql_wire::{PacketHeader, command_packet};
 use session::Prepared;
 
 use super::pipelines::BatchedExecution;
@@ -35,7 +35,7 @@ impl BatchedExecution {
             if !parsed.inject_types(&mut changed, &known) {
                 return None;
             }
-            *copy = in_a_packet(&changed);
+            *copy = command_packet(&changed).into();
             types = Some(known);
         }
         if prepared.types != types
@@ -63,10 +63,4 @@ impl BatchedExecution {
         }
         true
     }
-}
-
-fn in_a_packet(payload: &[u8]) -> Box<[u8]> {
-    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
-    mysql_wire::write_packet(&mut packet, &mut 0, payload);
-    packet.into()
 }

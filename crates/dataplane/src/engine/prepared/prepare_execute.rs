@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mysql_wire::statement::{ExecuteHead, replace_id};
-use mysql_wire::{Command, ErrPacket, WireError};
+use mysql_wire::{Command, ErrPacket, WireError, command_packet};
 use session::Prepared;
 use sql_class::Effects;
 
@@ -190,7 +190,7 @@ fn plan(
     Ok(Plan {
         server_id,
         preparation,
-        execution: pipelined_setup::in_a_packet(&payload),
+        execution: command_packet(&payload),
         types,
         opens_cursor: parsed.opens_cursor,
     })

@@ -23,8 +23,8 @@ pub(crate) mod without;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mysql_wire::Command;
 use mysql_wire::statement::{PrepareOk, replace_id};
+use mysql_wire::{Command, command_packet};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 use upstream::ServerId;
@@ -40,7 +40,7 @@ use crate::engine::leased::Left;
 use crate::engine::metrics::Replayed;
 use crate::engine::next::Next;
 use crate::engine::target::Target;
-use crate::engine::{again, keep, lease, pipelined_setup, wait_for_own_writes};
+use crate::engine::{again, keep, lease, wait_for_own_writes};
 use crate::error::{During, SessionError};
 
 /// Servers that are tried, where they are lost in the middle as well.
@@ -103,7 +103,7 @@ pub(crate) async fn go_on_behind(
         }
     };
     match execute_anew(session).await {
-        Ok(()) => again::take_up(session, &pipelined_setup::in_a_packet(&command)).then_some(Ok(Next::Done)),
+        Ok(()) => again::take_up(session, &command_packet(&command)).then_some(Ok(Next::Done)),
         Err(told) => told.map(Err),
     }
 }

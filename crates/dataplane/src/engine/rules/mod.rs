@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use config::PinRule;
-use mysql_wire::{Command, OkPacket, PacketHeader, write_packet};
+use mysql_wire::{Command, OkPacket, PacketHeader, command_packet};
 use routing::rules::{Look, Route, Verdict, Who, without_backticks};
 use session::PinReason;
 use sql_class::{Class, Digest, Effects, Facts, Hint};
@@ -263,10 +263,8 @@ fn rewrite(
     }
     let old = up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
     let payload = [&payload[..before_text], rewritten].concat();
-    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
-    write_packet(&mut packet, &mut 0, &payload);
     up.discard(old.len());
-    if !up.put_back(&packet) {
+    if !up.put_back(&command_packet(&payload)) {
         // It has just been there.
         up.put_back(&old);
         return too_long(payload.len());
