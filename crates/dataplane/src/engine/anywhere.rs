@@ -26,14 +26,12 @@ pub(crate) fn target(session: &ClientSession, head: CommandHead, facts: &Facts) 
         && CARRIED.contains(facts.effects)
         && facts.statements == 1
         && facts.hint.is_none();
-    let goes = is_plain && may_go(session) && {
-        let text =
-            command::text(command::payload(session, head), session.client.capabilities).unwrap_or_default();
-        // What is no value of its own is what the server has that is asked.
+    // What is no value of its own is what the server has that is asked.
+    let is_given = || {
         facts.effects.contains(Effects::CHANGES_DATABASE)
-            || sql_class::assigns_given_values(text, session.state.syntax())
+            || sql_class::assigns_given_values(command::text_of(session, head), session.state.syntax())
     };
-    goes.then_some(Target::Anywhere)
+    (is_plain && may_go(session) && is_given()).then_some(Target::Anywhere)
 }
 
 /// The same for a command that is no statement.

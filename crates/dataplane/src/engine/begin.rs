@@ -65,10 +65,7 @@ fn lists_processes(session: &ClientSession, head: CommandHead, facts: Option<&Fa
     let may = facts.map_or(head.command == Command::PROCESS_INFO, |facts| {
         facts.effects.contains(Effects::READS_SERVER)
     });
-    may && {
-        let text = command::text(command::payload(session, head), session.client.capabilities);
-        classify::lists_processes(head.command, text.unwrap_or_default())
-    }
+    may && classify::lists_processes(head.command, command::text_of(session, head))
 }
 
 /// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement
@@ -83,7 +80,7 @@ pub(crate) fn with_statement<T>(
     let overlooked = facts.and_then(|facts| rules::overlooked(session, facts));
     let facts = overlooked.as_ref().or(facts);
     let syntax = session.state.syntax();
-    let payload = command::payload_of(&session.streams.up, head);
+    let payload = session.streams.up.payload(head.payload_len);
     let text = match head.command {
         Command::QUERY => command::text(payload, session.client.capabilities).unwrap_or_default(),
         _ => &[],

@@ -210,14 +210,12 @@ pub(crate) fn may_load_file(session: &ClientSession, facts: &Facts) -> bool {
 
 /// The payload of the command at the head of what the client sent, as far as it was read.
 pub(crate) fn payload(session: &ClientSession, head: CommandHead) -> &[u8] {
-    payload_of(&session.streams.up, head)
+    session.streams.up.payload(head.payload_len)
 }
 
-/// The same, for those who hold other parts of the session.
-pub(crate) fn payload_of(up: &Flow, head: CommandHead) -> &[u8] {
-    let unseen = up.unseen();
-    let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
-    unseen.get(PacketHeader::LEN..end).unwrap_or_default()
+/// The text of the COM_QUERY at the head of what the client sent; empty where it makes no sense.
+pub(crate) fn text_of(session: &ClientSession, head: CommandHead) -> &[u8] {
+    text(payload(session, head), session.client.capabilities).unwrap_or_default()
 }
 
 /// The text of COM_QUERY or COM_STMT_PREPARE; `None` where query attributes in front of it make no sense.
@@ -255,12 +253,11 @@ pub(crate) fn needs_no_schema(session: &ClientSession) -> bool {
         Command::INIT_DB => true,
         Command::QUERY => {
             let facts = facts(session, head);
-            let text = text(payload(session, head), session.client.capabilities).unwrap_or_default();
             facts.statements == 1
                 && (facts.effects == Effects::CHANGES_DATABASE
                     || facts.class == Class::Ddl
                         && !facts.effects.contains(Effects::INCOMPLETE)
-                        && text::makes_or_drops_database(text))
+                        && names_schema(text_of(session, head)))
         }
         _ => false,
     }
@@ -293,8 +290,7 @@ pub(crate) fn may_ask_why(session: &ClientSession, head: CommandHead) -> bool {
 pub(crate) fn note(session: &ClientSession, head: CommandHead, facts: &Facts) {
     let record = &session.control.record;
     if record.is_wanted() {
-        let text = text(payload(session, head), session.client.capabilities).unwrap_or_default();
-        let digest = sql_class::digest(text, session.state.syntax());
+        let digest = sql_class::digest(text_of(session, head), session.state.syntax());
         record.note_statement(facts.class, digest.hash);
     }
 }

@@ -26,8 +26,7 @@ use crate::lookups;
 
 /// Executes a statement for the gateway.
 pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
-    let text = command::text(command::payload(session, head), session.client.capabilities);
-    let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+    let text = String::from_utf8_lossy(command::text_of(session, head)).into_owned();
     let mut words = text.split_whitespace().skip(1);
     match (words.next(), words.next()) {
         (Some(word), Some(_)) if word.eq_ignore_ascii_case("EXPLAIN") => {

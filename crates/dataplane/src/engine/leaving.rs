@@ -76,9 +76,7 @@ pub(crate) async fn execution_elsewhere(
 /// ends no transaction.
 async fn syntax_error(session: &mut ClientSession, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
     const ER_PARSE_ERROR: u16 = 1064;
-    let payload = command::payload_of(&session.streams.up, head);
-    let text = command::text(payload, session.client.capabilities).unwrap_or_default();
-    let preparation = [&[Command::STMT_PREPARE.0], text].concat();
+    let preparation = [&[Command::STMT_PREPARE.0], command::text_of(session, head)].concat();
     let replies = lease::ask_on_lease(session, &[preparation]).await?;
     let Some(reply) = replies.first() else {
         return Ok(None);

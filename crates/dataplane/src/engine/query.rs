@@ -17,8 +17,7 @@ use crate::error::SessionError;
 
 /// COM_QUERY.
 pub(crate) fn query(session: &mut ClientSession, head: CommandHead) -> Step<'_> {
-    let payload = command::payload_of(&session.streams.up, head);
-    if let Some(text) = command::text(payload, session.client.capabilities) {
+    if let Some(text) = command::text(command::payload(session, head), session.client.capabilities) {
         session.control.shown.text(text, session.state.syntax());
     }
     if session.lookups.is_some() {
@@ -30,15 +29,9 @@ pub(crate) fn query(session: &mut ClientSession, head: CommandHead) -> Step<'_> 
     }
     let facts = command::facts(session, head);
     command::note(session, head, &facts);
-    if session.binding.is_own() {
-        let payload = command::payload_of(&session.streams.up, head);
-        let text = command::text(payload, session.client.capabilities).unwrap_or_default();
-        if lookup::owes(session, &facts, text) {
-            return Step::wait(lookup::catch_up::catch_up(
-                session,
-                Next::route_query(head, facts),
-            ));
-        }
+    if session.binding.is_own() && lookup::owes(session, &facts, command::text_of(session, head)) {
+        let next = Next::route_query(head, facts);
+        return Step::wait(lookup::catch_up::catch_up(session, next));
     }
     if command::may_ask_why(session, head) {
         return Step::wait(explain_warning::query(session, head, facts));

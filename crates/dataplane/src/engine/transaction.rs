@@ -23,6 +23,7 @@ use crate::command_head::CommandHead;
 use crate::engine::ask;
 use crate::engine::begin::begin;
 use crate::engine::client_session::{ClientSession, Refused};
+use crate::engine::command::text_of;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease::{self, LeaseAttempt};
 use crate::engine::leased::Left;
@@ -30,7 +31,7 @@ use crate::engine::metrics::OnReplica;
 use crate::engine::next::Next;
 use crate::engine::replay::why::Why;
 use crate::engine::target::{PRIMARY_ONLY, Target};
-use crate::engine::{command, consistency, keep, rebuild, rules};
+use crate::engine::{consistency, keep, rebuild, rules};
 use crate::error::{During, SessionError};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
@@ -84,13 +85,8 @@ pub(crate) fn end(session: &ClientSession, head: CommandHead, facts: &Facts) -> 
         && is_on_replica(session)
         && !session.binding.is_for_good()
         && !rules::wants_primary(session)
-        && is_one_of(&ENDS, text(session, head), facts);
+        && is_one_of(&ENDS, text_of(session, head), facts);
     is_end.then_some(Target::Held)
-}
-
-/// The text of a COM_QUERY.
-fn text(session: &ClientSession, head: CommandHead) -> &[u8] {
-    command::text(command::payload(session, head), session.client.capabilities).unwrap_or_default()
 }
 
 /// Whether it is one of these words and nothing else.
@@ -101,7 +97,7 @@ fn is_one_of(known: &[&str], text: &[u8], facts: &Facts) -> bool {
 
 /// Whether a COM_QUERY begins a transaction that may read on a replica.
 pub(crate) fn begins(session: &ClientSession, head: CommandHead, facts: &Facts) -> bool {
-    facts.class == Class::Begin && may_begin(session, text(session, head), facts)
+    facts.class == Class::Begin && may_begin(session, text_of(session, head), facts)
 }
 
 /// The same of a text.
@@ -178,13 +174,13 @@ pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
 pub(crate) fn is_ended_by_query(session: &ClientSession, head: CommandHead, facts: &Facts) -> bool {
     if facts.statements < 2 {
         // MySQL goes on with reading only unless the text says `READ WRITE`.
-        let may_write = facts.class == Class::Begin && has(text(session, head), b"WRITE");
+        let may_write = facts.class == Class::Begin && has(text_of(session, head), b"WRITE");
         return is_ended_by(session, facts) || may_write && may_be_left(session);
     }
     if !session.state.carried().multi_statements() || !may_be_left(session) {
         return false;
     }
-    let first = text(session, head).split(|byte| *byte == b';').next();
+    let first = text_of(session, head).split(|byte| *byte == b';').next();
     let first = first.unwrap_or_default();
     let of_first = sql_class::facts(first, session.state.syntax());
     // With the end that is repeated another transaction would begin.
@@ -235,7 +231,7 @@ pub(crate) fn refuse_several(
         && session.state.transaction_is_read_only()
         && session.state.carried().multi_statements()
         && !session.binding.is_own()
-        && !nothing_comes_behind_its_end(text(session, head), facts, session.state.syntax());
+        && !nothing_comes_behind_its_end(text_of(session, head), facts, session.state.syntax());
     is_refused.then(|| SessionError::SeveralOnReplica(session.server_name().to_owned()))
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
         );
         let served = match classify(
             head.command,
-            session.payload(head),
+            session.streams.up.payload(head.payload_len),
             head.payload_len,
             session.capabilities,
         ) {

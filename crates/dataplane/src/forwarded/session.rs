@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mysql_wire::statement::asks_for_cursor;
-use mysql_wire::{Capabilities, Command, PacketHeader, ResponseTracker, StatusFlags};
+use mysql_wire::{Capabilities, Command, ResponseTracker, StatusFlags};
 use net::Peer;
 use telemetry::ServerMetrics;
 use upstream::{Permit, Server};
@@ -45,17 +45,10 @@ impl Session {
         !self.status.contains(StatusFlags::IN_TRANS)
     }
 
-    /// The payload of the packet at the head of what the client sent, as far as it was read.
-    pub(crate) fn payload(&self, head: CommandHead) -> &[u8] {
-        let unseen = self.streams.up.unseen();
-        let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
-        unseen.get(PacketHeader::LEN..end).unwrap_or_default()
-    }
-
     /// The next response is to the command at the head of what the client sent.
     #[inline]
     pub(crate) fn begin_response(&mut self, head: CommandHead) {
-        let payload = self.payload(head);
+        let payload = self.streams.up.payload(head.payload_len);
         let asks_for_cursor = asks_for_cursor(payload);
         let loads_file =
             self.capabilities.contains(Capabilities::LOCAL_FILES) && may_load_file(head, payload);

@@ -9,6 +9,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use mysql_wire::PacketHeader;
 use net::Stream;
 use net::buffer::{self, Buffer};
 use tokio::io::AsyncWrite;
@@ -51,6 +52,13 @@ impl Flow {
         self.buffer
             .as_ref()
             .map_or(&[], |buffer| &buffer.filled()[self.approved as usize..])
+    }
+
+    /// The payload of the packet at the head of that, which has so many bytes, as far as it was read.
+    pub(crate) fn payload(&self, len: usize) -> &[u8] {
+        let unseen = self.unseen();
+        let end = (PacketHeader::LEN + len).min(unseen.len());
+        unseen.get(PacketHeader::LEN..end).unwrap_or_default()
     }
 
     /// What is to be written: what is said before everything, and what is approved.

@@ -103,7 +103,7 @@ fn keep_command(
         // It was put in the place of the client's.
         true => last_packet(session.streams.up.outgoing()[0]),
         false => {
-            let payload = command::payload_of(&session.streams.up, head);
+            let payload = command::payload(session, head);
             let is_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
             is_whole.then_some(payload)
         }

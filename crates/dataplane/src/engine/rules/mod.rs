@@ -139,8 +139,7 @@ pub(crate) async fn query(
             Err(refused) => return Ok(refused.into()),
         }
         if is_to_be_bound(session) {
-            let text = command::text(command::payload(session, head), session.client.capabilities);
-            let digest = sql_class::digest(text.unwrap_or_default(), session.state.syntax());
+            let digest = sql_class::digest(command::text_of(session, head), session.state.syntax());
             session.keep_connection(PinReason::Rule, digest.hash);
         }
         mirror::copy(session, head, &facts);
@@ -257,7 +256,7 @@ fn rewrite(
     rewritten: &[u8],
 ) -> Result<CommandHead, Refused> {
     let too_long = |len| Err(Refused(SessionError::StatementTooLong(len)));
-    let payload = command::payload_of(up, head);
+    let payload = up.payload(head.payload_len);
     if payload.len() != head.payload_len {
         return too_long(head.payload_len);
     }
