@@ -259,6 +259,11 @@ impl Session {
     }
 
     #[must_use]
+    pub fn has_pin(&self, reason: PinReason) -> bool {
+        self.pins.has(reason)
+    }
+
+    #[must_use]
     pub fn is_pinned(&self) -> bool {
         !self.pins.as_slice().is_empty()
     }

@@ -1,7 +1,7 @@
 //! What the session is asked and told about a statement before it is sent.
 
 use mysql_wire::Command;
-use session::{Pin, PinReason, Request};
+use session::{PinReason, Request};
 use sql_class::{Class, Effects, Facts};
 
 use crate::command_head::CommandHead;
@@ -44,8 +44,7 @@ pub(crate) fn let_go(
 
 /// The connection alone can say how many rows the session's last statement has found.
 pub(crate) fn has_count_alone(session: &ClientSession) -> bool {
-    let has_counted = |pin: &Pin| pin.reason == PinReason::FoundRows;
-    session.state.pins().iter().any(has_counted) && session.state.found_rows().is_none()
+    session.state.has_pin(PinReason::FoundRows) && session.state.found_rows().is_none()
 }
 
 /// Tells the session what is about to be sent.

@@ -266,9 +266,8 @@ fn as_assignments(session: &ClientSession, text: &[u8], facts: &Facts, left: Lef
         return None;
     }
     let items = sql_class::statement_items(text, session.state.syntax())?;
-    let mut pins = session.state.pins().iter();
     if items.iter().any(|(_, item)| *item == StatementItem::Number)
-        && pins.any(|pin| pin.reason == PinReason::Diagnostics)
+        && session.state.has_pin(PinReason::Diagnostics)
     {
         // It was asked for something else meanwhile, and still has them.
         return None;
@@ -304,8 +303,7 @@ pub(crate) fn with_values(
     let reads_server = facts.effects.intersects(of_server) || has(text, b"IS_USED_LOCK");
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
         let id = format!("CAST({} AS UNSIGNED)", session.control.id);
-        let mut pins = session.state.pins().iter();
-        if !pins.any(|pin| pin.reason == PinReason::Uncarried) {
+        if !session.state.has_pin(PinReason::Uncarried) {
             values.push(("@@pseudo_thread_id", id.clone(), ValidFor::Always));
         }
         values.push(("CONNECTION_ID", id, ValidFor::Always));

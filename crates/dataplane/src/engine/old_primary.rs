@@ -50,14 +50,12 @@ pub(crate) fn begins_anew(facts: &Facts) -> bool {
 /// Ends the transaction on a server that was the primary, as the statement would, and leaves that server. A
 /// session that would lose more by this is at its end.
 pub(crate) async fn leave(session: &mut ClientSession, facts: &Facts) -> Result<(), Refused> {
-    let ends_here = |reason| lease::ends_with_transaction(reason);
-    let is_free =
-        !session.binding.is_for_good() && session.state.pins().iter().all(|pin| ends_here(pin.reason));
-    if !is_free {
+    let mut pins = session.state.pins().iter();
+    if session.binding.is_for_good() || !pins.all(|pin| lease::ends_with_transaction(pin.reason)) {
         return Err(lease::bound_elsewhere(session));
     }
     // An error does not say whether it has ended the transaction.
-    let may_be_over = transaction::has_pin(session, PinReason::Unsettled);
+    let may_be_over = session.state.has_pin(PinReason::Unsettled);
     if !may_be_over || transaction::is_open(session).await? {
         if !begins_anew(facts) {
             return Err(lease::bound_elsewhere(session));

@@ -7,7 +7,7 @@
 //! `SIGNAL`, and it is the server that answers.
 
 use mysql_wire::{Command, ErrPacket};
-use session::{Pin, PinReason, Session};
+use session::{PinReason, Session};
 use sql_class::{Effects, Facts};
 
 use crate::command_head::CommandHead;
@@ -34,9 +34,11 @@ pub(crate) fn renew(
         return;
     }
     let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
-    let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
-    let is_kept = !has_failed && session.pins().iter().any(has_diagnostics);
-    LastError::renew(last, error, is_kept);
+    LastError::renew(
+        last,
+        error,
+        !has_failed && session.has_pin(PinReason::Diagnostics),
+    );
 }
 
 /// The statement by which a server says this error again.

@@ -70,13 +70,10 @@ fn stays(session: &ClientSession, facts: &Facts) -> bool {
         Some(ReadConsistency::Session | ReadConsistency::Strong)
     );
     // `GET DIAGNOSTICS` of what is there to be asked for.
-    let asks = facts.effects.contains(Effects::READS_DIAGNOSTICS) && has_pin(session, PinReason::Diagnostics);
+    let asks =
+        facts.effects.contains(Effects::READS_DIAGNOSTICS) && session.state.has_pin(PinReason::Diagnostics);
     let asks = asks && facts.class == Class::Session;
     (is_read || asks) && is_as_fresh && !session.binding.is_for_good() && !rules::wants_primary(session)
-}
-
-pub(crate) fn has_pin(session: &ClientSession, reason: PinReason) -> bool {
-    session.state.pins().iter().any(|pin| pin.reason == reason)
 }
 
 /// The end of such a transaction, in a COM_QUERY: where it is.
@@ -294,7 +291,7 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
         (leased.is_primary, leased.moves_on) = (true, false);
         return Ok(());
     }
-    if has_pin(session, PinReason::Unsettled) && !is_open(session).await? {
+    if session.state.has_pin(PinReason::Unsettled) && !is_open(session).await? {
         // The server has rolled it back.
         lease::abandon(session);
         session.answer.status.remove(StatusFlags::IN_TRANS);

@@ -83,8 +83,7 @@ impl SessionLookups {
     /// A lookup is about to be answered from memory.
     pub(super) fn note_answered(&mut self, session: &Session, leased: Option<&mut LeasedConnection>) {
         let Some(own) = &mut self.on_own else { return };
-        let mut pins = session.pins().iter();
-        own.shows_older |= pins.any(|pin| pin.reason == PinReason::Diagnostics);
+        own.shows_older |= session.has_pin(PinReason::Diagnostics);
         if let Some(leased) = leased {
             // The server's count of found rows is that of an older statement.
             leased.left.has_count = false;

@@ -135,8 +135,7 @@ fn excursion(session: &ClientSession, context: &PortableState) -> Option<Excursi
 /// A statement is about to be prepared under what the session has set, which is known but for what the last
 /// statement has set and is yet to be reported: the answer to a preparation reports nothing.
 pub(crate) async fn learn_what_is_late(session: &mut ClientSession) -> Result<(), NotPrepared> {
-    let is_late = |reason| matches!(reason, PinReason::Unsettled | PinReason::SetStatement);
-    if session.state.pins().iter().any(|pin| is_late(pin.reason)) {
+    if session.state.has_pin(PinReason::Unsettled) || session.state.has_pin(PinReason::SetStatement) {
         learn_what_comes_late(session).await?;
     }
     learn_meaning(session).await
