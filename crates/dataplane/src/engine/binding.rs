@@ -156,41 +156,46 @@ impl Binding {
 
     /// With what its client has logged in, where that is known.
     pub(crate) fn shown(&self) -> Option<&Credential> {
-        self.own.as_ref()?.moves.as_ref()?.shown.as_ref()
+        self.moves()?.shown.as_ref()
     }
 
-    fn moves(&mut self) -> Option<&mut Moves> {
+    #[inline]
+    fn moves(&self) -> Option<&Moves> {
+        self.own.as_ref()?.moves.as_ref()
+    }
+
+    fn moves_mut(&mut self) -> Option<&mut Moves> {
         self.own.as_mut()?.moves.as_mut()
     }
 
     /// Its client has logged in anew, with this.
     pub(crate) fn has_shown(&mut self, shown: Option<Credential>) {
-        if let Some(moves) = self.moves() {
+        if let Some(moves) = self.moves_mut() {
             moves.shown = shown;
         }
     }
 
     /// The session may go on without the connection that it has.
     pub(crate) fn remember(&mut self, values: Option<Rc<FirstValues>>) {
-        if let Some(moves) = self.moves() {
+        if let Some(moves) = self.moves_mut() {
             moves.began_with = values;
         }
     }
 
     /// See [`remember`](Self::remember).
     pub(crate) fn began_with(&self) -> Option<&Rc<FirstValues>> {
-        self.own.as_ref()?.moves.as_ref()?.began_with.as_ref()
+        self.moves()?.began_with.as_ref()
     }
 
     /// Whether it is one of those that may leave their own connection, be it not now.
     #[inline]
     pub(crate) fn moves_at_all(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.moves.is_some())
+        self.moves().is_some()
     }
 
     /// Its connection is lost, and a read with it, which is in the flow once more.
     pub(crate) fn note_lost(&mut self) {
-        if let Some(moves) = self.moves() {
+        if let Some(moves) = self.moves_mut() {
             moves.is_lost = true;
         }
     }
@@ -198,8 +203,7 @@ impl Binding {
     /// See [`note_lost`](Self::note_lost).
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
-        moves.is_some_and(|moves| moves.is_lost)
+        self.moves().is_some_and(|moves| moves.is_lost)
     }
 
     /// The server of the session's own connection reports nothing of what the session does.
@@ -230,26 +234,24 @@ impl Binding {
     /// Whether the session may leave its own connection now, as far as nothing else holds it there.
     #[inline]
     pub(crate) fn may_try_to_move(&self, now_ms: u64) -> bool {
-        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
-        moves.is_some_and(|moves| now_ms >= moves.next_try_ms) && !self.is_for_good
+        self.moves().is_some_and(|moves| now_ms >= moves.next_try_ms) && !self.is_for_good
     }
 
     /// Whether it has moved for the sake of balance not long ago, or could not.
     pub(crate) fn rests(&self, now_ms: u64) -> bool {
-        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
-        moves.is_none_or(|moves| now_ms < moves.rests_until_ms)
+        self.moves().is_none_or(|moves| now_ms < moves.rests_until_ms)
     }
 
     /// See [`rests`](Self::rests): for so long from here on.
     pub(crate) fn rests_for(&mut self, pause: Duration, now_ms: u64) {
-        if let Some(moves) = self.moves() {
+        if let Some(moves) = self.moves_mut() {
             moves.rests_until_ms = now_ms + pause.as_millis() as u64;
         }
     }
 
     /// It could not, and will not be tried before that.
     pub(crate) fn move_failed(&mut self, failure: Pin, next_try_ms: u64) {
-        if let Some(moves) = self.moves() {
+        if let Some(moves) = self.moves_mut() {
             moves.next_try_ms = next_try_ms;
             moves.failure = Some(failure);
         }
@@ -260,7 +262,7 @@ impl Binding {
         if let Some(own) = &mut self.own {
             own.on_server = OnServer::new(server);
         }
-        if let Some(moves) = self.moves() {
+        if let Some(moves) = self.moves_mut() {
             (moves.next_try_ms, moves.failure, moves.is_lost) = (0, None, false);
         }
     }
@@ -310,8 +312,7 @@ impl Binding {
 
     /// Why the session keeps its connection, beyond what it knows itself, for those who look at it.
     pub(crate) fn reasons(&self) -> impl Iterator<Item = &Pin> {
-        let moves = self.own.as_ref().and_then(|own| own.moves.as_ref());
-        let failure = moves.and_then(|moves| moves.failure.as_ref());
+        let failure = self.moves().and_then(|moves| moves.failure.as_ref());
         self.reason.as_deref().into_iter().chain(failure)
     }
 
