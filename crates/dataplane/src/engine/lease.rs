@@ -526,16 +526,7 @@ pub(crate) fn attach(
         is_untouched: is_own && state.is_untouched,
         has_count: is_own && state.has_count,
     };
-    session.lease = Some(LeasedConnection {
-        connection,
-        is_primary,
-        is_demoted: false,
-        has_refused_write: false,
-        generation: 0,
-        moves_on: false,
-        left,
-        lacks_state: false,
-    });
+    session.lease = Some(LeasedConnection::new(connection, is_primary, left));
 }
 
 /// Takes the connection out of the session's hands.

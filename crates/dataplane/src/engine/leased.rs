@@ -26,6 +26,20 @@ pub(crate) struct LeasedConnection {
 }
 
 impl LeasedConnection {
+    /// With the session's state on it, as far as is known.
+    pub(crate) fn new(connection: Connection<ConnectionState>, is_primary: bool, left: Left) -> Self {
+        Self {
+            connection,
+            is_primary,
+            is_demoted: false,
+            has_refused_write: false,
+            generation: 0,
+            moves_on: false,
+            left,
+            lacks_state: false,
+        }
+    }
+
     /// The server has dropped its statements, and its last one is not the session's.
     pub(crate) fn forget_statements(&mut self) {
         self.connection.state.statements.clear();

@@ -399,14 +399,9 @@ fn unpack_lease(
     let key = session.context.listener.key(server);
     session.control.attach_connection(key, connection.thread_id);
     session.lease = Some(LeasedConnection {
-        connection,
-        is_primary: packed.is_primary,
         is_demoted: packed.is_demoted,
-        has_refused_write: false,
-        generation: 0,
-        moves_on: false,
-        left: packed.left,
         lacks_state: packed.lacks_state,
+        ..LeasedConnection::new(connection, packed.is_primary, packed.left)
     });
     Ok(())
 }
