@@ -20,7 +20,7 @@ use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
 use sql_class::PointLookup;
-use telemetry::{Counter, Samples, catalog};
+use telemetry::{Counter, Samples, catalog, labels};
 
 use crate::relay::Streams;
 use crate::relay::flow::Flow;
@@ -182,47 +182,37 @@ pub struct Answered {
     pub rows: u64,
 }
 
-/// Why a lookup is left to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// A transaction is open, or there is no autocommit, or the session holds its connection for something
-    /// else.
-    Session,
-    /// A rule or the client says something about where it runs.
-    Routed,
-    /// Settings of the session, or what the client can, under which answers are not known well enough.
-    Settings,
-    /// No mapping of that table with that key.
-    NotMapped,
-    /// Columns that the mapping does not have, or that only the server can print here.
-    Columns,
-    /// A value that only the server can compare.
-    Value,
-    /// It was learned right now; or again, because a definition or a grant has changed, or time has passed.
-    Learned,
-    /// The memory was not as fresh as it has to be within `strong_wait`.
-    NotFresh,
-    /// The mapping is not served now.
-    NotServed,
+labels! {
+    /// Why a lookup is left to a server.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Left {
+        /// A transaction is open, or there is no autocommit, or the session holds its connection for something
+        /// else.
+        Session = "session",
+        /// A rule or the client says something about where it runs.
+        Routed = "routed",
+        /// Settings of the session, or what the client can, under which answers are not known well enough.
+        Settings = "settings",
+        /// No mapping of that table with that key.
+        NotMapped = "not_mapped",
+        /// Columns that the mapping does not have, or that only the server can print here.
+        Columns = "columns",
+        /// A value that only the server can compare.
+        Value = "value",
+        /// It was learned right now; or again, because a definition or a grant has changed, or time has passed.
+        Learned = "learned",
+        /// The memory was not as fresh as it has to be within `strong_wait`.
+        NotFresh = "not_fresh",
+        /// The mapping is not served now.
+        NotServed = "not_served",
+    }
 }
-
-const LEFT: [(Left, &str); 9] = [
-    (Left::Session, "session"),
-    (Left::Routed, "routed"),
-    (Left::Settings, "settings"),
-    (Left::NotMapped, "not_mapped"),
-    (Left::Columns, "columns"),
-    (Left::Value, "value"),
-    (Left::Learned, "learned"),
-    (Left::NotFresh, "not_fresh"),
-    (Left::NotServed, "not_served"),
-];
 
 /// What one worker counts of lookups.
 #[derive(Debug, Default)]
 pub(crate) struct LookupMetrics {
     pub(crate) answered: Counter,
-    left: [Counter; LEFT.len()],
+    left: [Counter; Left::ALL.len()],
 }
 
 impl LookupMetrics {
@@ -232,8 +222,8 @@ impl LookupMetrics {
 
     pub(crate) fn collect(&self, out: &mut Samples) {
         out.counter(&catalog::LOOKUPS_ANSWERED, &[], self.answered.get());
-        for ((_, label), count) in LEFT.iter().zip(&self.left) {
-            out.counter(&catalog::LOOKUPS_LEFT, &[label], count.get());
+        for (left, count) in Left::ALL.iter().zip(&self.left) {
+            out.counter(&catalog::LOOKUPS_LEFT, &[left.label()], count.get());
         }
     }
 }
@@ -241,11 +231,6 @@ impl LookupMetrics {
 /// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a
 /// session are from here on: `None` within is what the configuration says. `None` where it is something else.
 pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
-    const ALL: [ReadConsistency; 3] = [
-        ReadConsistency::Eventual,
-        ReadConsistency::Session,
-        ReadConsistency::Strong,
-    ];
     let (name, value) = str::from_utf8(text).ok()?.split_once('=')?;
     let mut words = name.trim_end().trim_end_matches(':').split_whitespace();
     let mut next_is = |expected: &[&str]| {
@@ -256,14 +241,31 @@ pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
     if !is_it || words.next().is_some() {
         return None;
     }
-    let value = value.trim_matches(|c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"'));
-    if value.eq_ignore_ascii_case("DEFAULT") {
-        return Some(None);
+    consistency_or_default(bare(value))
+}
+
+/// The value of a `FOREBAY SET` without what stands around it.
+pub(crate) fn bare(value: &str) -> &str {
+    value.trim_matches(|c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"'))
+}
+
+/// What such a value says: `None` within is what the configuration says.
+pub(crate) fn consistency_or_default(value: &str) -> Option<Option<ReadConsistency>> {
+    match value.eq_ignore_ascii_case("DEFAULT") {
+        true => Some(None),
+        false => consistency(value).map(Some),
     }
-    let level = ALL
-        .iter()
-        .find(|level| value.eq_ignore_ascii_case(level.word()))?;
-    Some(Some(*level))
+}
+
+/// The consistency that has this word.
+pub(crate) fn consistency(word: &str) -> Option<ReadConsistency> {
+    const ALL: [ReadConsistency; 3] = [
+        ReadConsistency::Eventual,
+        ReadConsistency::Session,
+        ReadConsistency::Strong,
+    ];
+    ALL.into_iter()
+        .find(|known| word.eq_ignore_ascii_case(known.word()))
 }
 
 /// The packets of an answer on their way to the client.

@@ -22,8 +22,8 @@ const LONGEST: usize = 16 * 1024;
 const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 
 /// Has a read that was lost before anything of its answer came executed anew, on another server: the loop
-/// takes it up again as if the client had just sent it. A session with a connection of its own goes on without
-/// that, or ends.
+/// takes it up again as if the client had just sent it. A session with a connection of its own goes on
+/// without that, or ends.
 pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     let lost_on = session.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.

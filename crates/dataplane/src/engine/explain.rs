@@ -91,14 +91,9 @@ async fn set_consistency(
     session: &mut ClientSession,
     wanted: Option<ReadConsistency>,
 ) -> Result<Next, SessionError> {
-    let rank = |session: &ClientSession| match session.read_consistency() {
-        ReadConsistency::Eventual => 0,
-        ReadConsistency::Session => 1,
-        ReadConsistency::Strong => 2,
-    };
-    let (before, said) = (rank(session), session.own_writes.said_consistency());
+    let (before, said) = (session.read_consistency(), session.own_writes.said_consistency());
     session.own_writes.say_consistency(wanted);
-    if rank(session) > before
+    if session.read_consistency() > before
         && transaction::is_on_replica(session)
         && let Err(refused) = Box::pin(transaction::go_now(session)).await
     {
@@ -110,11 +105,6 @@ async fn set_consistency(
 
 /// What a `FOREBAY SET` wants: `None` is what the configuration says.
 fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
-    const ALL: [ReadConsistency; 3] = [
-        ReadConsistency::Eventual,
-        ReadConsistency::Session,
-        ReadConsistency::Strong,
-    ];
     let (left, right) = text.split_once('=').unwrap_or((text, ""));
     let name = left
         .trim_end_matches(':')
@@ -125,14 +115,9 @@ fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
         let known = "read_consistency and lookup_consistency, to eventual, session, strong or DEFAULT";
         return Err(format!("what can be set is {known}"));
     }
-    let is_around = |c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"');
-    let value = right.trim_matches(is_around);
-    if value.eq_ignore_ascii_case("DEFAULT") {
-        return Ok(None);
-    }
-    let found = ALL.iter().find(|known| value.eq_ignore_ascii_case(known.word()));
+    let value = lookups::bare(right);
     let expected = || format!("read_consistency is eventual, session, strong or DEFAULT, and not '{value}'");
-    found.copied().map(Some).ok_or_else(expected)
+    lookups::consistency_or_default(value).ok_or_else(expected)
 }
 
 fn pins_of(session: &ClientSession) -> Vec<Vec<String>> {

@@ -37,6 +37,7 @@ use crate::frontend::users::User;
 use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
 use crate::hand_over::offer::Counts;
+use crate::lookups::consistency;
 use crate::relay::{Streams, Traffic};
 
 /// A [`ClientSession`] between two commands.
@@ -404,13 +405,4 @@ fn unpack_lease(
         ..LeasedConnection::new(connection, packed.is_primary, packed.left)
     });
     Ok(())
-}
-
-fn consistency(word: &str) -> Option<ReadConsistency> {
-    const ALL: [ReadConsistency; 3] = [
-        ReadConsistency::Eventual,
-        ReadConsistency::Session,
-        ReadConsistency::Strong,
-    ];
-    ALL.into_iter().find(|known| known.word() == word)
 }
