@@ -695,19 +695,11 @@ impl Sessions {
             .for_each(|control| control.raise(signal));
     }
 
-    pub(crate) fn raise_on_server(&self, server: ServerKey, signal: Signal) {
+    /// Does this for each that is on a server.
+    pub(crate) fn on_server(&self, server: ServerKey, act: impl Fn(&Control)) {
         let by_id = self.by_id.borrow();
-        by_id
-            .values()
-            .filter(|control| control.server() == Some(server))
-            .for_each(|control| control.raise(signal));
-    }
-
-    /// Has those look that are on a server, and may leave it.
-    pub(crate) fn wake_on_server(&self, server: ServerKey) {
-        let by_id = self.by_id.borrow();
-        let is_there = |control: &&Rc<Control>| control.server() == Some(server);
-        by_id.values().filter(is_there).for_each(|control| control.wake());
+        let there = by_id.values().filter(|control| control.server() == Some(server));
+        there.for_each(|control| act(control));
     }
 
     /// Has that many of those on a server look whether they may leave it: any of them, since those that were

@@ -2,9 +2,9 @@
 //! `session` and `split`, whatever became of it.
 //!
 //! Without observers that costs one branch where a command begins, and with observers that have no
-//! [`Interest`] just now two. Else a [`Record`](crate::record::Record) of the command is kept in the session's
-//! control, and the stages note there what only they know. An observer that asks for it gets copies of the
-//! command and of its answer, up to the limits that it says.
+//! [`Interest`] just now two. Else a [`Record`](crate::record::Record) of the command is kept in the
+//! session's control, and the stages note there what only they know. An observer that asks for it gets copies
+//! of the command and of its answer, up to the limits that it says.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;

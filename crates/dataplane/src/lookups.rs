@@ -186,8 +186,8 @@ labels! {
     /// Why a lookup is left to a server.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Left {
-        /// A transaction is open, or there is no autocommit, or the session holds its connection for something
-        /// else.
+        /// A transaction is open, or there is no autocommit, or the session holds its connection for
+        /// something else.
         Session = "session",
         /// A rule or the client says something about where it runs.
         Routed = "routed",
@@ -199,7 +199,8 @@ labels! {
         Columns = "columns",
         /// A value that only the server can compare.
         Value = "value",
-        /// It was learned right now; or again, because a definition or a grant has changed, or time has passed.
+        /// The lookup was learned right now; or again, because a definition or a grant has changed, or time
+        /// has passed.
         Learned = "learned",
         /// The memory was not as fresh as it has to be within `strong_wait`.
         NotFresh = "not_fresh",

@@ -27,6 +27,13 @@ pub(crate) enum Chosen {
     Connection(Connection<ConnectionState>),
 }
 
+impl Chosen {
+    fn of(session: &ClientSession, topology: &Topology, server: Arc<Server>) -> Self {
+        let is_primary = session.is_writer(topology, &server);
+        Self::Server(server, is_primary)
+    }
+}
+
 /// Chooses a server, waiting for one where the statement has to.
 pub(crate) async fn server(
     session: &mut ClientSession,
@@ -83,10 +90,7 @@ async fn fresh_replica(
     let topology = session.context.listener.cluster.topology();
     let covers = |server: &Server| freshness.covered_by(server);
     if let Some(server) = choose::replica(session, &topology, tried, group, covers, false) {
-        return Ok(Some(Chosen::Server(
-            Arc::clone(&server),
-            session.is_writer(&topology, &server),
-        )));
+        return Ok(Some(Chosen::of(session, &topology, server)));
     }
     if let Freshness::Position(position) = &freshness {
         match connection_to_wait_on(session, &topology, tried, group).await {
@@ -105,10 +109,7 @@ async fn fresh_replica(
         Freshness::Any | Freshness::Position(_) => AtPrimary::NoReplica,
     });
     let last_resort = choose::replica(session, &topology, tried, group, covers, true);
-    Ok(last_resort.map(|server| {
-        let is_primary = session.is_writer(&topology, &server);
-        Chosen::Server(server, is_primary)
-    }))
+    Ok(last_resort.map(|server| Chosen::of(session, &topology, server)))
 }
 
 /// Waits on a replica. `None`: the primary has to do.
@@ -127,17 +128,15 @@ async fn wait(
             .note(server, position, !is_there);
     }
     match waited {
-        Ok(true) => {
-            return Some(Chosen::Connection(connection));
-        }
+        Ok(true) => Some(Chosen::Connection(connection)),
         Ok(false) => {
             session.note_at_primary(AtPrimary::NotFresh);
             session.pool().give_back(connection);
+            None
         }
         // The connection is gone, and with it the way to this replica; the primary has everything.
-        Err(_) => {}
+        Err(_) => None,
     }
-    None
 }
 
 /// What there is to wait on.
@@ -183,10 +182,7 @@ fn named(session: &ClientSession, name: &str) -> Result<Chosen, Refused> {
         .iter()
         .find(|member| member.server.name() == name);
     match found {
-        Some(member) => Ok(Chosen::Server(
-            Arc::clone(&member.server),
-            session.is_writer(&topology, &member.server),
-        )),
+        Some(member) => Ok(Chosen::of(session, &topology, Arc::clone(&member.server))),
         None => Err(Refused(SessionError::NoSuchServer(name.into()))),
     }
 }

@@ -101,8 +101,8 @@ impl Shared {
         all
     }
 
-    /// Has the worker of a session that shares server connections end it, or its statement alone. What came of
-    /// that is said once it is over.
+    /// Has the worker of a session that shares server connections end it, or its statement alone. What came
+    /// of that is said once it is over.
     pub(crate) fn kill_in_pool(
         &self,
         worker: usize,

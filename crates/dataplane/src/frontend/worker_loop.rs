@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use crate::clock::TICK;
-use crate::control::Signal;
+use crate::control::{Control, Signal};
 use crate::engine::kill;
 use crate::error::SessionError;
 use crate::frontend::connection;
@@ -121,8 +121,10 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                         .describe(worker.index, worker.now_ms(), TICK, limit),
                 );
             }
-            Message::RaiseOnServer { server, signal } => worker.sessions.raise_on_server(server, signal),
-            Message::WakeOnServer(server) => worker.sessions.wake_on_server(server),
+            Message::RaiseOnServer { server, signal } => {
+                worker.sessions.on_server(server, |control| control.raise(signal));
+            }
+            Message::WakeOnServer(server) => worker.sessions.on_server(server, Control::wake),
             Message::WakeSome { server, count } => worker.sessions.wake_some(server, count),
             Message::RaiseAll(signal) => {
                 worker.told_all.set(Some(signal));
