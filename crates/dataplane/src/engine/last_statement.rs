@@ -9,7 +9,6 @@ use crate::engine::generated_ids;
 use crate::engine::kept_variables::KeptVariables;
 use crate::engine::last_error::LastError;
 
-/// What the session's last statement has left with the gateway.
 #[derive(Default)]
 pub(crate) struct LastStatement {
     /// The server that had it, for the log.

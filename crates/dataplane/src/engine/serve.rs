@@ -15,7 +15,6 @@ use crate::frontend::listener_state::ListenerState;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
 
-/// The life of a connection in mode `split`.
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
     control: &Rc<Control>,

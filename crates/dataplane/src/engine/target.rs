@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sql_class::Effects;
 
-/// Where a statement may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// On the primary.

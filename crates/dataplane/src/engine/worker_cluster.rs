@@ -20,7 +20,6 @@ use crate::engine::pipeline::pipelines::Pipelines;
 use crate::engine::replay::kept::Memory;
 use crate::frontend::listener_state::{ListenerState, NumberedCluster};
 
-/// What the sessions of one worker share of a cluster.
 pub(crate) struct WorkerCluster {
     pub(crate) pool: Rc<Pool<ConnectionState>>,
     pub(crate) pipelines: Pipelines,

@@ -19,7 +19,6 @@ use crate::frontend::registry::Registry;
 use crate::hand_over::arriving::Taken;
 use crate::lookups::LookupMetrics;
 
-/// What all threads of the data plane share.
 pub(crate) struct Shared {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) registry: Registry,
