@@ -1,18 +1,12 @@
 //! A session that is understood goes to the process that takes over, or stays: see
 //! [`hand_over`](crate::hand_over).
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use net::{Peer, Stream};
-use telemetry::ListenerMetrics;
 
-use crate::control::Control;
 use crate::engine::client_session::ClientSession;
 use crate::engine::{lease, packed};
 use crate::error::SessionError;
-use crate::frontend::listener_state::ListenerState;
-use crate::frontend::worker::Worker;
+use crate::frontend::counted::Counted;
 use crate::hand_over::Stays;
 use crate::hand_over::give;
 use crate::hand_over::offer::{self, Head, Kind};
@@ -58,11 +52,10 @@ async fn try_to_go(session: &ClientSession) -> Result<(), Stays> {
 
 /// The session in the process that takes over, where nothing is read from its client yet.
 pub(crate) fn arrive(
-    on: (&Rc<Worker>, &Rc<Control>),
-    at: (&Arc<ListenerState>, &Arc<ListenerMetrics>),
+    counted: &Counted,
     body: &[u8],
     streams: (Stream, Option<Stream>, Peer),
 ) -> Result<Box<ClientSession>, Stays> {
     let packed = offer::read(body)?;
-    packed::unpack(on, at, packed, streams)
+    packed::unpack(counted, packed, streams)
 }

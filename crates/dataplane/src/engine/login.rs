@@ -8,7 +8,6 @@ use mysql_wire::session_state::Change;
 use mysql_wire::{Capabilities, ChangeUser, OkPacket, StatusFlags};
 use net::{Accepted, Stream, Toward};
 use session::Session;
-use telemetry::ListenerMetrics;
 use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
@@ -30,6 +29,7 @@ use crate::engine::{admission, answer, client_limits, lease, lookup, own_connect
 use crate::error::SessionError;
 use crate::frontend::authenticate::{self, Authenticated};
 use crate::frontend::connection;
+use crate::frontend::counted::Counted;
 use crate::frontend::handshake::{self, Client, PASSED_ON, WATCHED, client_read};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::{LoginPeer, malformed};
@@ -62,24 +62,22 @@ const ALWAYS: Capabilities = Capabilities::PROTOCOL_41
 
 /// Everything up to the first command. An error has been told to the client when this returns it.
 pub(super) async fn log_in(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
+    counted: &Counted,
     accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> Result<Box<ClientSession>, SessionError> {
     let mut client = None;
     let proved = tokio::select! {
         biased;
-        proved = prove(worker, &mut client, accepted, listener, control, summary) => proved,
-        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
+        proved = prove(counted, &mut client, accepted, summary) => proved,
+        signal = counted.control.signalled(true) => Err(signal_as_error(signal, "", &counted.listener)),
     };
     let opened = match (proved, client.take()) {
-        (Ok(proved), Some(client)) => open(worker, control, client, proved, listener, metrics),
+        (Ok(proved), Some(client)) => open(counted, client, proved),
         (Ok(_), None) => return Err(SessionError::ClientGone),
         (Err(error), Some(mut client)) => {
             let (sequence, capabilities) = (client.sequence, client.capabilities);
+            let worker = &counted.worker;
             connection::refuse(worker, &mut client.stream, sequence, capabilities, &error).await;
             return Err(error);
         }
@@ -98,16 +96,15 @@ pub(super) async fn log_in(
 
 /// The greeting, the client's login and its check, within the listener's time.
 async fn prove(
-    worker: &Worker,
+    counted: &Counted,
     client: &mut Option<Client>,
     accepted: Accepted,
-    listener: &ListenerState,
-    control: &Control,
     summary: &mut SessionSummary,
 ) -> Result<Box<Identity>, SessionError> {
+    let (worker, listener) = (&counted.worker, &counted.listener);
     let limit = listener.config.login_timeout;
     let proved = async {
-        let introduced = connection::introduce(client, accepted, listener, control, summary).await?;
+        let introduced = connection::introduce(client, accepted, counted, summary).await?;
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
         let (login, greeting) = (introduced.login, &introduced.greeting);
         let host = summary.client;
@@ -133,22 +130,19 @@ async fn prove(
 
 /// A session without a server. Returns it with the sequence number of the packet that ends the login.
 fn open(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
+    counted: &Counted,
     client: Client,
     identity: Box<Identity>,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
 ) -> Result<(Box<ClientSession>, u8), SessionError> {
+    let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
-    let traffic = Traffic::new(Arc::clone(metrics), nowhere);
+    let traffic = Traffic::new(Arc::clone(&counted.metrics), nowhere);
     control.set_limits(listener.idle_limits());
     register(worker, control, listener, &identity.account);
     let mut streams = Streams::new(client.stream, Stream::Detached, traffic);
     streams.up.fill(&client.unread);
-    let lookups = SessionLookups::new(worker, listener);
-    let mut session = without_server((worker, control), streams, identity, listener, Binding::default());
-    session.lookups = lookups;
+    let mut session = without_server(counted, streams, identity, Binding::default());
+    session.lookups = SessionLookups::new(worker, listener);
     session.answer.error_sequence = Some(client.sequence);
     client_limits::renew(&session);
     Ok((session, client.sequence))
@@ -156,12 +150,12 @@ fn open(
 
 /// A session before its first command, and before it has got a server connection.
 pub(super) fn without_server(
-    (worker, control): (&Rc<Worker>, &Rc<Control>),
+    counted: &Counted,
     streams: Streams,
     identity: Box<Identity>,
-    listener: &Arc<ListenerState>,
     binding: Binding,
 ) -> Box<ClientSession> {
+    let (worker, listener) = (&counted.worker, &counted.listener);
     let all_metrics = &worker.shared.split_series[worker.index];
     let metrics = all_metrics.of(listener.cluster.name(), &listener.config.name);
     let cluster = worker.pools.of(listener, &worker.metrics);
@@ -169,7 +163,7 @@ pub(super) fn without_server(
     let replays = config.transaction_replay && !binding.is_own();
     let replay = replays.then(|| Box::new(Replay::new(&config, &cluster.replay_memory, &metrics)));
     Box::new(ClientSession {
-        control: Rc::clone(control),
+        control: Rc::clone(&counted.control),
         context: Context {
             worker: Rc::clone(worker),
             listener: Arc::clone(listener),

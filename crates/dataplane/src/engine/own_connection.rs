@@ -11,7 +11,7 @@ use session::Baseline;
 use upstream::{Adopted, Credential, CredentialSecret, Key, Permit, ServerProfile};
 
 use crate::answer::log_in_anew;
-use crate::control::{Control, Waiting};
+use crate::control::Waiting;
 use crate::engine::answer;
 use crate::engine::binding::Binding;
 use crate::engine::client_session::{ClientSession, Context};
@@ -25,10 +25,9 @@ use crate::engine::{lost_server, moving};
 use crate::error::{During, SessionError};
 use crate::frontend::accounts::is_an_alias;
 use crate::frontend::authenticate::Authenticated;
+use crate::frontend::counted::Counted;
 use crate::frontend::handshake::{Agreed, Changed, LoggedIn};
-use crate::frontend::listener_state::ListenerState;
 use crate::frontend::users::User;
-use crate::frontend::worker::Worker;
 use crate::relay::Streams;
 use crate::session_end::signal_as_error;
 
@@ -52,12 +51,8 @@ pub(crate) struct Arrived {
 
 /// A session on the connection on which its client has logged in. An error has been told to the client when
 /// this returns it.
-pub(crate) async fn adopt(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    arrived: Arrived,
-    listener: &Arc<ListenerState>,
-) -> Result<Box<ClientSession>, SessionError> {
+pub(crate) async fn adopt(counted: &Counted, arrived: Arrived) -> Result<Box<ClientSession>, SessionError> {
+    let (worker, listener) = (&counted.worker, &counted.listener);
     let Arrived {
         mut streams,
         introduction,
@@ -94,7 +89,7 @@ pub(crate) async fn adopt(
         compression: None,
     });
     let binding = Binding::own(&streams.traffic.server);
-    let mut session = without_server((worker, control), streams, identity, listener, binding);
+    let mut session = without_server(counted, streams, identity, binding);
     session.answer.status = server.status;
     let taken_in = match become_configured(&mut session.client, &session.context) {
         Ok(()) => take_in(&mut session, stream, server, logged_in.lease.permit).await,
@@ -110,7 +105,7 @@ pub(crate) async fn adopt(
         }
         Ok(true) if listener.config.shares_never() => {}
         Ok(_) if knows_name => {
-            session.lookups = SessionLookups::on_own_connection(worker, listener, rights, control.id);
+            session.lookups = SessionLookups::on_own_connection(worker, listener, rights, session.control.id);
             if listener.config.moves {
                 let accounts = &worker.shared.accounts;
                 let name = &session.client.login.user;

@@ -13,7 +13,6 @@ use mysql_wire::{Capabilities, ErrPacket, Login, StatusFlags};
 use net::{Peer, Stream};
 use serde::{Deserialize, Serialize};
 use session::{Baseline, KnownConnection, Pin, PortableState, Session};
-use telemetry::ListenerMetrics;
 use upstream::{Key, PackedConnection, Server, ServerId, ServerProfile};
 
 use crate::control::Control;
@@ -31,6 +30,7 @@ use crate::engine::packed_credential::PackedCredential;
 use crate::engine::prepared::PackedStatements;
 use crate::engine::{client_limits, keep};
 use crate::frontend::authenticate::Authenticated;
+use crate::frontend::counted::Counted;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::registry::SessionPlace;
 use crate::frontend::users::User;
@@ -214,11 +214,11 @@ fn pack_lease(leased: &LeasedConnection, state: &mut Session) -> Result<PackedLe
 
 /// The session in this process, with nothing read from its client yet. Others find it by its number.
 pub(super) fn unpack(
-    (worker, control): (&Rc<Worker>, &Rc<Control>),
-    (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),
+    counted: &Counted,
     mut packed: PackedSession,
     (client, server_stream, peer): (Stream, Option<Stream>, Peer),
 ) -> Result<Box<ClientSession>, Stays> {
+    let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let (there, here) = (packed.now_ms, worker.now_ms());
     packed.state.set_clock(there, here);
     packed.binding.set_clock(there, here);
@@ -230,12 +230,12 @@ pub(super) fn unpack(
     let server_name = server.map_or(telemetry::OTHER, |server| server.name());
     let server_metrics = worker.metrics.server(listener.cluster.name(), server_name);
     let binding = Binding::unpack(packed.binding, &server_metrics);
-    let mut traffic = Traffic::new(Arc::clone(metrics), server_metrics);
+    let mut traffic = Traffic::new(Arc::clone(&counted.metrics), server_metrics);
     packed.counts.go_on(&mut traffic);
     let streams = Streams::new(client, Stream::Detached, traffic);
     let identity = unpack_identity(worker, control, (listener, peer), packed.identity)?;
     let is_own = binding.is_own();
-    let mut session = without_server((worker, control), streams, identity, listener, binding);
+    let mut session = without_server(counted, streams, identity, binding);
     session.state = packed.state;
     session.context.cluster.share(&mut session.state);
     session.answer.status = packed.status;

@@ -1,32 +1,23 @@
 //! The life of a connection in mode `split`: its login, its commands, its end.
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use net::Accepted;
-use telemetry::ListenerMetrics;
 
-use crate::control::Control;
 use crate::engine::client_session::ClientSession;
 use crate::engine::login::log_in;
 use crate::engine::{answer, finish, lease, run};
 use crate::error::SessionError;
-use crate::frontend::listener_state::ListenerState;
+use crate::frontend::counted::Counted;
 use crate::frontend::session_summary::SessionSummary;
-use crate::frontend::worker::Worker;
 
 pub(crate) async fn serve(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
+    counted: &Counted,
     accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> SessionError {
-    let mut session = match Box::pin(log_in(worker, control, accepted, listener, metrics, summary)).await {
+    let mut session = match Box::pin(log_in(counted, accepted, summary)).await {
         Ok(session) => session,
         Err(error) => {
-            metrics.login_failures.inc();
+            counted.metrics.login_failures.inc();
             return error;
         }
     };

@@ -6,15 +6,12 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Instant;
 
 use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
-use telemetry::{EndReason, ListenerMetrics};
 use tokio::task::spawn_local;
-use tracing::info;
 use upstream::{ConnectFailure, Lease, LeaseError, Member, Server, ServerProfile, Status};
 
 use crate::control::{Control, Signal, Waiting};
@@ -25,6 +22,7 @@ use crate::engine::run;
 use crate::engine::serve;
 use crate::error::{During, SessionError};
 use crate::forwarded::session::Session;
+use crate::frontend::counted::Counted;
 use crate::frontend::guesses::Asking;
 use crate::frontend::handshake::{self, Client, LoggedIn, Patience};
 use crate::frontend::listener_state::ListenerState;
@@ -62,14 +60,7 @@ async fn run(
     worker: Rc<Worker>,
     accepted: Accepted,
     listener: Arc<ListenerState>,
-    serve: impl AsyncFnOnce(
-        &Rc<Worker>,
-        &Rc<Control>,
-        Accepted,
-        &Arc<ListenerState>,
-        &Arc<ListenerMetrics>,
-        &mut SessionSummary,
-    ) -> SessionError,
+    serve: impl AsyncFnOnce(&Counted, Accepted, &mut SessionSummary) -> SessionError,
 ) {
     let id = worker.shared.registry.new_id();
     let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
@@ -79,63 +70,11 @@ async fn run(
         Poll::Ready(())
     })
     .await;
-    let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
-    let metrics = &counted.metrics;
-    metrics.accepted.inc();
+    let counted = Counted::new(worker, listener, control);
+    counted.metrics.accepted.inc();
     let mut summary = SessionSummary::new(accepted.peer());
-    let error = serve(&worker, &control, accepted, &listener, metrics, &mut summary).await;
-    counted.end(&control, &summary, &error);
-}
-
-/// The place of a session in every list and count, given up when this is dropped, however its task ends.
-pub(crate) struct Counted {
-    worker: Rc<Worker>,
-    listener: Arc<ListenerState>,
-    pub(crate) metrics: Arc<ListenerMetrics>,
-    id: u32,
-}
-
-impl Counted {
-    pub(crate) fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
-        let metrics = worker.metrics.listener(&listener.config.name);
-        worker.sessions.insert(control);
-        if let Some(signal) = worker.told_all.get() {
-            control.raise(signal);
-        }
-        worker.metrics.sessions.inc();
-        metrics.active.inc();
-        Self {
-            worker,
-            listener,
-            metrics,
-            id: control.id,
-        }
-    }
-
-    /// The session has come to its end, for this reason.
-    pub(crate) fn end(&self, control: &Control, summary: &SessionSummary, error: &SessionError) {
-        self.metrics.session_ended(error.reason());
-        self.metrics.session_seconds.record(control.began.elapsed());
-        log_end(&self.listener, control.id, summary, error, control.began);
-        if matches!(error, SessionError::HandedOver) && control.is_killed() {
-            self.worker.kill_elsewhere(self.id);
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.worker.shared.registry.remove(self.id);
-        self.worker.sessions.remove(self.id);
-        self.worker.metrics.sessions.dec();
-        self.metrics.active.dec();
-        if std::thread::panicking() {
-            self.metrics.session_ended(EndReason::Panic);
-            tracing::error!(id = self.id, "session ended by a fault of the gateway");
-        }
-        self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
-        self.listener.active.fetch_sub(1, Ordering::Relaxed);
-    }
+    let error = serve(&counted, accepted, &mut summary).await;
+    counted.end(&summary, &error);
 }
 
 /// Says why, to a connection that is over a limit, in the one packet that a client reads before it says
@@ -160,60 +99,29 @@ pub(crate) async fn turn_away(
     }
 }
 
-fn log_end(
-    listener: &ListenerState,
-    id: u32,
-    summary: &SessionSummary,
-    error: &SessionError,
-    started: Instant,
-) {
-    info!(
-        session = id,
-        listener = listener.config.name,
-        client = %summary.client,
-        user = &*summary.user,
-        server = summary.server_name(),
-        reason = error.reason().label(),
-        cause = error.to_string(),
-        seconds = started.elapsed().as_secs_f64(),
-        commands = summary.commands,
-        bytes_from_client = summary.from_client,
-        bytes_to_client = summary.to_client,
-        "session ended"
-    );
-}
-
 /// Mode `tcp`: accept, choose, relay.
-async fn forward_bytes(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
-    summary: &mut SessionSummary,
-) -> SessionError {
-    let pairing = Box::pin(pair_up(worker, control, accepted, listener, metrics, summary));
-    let paired = unless_told(control, listener, pairing).await;
+async fn forward_bytes(counted: &Counted, accepted: Accepted, summary: &mut SessionSummary) -> SessionError {
+    let pairing = Box::pin(pair_up(counted, accepted, summary));
+    let paired = unless_told(&counted.control, &counted.listener, pairing).await;
     let mut pair = match paired.and_then(|paired| paired) {
         Ok(pair) => pair,
         Err(error) => return error,
     };
-    serve_bytes(worker, control, listener, &mut pair, summary).await
+    serve_bytes(counted, &mut pair, summary).await
 }
 
 /// Forwards everything, until the end or until the process that has taken over goes on with it.
 pub(crate) async fn serve_bytes(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    listener: &Arc<ListenerState>,
+    counted: &Counted,
     pair: &mut Pair,
     summary: &mut SessionSummary,
 ) -> SessionError {
+    let (control, listener) = (&counted.control, &counted.listener);
     let _on_server = OnServer::new(&pair.streams.traffic.server);
     let error = loop {
         match relay::stream(&mut pair.streams, control).await {
             Ok(relay::Streamed::Goes) => {
-                if Box::pin(bytes::go(worker, control, listener, pair, &summary.client)).await {
+                if Box::pin(bytes::go(counted, pair, &summary.client)).await {
                     break SessionError::HandedOver;
                 }
             }
@@ -226,13 +134,11 @@ pub(crate) async fn serve_bytes(
 }
 
 async fn pair_up(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
+    counted: &Counted,
     accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> Result<Box<Pair>, SessionError> {
+    let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy_header::read_header(&mut client, listener).await?;
     summary.client = peer;
@@ -254,7 +160,7 @@ async fn pair_up(
     attach(control, listener, &server);
     control.set_limits(listener.idle_limits());
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
-    let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
+    let traffic = Traffic::new(Arc::clone(&counted.metrics), server_metrics);
     let mut streams = Streams::new(client, stream, traffic);
     streams.up.fill(&unread);
     summary.server = Some(server);
@@ -296,19 +202,12 @@ async fn lease(
 }
 
 /// Mode `session`: accept, handshake, serve.
-async fn serve_session(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
-    summary: &mut SessionSummary,
-) -> SessionError {
+async fn serve_session(counted: &Counted, accepted: Accepted, summary: &mut SessionSummary) -> SessionError {
     // What the login needs is boxed, so that a session that has got through it does not carry that room on.
-    let logged_in = match Box::pin(log_in(worker, control, accepted, listener, metrics, summary)).await {
+    let logged_in = match Box::pin(log_in(counted, accepted, summary)).await {
         Ok(logged_in) => logged_in,
         Err(error) => {
-            metrics.login_failures.inc();
+            counted.metrics.login_failures.inc();
             return error;
         }
     };
@@ -351,19 +250,17 @@ pub(crate) async fn serve_understood(
 
 /// Everything up to the first command. An error has been told to the client when this returns it.
 async fn log_in(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
+    counted: &Counted,
     accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> Result<LogIn, SessionError> {
+    let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let limit = listener.config.login_timeout;
     let mut client = None;
     let mut introduction = None;
     let login = async {
         let introduced = {
-            let introducing = introduce(&mut client, accepted, listener, control, summary);
+            let introducing = introduce(&mut client, accepted, counted, summary);
             let introducing = pin!(tokio::time::timeout(limit, introducing));
             unless_told(control, listener, introducing).await?
         };
@@ -419,7 +316,7 @@ async fn log_in(
                         || logged_in.moves_by_session_states(listener)
                 }),
             );
-            let streams = connect(worker, control, client, &mut logged_in, listener, metrics)?;
+            let streams = connect(counted, client, &mut logged_in)?;
             match introduction {
                 Some(introduction) => {
                     let arrived = own_connection::Arrived {
@@ -429,12 +326,11 @@ async fn log_in(
                         logged_in,
                     };
                     // Boxed: logins are many, and most are of sessions that are forwarded.
-                    let understood =
-                        Box::pin(own_connection::adopt(worker, control, arrived, listener)).await;
+                    let understood = Box::pin(own_connection::adopt(counted, arrived)).await;
                     understood.map(LogIn::Understood)
                 }
                 None => {
-                    let session = forwarded((worker, control), streams, logged_in, (listener, peer));
+                    let session = forwarded(counted, streams, logged_in, peer);
                     Ok(LogIn::Forwarded(Box::new(session)))
                 }
             }
@@ -603,10 +499,10 @@ pub(crate) struct Introduced {
 pub(crate) async fn introduce(
     client: &mut Option<Client>,
     accepted: Accepted,
-    listener: &ListenerState,
-    control: &Control,
+    counted: &Counted,
     summary: &mut SessionSummary,
 ) -> Result<Introduced, SessionError> {
+    let (control, listener) = (&counted.control, &counted.listener);
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy_header::read_header(&mut stream, listener).await?;
     summary.client = peer;
@@ -643,18 +539,12 @@ fn attach(control: &Control, listener: &ListenerState, server: &Server) {
 }
 
 /// The streams of a session, which others find by its number from here on.
-fn connect(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    client: Client,
-    logged_in: &mut LoggedIn,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
-) -> Result<Streams, SessionError> {
+fn connect(counted: &Counted, client: Client, logged_in: &mut LoggedIn) -> Result<Streams, SessionError> {
+    let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let server = Arc::clone(&logged_in.lease.server);
     let stream = std::mem::replace(&mut logged_in.lease.stream, Stream::Detached);
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
-    let traffic = Traffic::new(Arc::clone(metrics), server_metrics);
+    let traffic = Traffic::new(Arc::clone(&counted.metrics), server_metrics);
     let (compression, unread) = (logged_in.client_compression, &logged_in.client_unread);
     let (client, up) = handshake::compressed(client.stream, compression, Toward::Client, unread)
         .map_err(SessionError::ClientFailed)?;
@@ -687,18 +577,13 @@ fn connect(
     Ok(streams)
 }
 
-fn forwarded(
-    (worker, control): (&Rc<Worker>, &Rc<Control>),
-    streams: Streams,
-    logged_in: LoggedIn,
-    (listener, peer): (&Arc<ListenerState>, Peer),
-) -> Session {
+fn forwarded(counted: &Counted, streams: Streams, logged_in: LoggedIn, peer: Peer) -> Session {
     let Lease { server, permit, .. } = logged_in.lease;
     let metrics = Arc::clone(&streams.traffic.server);
     Session {
-        control: Rc::clone(control),
-        worker: Rc::clone(worker),
-        listener: Arc::clone(listener),
+        control: Rc::clone(&counted.control),
+        worker: Rc::clone(&counted.worker),
+        listener: Arc::clone(&counted.listener),
         server,
         metrics,
         streams,

@@ -6,6 +6,7 @@ pub(crate) mod accounts;
 pub(crate) mod auth_relay;
 pub(crate) mod authenticate;
 pub(crate) mod connection;
+pub(crate) mod counted;
 pub(crate) mod data_plane;
 pub mod extension;
 pub(crate) mod gateway;

@@ -5,28 +5,25 @@ use std::sync::Arc;
 
 use config::TlsMode;
 use net::{Accepted, Peer, Stream};
-use telemetry::ListenerMetrics;
 use tokio::io::AsyncReadExt;
 
-use crate::control::{Control, Waiting};
+use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::frontend::counted::Counted;
 use crate::frontend::extension::{ProtocolConnection, ProtocolEnd, ProtocolSession, StopSignal};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::proxy_header;
 use crate::frontend::session_summary::SessionSummary;
-use crate::frontend::worker::Worker;
 use crate::session_end::signal_as_error;
 
 /// The life of a connection of a listener that an extension serves.
 pub(crate) async fn serve(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
+    counted: &Counted,
     accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    metrics: &Arc<ListenerMetrics>,
     summary: &mut SessionSummary,
 ) -> SessionError {
-    let Some(extension) = worker.extension.get() else {
+    let (control, listener) = (&counted.control, &counted.listener);
+    let Some(extension) = counted.worker.extension.get() else {
         return SessionError::NotServed;
     };
     let received = tokio::select! {
@@ -39,10 +36,10 @@ pub(crate) async fn serve(
         Err(error) => return error,
     };
     let protocol_session = ProtocolSession {
-        home: Rc::clone(&worker.home),
+        home: Rc::clone(&counted.worker.home),
         control: Rc::clone(control),
         listener: Arc::clone(listener),
-        metrics: Arc::clone(metrics),
+        metrics: Arc::clone(&counted.metrics),
         peer: summary.client,
         local: stream.local().unwrap_or(Peer::Unix),
     };

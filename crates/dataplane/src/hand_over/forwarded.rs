@@ -7,16 +7,13 @@ use std::sync::Arc;
 use mysql_wire::{Capabilities, ResponseTracker, StatusFlags};
 use net::{Peer, Stream};
 use serde::{Deserialize, Serialize};
-use telemetry::ListenerMetrics;
 
 use super::offer::{self, Counts, Head, Kind};
 use super::{Stays, give};
-use crate::control::Control;
 use crate::error::SessionError;
 use crate::forwarded::session::Session;
-use crate::frontend::listener_state::ListenerState;
+use crate::frontend::counted::Counted;
 use crate::frontend::registry::SessionPlace;
-use crate::frontend::worker::Worker;
 use crate::relay::{Streams, Traffic};
 
 /// What is known of it.
@@ -87,11 +84,11 @@ fn pack(session: &Session) -> Result<Forwarded, Stays> {
 
 /// The session in the process that takes over, where nothing is read from its client yet.
 pub(super) fn arrive(
-    (worker, control): (&Rc<Worker>, &Rc<Control>),
-    (listener, metrics): (&Arc<ListenerState>, &Arc<ListenerMetrics>),
+    counted: &Counted,
     body: &[u8],
     (client, server_stream, peer): (Stream, Option<Stream>, Peer),
 ) -> Result<Box<Session>, Stays> {
+    let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let known: Forwarded = offer::read(body)?;
     let servers = listener.cluster.servers();
     let server = servers.iter().find(|server| server.whereabouts() == known.server);
@@ -101,7 +98,7 @@ pub(super) fn arrive(
     }
     let permit = listener.cluster.permit_to(server).ok_or(Stays::Server)?;
     let server_metrics = worker.metrics.server(listener.cluster.name(), server.name());
-    let mut traffic = Traffic::new(Arc::clone(metrics), Arc::clone(&server_metrics));
+    let mut traffic = Traffic::new(Arc::clone(&counted.metrics), Arc::clone(&server_metrics));
     known.counts.go_on(&mut traffic);
     let server_connection = (listener.key(server), known.thread_id);
     let place = SessionPlace {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use net::Stream;
-use telemetry::ListenerMetrics;
 use tokio::task::spawn_local;
 use tracing::debug;
 
@@ -18,7 +17,8 @@ use crate::control::{Control, Waiting};
 use crate::engine::client_session::ClientSession;
 use crate::engine::hand_over;
 use crate::forwarded::session::Session;
-use crate::frontend::connection::{self, Counted};
+use crate::frontend::connection;
+use crate::frontend::counted::Counted;
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
@@ -52,10 +52,10 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
         Poll::Ready(())
     })
     .await;
-    let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
+    let counted = Counted::new(Rc::clone(&worker), listener, Rc::clone(&control));
     let made = match is_known {
         true => Err(Stays::Number),
-        false => make(&worker, &control, &mut arriving, &counted.metrics),
+        false => make(&counted, &mut arriving),
     };
     let Arriving {
         head,
@@ -89,18 +89,10 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
         }
         Ready::Bytes(mut pair) => {
             summary.server = Some(Arc::clone(pair.permit.server()));
-            let (worker, control) = (&worker, &control);
-            Box::pin(connection::serve_bytes(
-                worker,
-                control,
-                &listener,
-                &mut pair,
-                &mut summary,
-            ))
-            .await
+            Box::pin(connection::serve_bytes(&counted, &mut pair, &mut summary)).await
         }
     };
-    counted.end(&control, &summary, &error);
+    counted.end(&summary, &error);
 }
 
 /// From here on nobody else gets its number.
@@ -117,25 +109,15 @@ fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
         && (!is_listed || worker.shared.registry.insert_new(head.id, place))
 }
 
-fn make(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    arriving: &mut Arriving,
-    metrics: &Arc<ListenerMetrics>,
-) -> Result<Ready, Stays> {
+fn make(counted: &Counted, arriving: &mut Arriving) -> Result<Ready, Stays> {
     let sockets = std::mem::take(&mut arriving.sockets);
     let mut streams = sockets.into_iter().map(Stream::from_shared);
     let mut stream = || streams.next().transpose().map_err(|_| Stays::Refused);
     let (client, server) = (stream()?.ok_or(Stays::Refused)?, stream()?);
-    let at: (&Arc<ListenerState>, _) = (&arriving.listener, metrics);
     let (body, peer) = (arriving.body(), arriving.head.client());
     match arriving.head.kind {
-        Kind::Understood => {
-            hand_over::arrive((worker, control), at, body, (client, server, peer)).map(Ready::Understood)
-        }
-        Kind::Forwarded => {
-            forwarded::arrive((worker, control), at, body, (client, server, peer)).map(Ready::Forwarded)
-        }
-        Kind::Bytes => bytes::arrive((worker, control), at, body, (client, server)).map(Ready::Bytes),
+        Kind::Understood => hand_over::arrive(counted, body, (client, server, peer)).map(Ready::Understood),
+        Kind::Forwarded => forwarded::arrive(counted, body, (client, server, peer)).map(Ready::Forwarded),
+        Kind::Bytes => bytes::arrive(counted, body, (client, server)).map(Ready::Bytes),
     }
 }
