@@ -56,7 +56,7 @@ pub(crate) fn rule_execution(session: &mut ClientSession, execution: Execution) 
 pub(crate) fn route_execution(session: &mut ClientSession, execution: Execution) -> Step<'_> {
     let Execution { head, id, prepared } = &execution;
     let (head, id) = (*head, *id);
-    if !known::is_kept(prepared) && !known::is_known_here(session.lease.as_mut(), prepared) {
+    if !known::is_kept(prepared) && !known::is_known_here(session, prepared) {
         return Next::refuse(SessionError::StatementChanged).into();
     }
     again::keep_to_send_again(session, head, &prepared.facts);

@@ -52,7 +52,7 @@ pub(crate) fn requested(session: &mut ClientSession, head: CommandHead) -> Resul
     if let Some(text) = text_with_figures(session, id) {
         prepared.text = text;
     } else if prepared.long_data
-        && held_text(session.lease.as_mut(), &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
+        && held_text(session, &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
     {
         // The data is with figures of a statement that is no longer the last.
         return Err(Refused(SessionError::StatementChanged));
@@ -78,7 +78,7 @@ pub(crate) fn begin_at_once(
 ) -> bool {
     let is_ready = head.command == Command::STMT_EXECUTE
         && needs_no_priming(session, &prepared.facts)
-        && is_known_here(session.lease.as_mut(), prepared)
+        && is_known_here(session, prepared)
         && address(session, head, id, prepared).is_ok();
     if is_ready {
         begin_prepared(session, head, id, prepared);
@@ -150,7 +150,7 @@ async fn begin_here(
     prepared: &Prepared,
     target: &Target,
 ) -> Result<Next, SessionError> {
-    if pipelined_setup::lacks_state(session) || !is_known_here(session.lease.as_mut(), prepared) {
+    if pipelined_setup::lacks_state(session) || !is_known_here(session, prepared) {
         match Box::pin(prepare_execute::prepare_and_execute(
             session, head, id, prepared, target,
         ))
@@ -249,14 +249,14 @@ fn closing(state: &mut ConnectionState, closes: bool) -> Vec<u8> {
 }
 
 /// Whether the types have to be put into a command that is not there whole.
-fn lacks_types(session: &mut ClientSession, head: CommandHead, prepared: &Prepared) -> bool {
+fn lacks_types(session: &ClientSession, head: CommandHead, prepared: &Prepared) -> bool {
     let payload = command::payload(session, head);
     let needs_types = payload.len() < head.payload_len
         && ExecuteHead::decode(payload, prepared.params, session.client.key.capabilities)
             .is_ok_and(|parsed| parsed.needs_types());
-    let leased = session.lease.as_mut().filter(|_| needs_types);
+    let leased = session.lease.as_ref().filter(|_| needs_types);
     leased
-        .and_then(|leased| leased.connection.state.statements.find(prepared))
+        .and_then(|leased| leased.connection.state.statements.known(prepared))
         .is_some_and(|on_server| on_server.types != prepared.types)
 }
 
@@ -288,7 +288,7 @@ pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Res
         return Ok(unknown(session, head).into());
     };
     let text = match head.command {
-        Command::STMT_FETCH => match held_text(session.lease.as_mut(), &prepared) {
+        Command::STMT_FETCH => match held_text(session, &prepared) {
             None => {
                 forget_diagnostics(session);
                 return Ok(Next::refuse(SessionError::NoCursor(id)));
@@ -306,7 +306,7 @@ pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Res
             _ => Err(refused.0),
         };
     }
-    if !is_known_here(session.lease.as_mut(), &prepared)
+    if !is_known_here(session, &prepared)
         && let Err(why) = reprepare::prepare_here(session, id, &prepared).await
     {
         lease::abandon(session);
@@ -346,7 +346,7 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
         return answer::discard(session).await.map(|_| Next::Done);
     };
     session.prepared.forget_figures(id);
-    if held_text(session.lease.as_mut(), &prepared).is_none() {
+    if held_text(session, &prepared).is_none() {
         answer::discard(session).await?;
         if let Some(leased) = &mut session.lease {
             leased.connection.state.close(&prepared.owner);
@@ -365,8 +365,9 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
 }
 
 /// The text of what has a cursor or long data of the statement on the connection that the session holds.
-fn held_text(leased: Option<&mut LeasedConnection>, prepared: &Prepared) -> Option<Rc<[u8]>> {
-    let held = leased?.connection.state.statements.held(&prepared.owner)?;
+fn held_text(session: &ClientSession, prepared: &Prepared) -> Option<Rc<[u8]>> {
+    let leased = session.lease.as_ref()?;
+    let held = leased.connection.state.statements.held(&prepared.owner)?;
     Some(Rc::clone(&held.text))
 }
 

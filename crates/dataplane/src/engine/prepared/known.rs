@@ -9,7 +9,6 @@ use crate::command_head::CommandHead;
 use crate::engine::begin::with_statement;
 use crate::engine::client_session::ClientSession;
 use crate::engine::command;
-use crate::engine::leased::LeasedConnection;
 use crate::engine::replay::note::note;
 use crate::error::SessionError;
 
@@ -29,8 +28,9 @@ pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
     .with(Effects::READS_LAST_GTID);
 
 /// Whether the leased connection has the statement.
-pub(crate) fn is_known_here(leased: Option<&mut LeasedConnection>, prepared: &Prepared) -> bool {
-    leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
+pub(crate) fn is_known_here(session: &ClientSession, prepared: &Prepared) -> bool {
+    let leased = session.lease.as_ref();
+    leased.is_some_and(|leased| leased.connection.state.statements.known(prepared).is_some())
 }
 
 /// Tells the session that the statement is about to be executed.

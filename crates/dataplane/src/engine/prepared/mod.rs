@@ -102,7 +102,13 @@ impl OnServer {
         Some(found)
     }
 
-    /// The same with whatever text.
+    /// The same where it is not used.
+    pub(crate) fn known(&self, prepared: &Prepared) -> Option<&ServerStatement> {
+        let known = self.statements.get(&Rc::as_ptr(&prepared.owner));
+        known.filter(|known| Rc::ptr_eq(&known.text, &prepared.text))
+    }
+
+    /// The one to be used, with whatever text.
     pub(crate) fn of(&mut self, owner: &Rc<()>) -> Option<&mut ServerStatement> {
         self.statements.get_mut(&Rc::as_ptr(owner))
     }
@@ -119,12 +125,9 @@ impl OnServer {
     }
 
     /// The statement that has a cursor or long data of the client's.
-    pub(crate) fn held(&mut self, owner: &Rc<()>) -> Option<&mut ServerStatement> {
-        let id = self.of(owner)?.id;
-        match self.held.contains(&id) {
-            true => self.of(owner),
-            false => None,
-        }
+    pub(crate) fn held(&self, owner: &Rc<()>) -> Option<&ServerStatement> {
+        let statement = self.statements.get(&Rc::as_ptr(owner));
+        statement.filter(|statement| self.held.contains(&statement.id))
     }
 
     /// Adds a statement that was just prepared. Returns the ids of those that must be closed for it: those
@@ -275,8 +278,7 @@ impl OnServer {
         let mut superfluous: Vec<u32> = self.statements.values().map(|statement| statement.id).collect();
         let mut statements = Vec::new();
         for (client_id, prepared) in of.iter() {
-            let found = self.statements.get(&Rc::as_ptr(&prepared.owner));
-            let Some(found) = found.filter(|found| Rc::ptr_eq(&found.text, &prepared.text)) else {
+            let Some(found) = self.known(prepared) else {
                 continue;
             };
             superfluous.retain(|id| *id != found.id);

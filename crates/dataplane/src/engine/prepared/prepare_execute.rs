@@ -76,7 +76,7 @@ pub(crate) async fn prepare_and_execute(
 ) -> Result<PipelinedExecution, SessionError> {
     let done = execute(session, head, id, prepared, target).await?;
     if matches!(done, PipelinedExecution::Apart)
-        && !is_known_here(session.lease.as_mut(), prepared)
+        && !is_known_here(session, prepared)
         && let Err(why) = Box::pin(reprepare::prepare_here(session, id, prepared)).await
     {
         let ended = reprepare::not_prepared(session, head, id, prepared, why).await;
@@ -93,7 +93,7 @@ async fn execute(
     target: &Target,
 ) -> Result<PipelinedExecution, SessionError> {
     let lacks_state = pipelined_setup::lacks_state(session);
-    let is_known = is_known_here(session.lease.as_mut(), prepared);
+    let is_known = is_known_here(session, prepared);
     if is_known && !lacks_state {
         return Ok(PipelinedExecution::Apart);
     }
@@ -138,12 +138,7 @@ async fn execute(
     Ok(PipelinedExecution::Sent)
 }
 
-fn plan(
-    session: &mut ClientSession,
-    head: CommandHead,
-    prepared: &Prepared,
-    is_known: bool,
-) -> Result<Plan, Apart> {
+fn plan(session: &ClientSession, head: CommandHead, prepared: &Prepared) -> Result<Plan, Apart> {
     if session.streams.server.is_compressed() {
         // Packets of a compressed connection are numbered command by command.
         return Err(Apart::Command);
@@ -159,31 +154,28 @@ fn plan(
     // What is not known of the session's state is asked for on the other way.
     let is_known_state = session.state.ask_meaning().is_none();
     let means_the_same = is_known_state && session.state.carried().means_the_same(&prepared.context);
-    let Some(leased) = &mut session.lease else {
-        return Err(Apart::Command);
-    };
-    let statements = &mut leased.connection.state.statements;
-    let (server_id, known_types) = match is_known {
-        true => {
-            let known = statements.find(prepared);
-            let known = known.ok_or(Apart::Command)?;
-            (known.id, known.types.clone())
-        }
-        false if !means_the_same => return Err(Apart::Meaning),
-        false if prepared.facts.effects.intersects(OF_THE_LAST) => return Err(Apart::Last),
-        false if has_version_comment(&prepared.text) => return Err(Apart::Versions),
-        false => (statements.next_id().ok_or(Apart::Id)?, None),
+    let leased = session.lease.as_ref().ok_or(Apart::Command)?;
+    let statements = &leased.connection.state.statements;
+    let known = statements.known(prepared);
+    let (server_id, known_types) = match known {
+        Some(known) => (known.id, known.types.clone()),
+        None if !means_the_same => return Err(Apart::Meaning),
+        None if prepared.facts.effects.intersects(OF_THE_LAST) => return Err(Apart::Last),
+        None if has_version_comment(&prepared.text) => return Err(Apart::Versions),
+        None => (statements.next_id().ok_or(Apart::Id)?, None),
     };
     let mut types = parsed.types().map(Rc::from);
-    if let Some(known) = prepared.types.as_ref().filter(|_| parsed.needs_types())
-        && known_types.as_ref() != Some(known)
+    if let Some(wanted) = prepared.types.as_ref().filter(|_| parsed.needs_types())
+        && known_types.as_ref() != Some(wanted)
     {
-        if !parsed.inject_types(&mut payload, known) {
+        if !parsed.inject_types(&mut payload, wanted) {
             return Err(Apart::Command);
         }
-        types = Some(Rc::clone(known));
+        types = Some(Rc::clone(wanted));
     }
-    let preparation = (!is_known).then(|| [&[Command::STMT_PREPARE.0], &*prepared.text].concat());
+    let preparation = known
+        .is_none()
+        .then(|| [&[Command::STMT_PREPARE.0], &*prepared.text].concat());
     if !replace_id(&mut payload, server_id) {
         return Err(Apart::Command);
     }
