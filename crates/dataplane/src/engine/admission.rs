@@ -189,28 +189,16 @@ impl Tried {
     ) -> SessionError {
         let is_full_only = self.failures.is_empty() && self.refusals.is_empty();
         match waited {
-            Some((_, SessionError::NoServer(LeaseError::QueueTimeout { cluster, waited, .. })))
-                if is_full_only =>
-            {
-                return SessionError::NoServer(LeaseError::QueueTimeout {
-                    cluster,
-                    server: self.names_of_full(session),
-                    waited,
-                });
+            Some((_, mut error)) if is_full_only => {
+                if let SessionError::NoServer(
+                    LeaseError::QueueTimeout { server, .. } | LeaseError::QueueFull { server, .. },
+                ) = &mut error
+                {
+                    *server = self.names_of_full(session);
+                }
+                return error;
             }
-            Some((
-                _,
-                SessionError::NoServer(LeaseError::QueueFull {
-                    cluster, queue_max, ..
-                }),
-            )) if is_full_only => {
-                return SessionError::NoServer(LeaseError::QueueFull {
-                    cluster,
-                    server: self.names_of_full(session),
-                    queue_max,
-                });
-            }
-            Some((server, SessionError::NoServer(error))) if error.has_no_room() && !is_full_only => {
+            Some((server, SessionError::NoServer(error))) if error.has_no_room() => {
                 let full = self.full.iter().map(|full| ConnectFailure {
                     id: full.id(),
                     server: full.name().to_owned(),

@@ -139,7 +139,8 @@ impl Users {
             let secrets = servers?.get(name)?.secrets();
             let (first, last) = (secrets.first()?, secrets.last()?);
             let name = std::str::from_utf8(name).ok()?;
-            Some(Arc::new(User::of_servers(name, [first, last])))
+            let known = [first, last].map(|secret| Known::Stored(Arc::clone(secret)));
+            Some(Arc::new(User::of_servers(name, known)))
         };
         match configured.or_else(of_servers) {
             Some(user) => Applicant {
@@ -168,7 +169,8 @@ impl Users {
             },
             Some(servers) => AccountSecret::new(nobody(servers.usual_rounds())),
         };
-        Arc::new(User::of_servers("", [&secret, &secret]))
+        let known = Known::Stored(secret);
+        Arc::new(User::of_servers("", [known.clone(), known]))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -210,24 +212,19 @@ impl User {
     }
 
     /// An account of servers. Nothing limits its sessions here: the servers may.
-    fn of_servers(name: &str, secrets: [&Arc<AccountSecret>; 2]) -> Self {
+    fn of_servers(name: &str, secrets: [Known; 2]) -> Self {
         Self {
             name: name.into(),
-            secrets: secrets.map(|secret| Known::Stored(Arc::clone(secret))),
+            secrets,
             active: Arc::default(),
             config: config::User::new(name, None),
         }
     }
 
-    /// An account that a server has let in, or has yet to. Nothing limits its sessions here: the servers may.
+    /// One that a server has let in, or has yet to.
     pub(crate) fn passing(name: &str, password: Option<&Secret>) -> Self {
         let secret = Known::password_itself(password);
-        Self {
-            name: name.into(),
-            secrets: [secret.clone(), secret],
-            active: Arc::default(),
-            config: config::User::new(name, None),
-        }
+        Self::of_servers(name, [secret.clone(), secret])
     }
 
     /// Whether nothing but an answer of `mysql_native_password` can be checked: a secret is only known as its
@@ -300,6 +297,12 @@ impl User {
             },
             secret,
         }
+    }
+
+    /// By the password, where that is known.
+    fn credential_by_password(&self, known: &Known) -> Option<Credential> {
+        let password = CredentialSecret::Password(known.password()?.clone());
+        Some(self.credential(known, password))
     }
 }
 
@@ -404,11 +407,8 @@ impl Applicant {
     /// With what its passwords are known, as far as they are: the present one first.
     pub(crate) fn credentials(&self) -> Vec<Credential> {
         let known = self.user.secrets.iter().filter(|_| self.exists);
-        let credential = |known: &Known| {
-            let password = CredentialSecret::Password(known.password()?.clone());
-            Some(self.user.credential(known, password))
-        };
-        let mut credentials: Vec<_> = known.filter_map(credential).collect();
+        let credentials = known.filter_map(|known| self.user.credential_by_password(known));
+        let mut credentials: Vec<_> = credentials.collect();
         credentials.dedup_by(|a, b| a.secret == b.secret);
         credentials
     }
@@ -420,18 +420,12 @@ impl Applicant {
         if self.passes {
             return None;
         }
-        let is_of_this_account = |known: &&Known| match known {
-            Known::Password(..) | Known::Native(_) => true,
-            Known::Stored(stored) => stored.is_configured(),
-        };
-        let secrets = self.user.secrets.iter().filter(is_of_this_account);
-        let credentials = secrets.filter_map(|known| {
-            let password = CredentialSecret::Password(known.password()?.clone());
-            Some(self.user.credential(known, password))
-        });
-        credentials
-            .into_iter()
-            .find(|credential| credential.secret != used.secret)
+        let is_of_servers = |known: &Known| matches!(known, Known::Stored(stored) if !stored.is_configured());
+        let mut secrets = self.user.secrets.iter().filter(|known| !is_of_servers(known));
+        secrets.find_map(|known| {
+            let other = self.user.credential_by_password(known)?;
+            (other.secret != used.secret).then_some(other)
+        })
     }
 
     /// Both secrets are looked at in any case: see the head of this file.
