@@ -12,7 +12,7 @@ use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
 use crate::command_head::CommandHead;
-use crate::control::{Control, Waiting};
+use crate::control::Waiting;
 use crate::engine::binding::Binding;
 use crate::engine::client_session::{AnswerState, ClientSession, Context};
 use crate::engine::identity::Identity;
@@ -31,12 +31,9 @@ use crate::frontend::authenticate::{self, Authenticated};
 use crate::frontend::connection;
 use crate::frontend::counted::Counted;
 use crate::frontend::handshake::{self, Client, PASSED_ON, WATCHED, client_read};
-use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::{LoginPeer, malformed};
 use crate::frontend::proxy_header;
-use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
-use crate::frontend::worker::Worker;
 use crate::relay::{Streams, Traffic};
 use crate::session_end::signal_as_error;
 
@@ -138,7 +135,7 @@ fn open(
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
     let traffic = Traffic::new(Arc::clone(&counted.metrics), nowhere);
     control.set_limits(listener.idle_limits());
-    register(worker, control, listener, &identity.account);
+    counted.list(None, Arc::clone(&identity.account.user.name).into(), false);
     let mut streams = Streams::new(client.stream, Stream::Detached, traffic);
     streams.up.fill(&client.unread);
     let mut session = without_server(counted, streams, identity, Binding::default());
@@ -194,18 +191,6 @@ pub(super) fn without_server(
         },
         client: identity,
     })
-}
-
-/// From now on others find the session by its number.
-fn register(worker: &Worker, control: &Control, listener: &ListenerState, account: &Authenticated) {
-    let place = SessionPlace {
-        worker: worker.index,
-        server_connection: None,
-        cluster: listener.cluster_serial,
-        user: Arc::clone(&account.user.name).into(),
-        is_arriving: false,
-    };
-    worker.shared.registry.insert(control.id, place);
 }
 
 /// What the session's server connections have in common with those of others.

@@ -32,7 +32,6 @@ use crate::engine::{client_limits, keep};
 use crate::frontend::authenticate::Authenticated;
 use crate::frontend::counted::Counted;
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::registry::SessionPlace;
 use crate::frontend::users::User;
 use crate::frontend::worker::Worker;
 use crate::hand_over::Stays;
@@ -258,14 +257,7 @@ pub(super) fn unpack(
         }
         _ => return Err(Stays::Refused),
     };
-    let place = SessionPlace {
-        worker: worker.index,
-        cluster: listener.cluster_serial,
-        server_connection,
-        user: Arc::clone(&session.client.account.user.name).into(),
-        is_arriving: true,
-    };
-    worker.shared.registry.insert(control.id, place);
+    counted.list(server_connection, Arc::clone(&session.client.account.user.name).into(), true);
     control.oldest_login.set(listener.cluster.oldest_login());
     control.set_limits(listener.idle_limits());
     client_limits::renew(&session);

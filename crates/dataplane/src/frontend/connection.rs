@@ -28,7 +28,6 @@ use crate::frontend::handshake::{self, Client, LoggedIn, Patience};
 use crate::frontend::listener_state::ListenerState;
 use crate::frontend::protocol;
 use crate::frontend::proxy_header;
-use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::user_name::shown_user;
 use crate::frontend::worker::Worker;
@@ -565,15 +564,9 @@ fn connect(counted: &Counted, client: Client, logged_in: &mut LoggedIn) -> Resul
     };
     control.set_limits(listener.idle_limits());
     control.mark(Waiting::Client);
-    let place = SessionPlace {
-        worker: worker.index,
-        cluster: listener.cluster_serial,
-        server_connection: Some((listener.key(&server), logged_in.greeting.connection_id)),
-        user: logged_in.user.as_slice().into(),
-        is_arriving: false,
-    };
-    control.attach_connection(listener.key(&server), logged_in.greeting.connection_id);
-    worker.shared.registry.insert(control.id, place);
+    let server_connection = (listener.key(&server), logged_in.greeting.connection_id);
+    control.attach_connection(server_connection.0, server_connection.1);
+    counted.list(Some(server_connection), logged_in.user.as_slice().into(), false);
     Ok(streams)
 }
 

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use telemetry::{EndReason, ListenerMetrics};
 use tracing::info;
 
-use crate::control::Control;
+use crate::control::{Control, ServerKey};
 use crate::error::SessionError;
 use crate::frontend::listener_state::ListenerState;
+use crate::frontend::registry::Place;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
 
@@ -39,6 +40,18 @@ impl Counted {
             metrics,
             control,
         }
+    }
+
+    /// From now on others find the session by its number. `seat`: its server, and the number it has there.
+    pub(crate) fn list(&self, seat: Option<(ServerKey, u32)>, user: Arc<[u8]>, is_arriving: bool) {
+        let place = Place {
+            worker: self.worker.index,
+            cluster: self.listener.cluster_serial,
+            seat,
+            user,
+            is_arriving,
+        };
+        self.worker.shared.registry.insert(self.control.id, place);
     }
 
     /// The session has come to its end, for this reason.

@@ -13,7 +13,6 @@ use super::{Stays, give};
 use crate::error::SessionError;
 use crate::forwarded::session::Session;
 use crate::frontend::counted::Counted;
-use crate::frontend::registry::SessionPlace;
 use crate::relay::{Streams, Traffic};
 
 /// What is known of it.
@@ -101,14 +100,7 @@ pub(super) fn arrive(
     let mut traffic = Traffic::new(Arc::clone(&counted.metrics), Arc::clone(&server_metrics));
     known.counts.go_on(&mut traffic);
     let server_connection = (listener.key(server), known.thread_id);
-    let place = SessionPlace {
-        worker: worker.index,
-        cluster: listener.cluster_serial,
-        server_connection: Some(server_connection),
-        user: known.user.into(),
-        is_arriving: true,
-    };
-    worker.shared.registry.insert(control.id, place);
+    counted.list(Some(server_connection), known.user.into(), true);
     control.attach_connection(server_connection.0, server_connection.1);
     control.set_limits(listener.idle_limits());
     Ok(Box::new(Session {
