@@ -15,7 +15,7 @@ use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 use crate::command_head::CommandHead;
 use crate::engine::begin::{has_count_alone, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::leased::Left;
+use crate::engine::leased::{Left, says_nothing};
 use crate::engine::next::Next;
 use crate::engine::{
     again, answer, ask, command, explicit_ids, generated_ids, lease, lookup, replay, show_last,
@@ -180,9 +180,9 @@ async fn learn_found_rows(session: &mut ClientSession) -> Result<(), Refused> {
     let replies = lease::ask_on_lease(session, &[command]).await?;
     let rows = replies.first().and_then(|reply| ask::plain(reply.value()));
     let rows = rows.and_then(|rows| str::from_utf8(&rows).ok()?.parse().ok());
-    if let (Some(rows), Some(leased)) = (rows, &mut session.lease) {
+    if let Some(rows) = rows {
         session.state.learn_found_rows(rows);
-        leased.left = Left::default();
+        says_nothing(&mut session.lease);
     }
     Ok(())
 }

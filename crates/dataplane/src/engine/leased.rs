@@ -48,6 +48,13 @@ impl LeasedConnection {
     }
 }
 
+/// What the session holds, if anything, says nothing of its last statement any more.
+pub(crate) fn says_nothing(lease: &mut Option<LeasedConnection>) {
+    if let Some(leased) = lease {
+        leased.left = Left::default();
+    }
+}
+
 /// What the connection at hand still says of the session's last statement.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Left {

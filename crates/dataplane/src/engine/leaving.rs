@@ -7,7 +7,7 @@ use sql_class::Facts;
 use crate::command_head::CommandHead;
 use crate::engine::begin::begin;
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::leased::Left;
+use crate::engine::leased::says_nothing;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::reprepare;
 use crate::engine::transaction::{commit, is_ended_by, is_ended_by_query};
@@ -28,9 +28,7 @@ async fn before_it_goes(session: &mut ClientSession, facts: &Facts, ends: bool) 
     session.state.observe_ok(&ok);
     session.state.cleared(PinReason::Transaction);
     session.answer.status = ok.status;
-    if let Some(leased) = &mut session.lease {
-        leased.left = Left::default();
-    }
+    says_nothing(&mut session.lease);
     if !session.state.is_pinned() {
         lease::give_back(session);
     }

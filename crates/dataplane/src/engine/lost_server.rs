@@ -26,7 +26,7 @@ use crate::engine::client_session::{AnswerState, ClientSession, Refused};
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
-use crate::engine::leased::Left;
+use crate::engine::leased::says_nothing;
 use crate::engine::metrics::Moved;
 use crate::engine::move_target::{self, Stays};
 use crate::engine::moving::{self, Values};
@@ -56,9 +56,7 @@ pub(crate) async fn remember(session: &mut ClientSession) -> Result<(), SessionE
     let questions = ask::framed(session.client.key.capabilities, vec![plan.question()]);
     let limit = session.context.listener.cluster.config().login_timeout;
     let asked = timeout(limit, lease::ask_on_lease(session, &questions)).await;
-    if let Some(leased) = &mut session.lease {
-        leased.left = Left::default();
-    }
+    says_nothing(&mut session.lease);
     let replies = match asked {
         Ok(Ok(replies)) => replies,
         Ok(Err(Refused(error))) => return Err(error),

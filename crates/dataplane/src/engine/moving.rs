@@ -18,7 +18,7 @@ use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
-use crate::engine::leased::Left;
+use crate::engine::leased::says_nothing;
 use crate::engine::move_target::{self, Cause, Stays, go_on, is_done};
 use crate::engine::{ask, command, last, lease, lookup, rebuild, session_states, wait_for_own_writes};
 use crate::error::{During, SessionError};
@@ -314,9 +314,7 @@ async fn ask_own(session: &mut ClientSession, questions: &[Vec<u8>]) -> Result<V
     let asked = lease::ask_on_lease(session, questions).await;
     // The questions were statements of their own, with rows.
     session.binding.is_to_be_primed();
-    if let Some(leased) = &mut session.lease {
-        leased.left = Left::default();
-    }
+    says_nothing(&mut session.lease);
     asked.map_err(Stays::of_own_connection)
 }
 

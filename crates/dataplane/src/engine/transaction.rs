@@ -26,7 +26,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::command::text_of;
 use crate::engine::connection_state::ConnectionState;
 use crate::engine::lease::{self, LeaseAttempt};
-use crate::engine::leased::Left;
+use crate::engine::leased::says_nothing;
 use crate::engine::metrics::OnReplica;
 use crate::engine::next::Next;
 use crate::engine::replay::why::Why;
@@ -367,9 +367,8 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
     let begin = ask::query(capabilities, "START TRANSACTION");
     let replies = lease::ask_on_lease(session, &[begin]).await?;
     // The session's last statement was not on this connection, nor is it the last on it.
-    if let Some(leased) = &mut session.lease {
-        leased.left = Left::default();
-    }
+    session.statement.was_pinned = false;
+    says_nothing(&mut session.lease);
     if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
         return Err(session.state_refused(packet));
     }

@@ -17,7 +17,7 @@ use crate::command_head::CommandHead;
 use crate::control::{MOVE_PAUSE, Waiting};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::kept_variables::KeptVariables;
-use crate::engine::leased::Left;
+use crate::engine::leased::says_nothing;
 use crate::engine::metrics::VariablesStay;
 use crate::engine::next::Next;
 use crate::engine::target::Target;
@@ -168,10 +168,8 @@ fn fitting(which: &Leave, commands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Stays>
 async fn asked(session: &mut ClientSession, commands: Vec<Vec<u8>>) -> Result<Vec<ask::Reply>, Refused> {
     let capabilities = session.client.key.capabilities;
     let replies = lease::ask_on_lease(session, &ask::framed(capabilities, commands)).await?;
-    if let Some(leased) = &mut session.lease {
-        // The questions were statements of their own, with rows.
-        leased.left = Left::default();
-    }
+    // The questions were statements of their own, with rows.
+    says_nothing(&mut session.lease);
     match replies.iter().any(|reply| reply.error(capabilities).is_some()) {
         true => Ok(Vec::new()),
         false => Ok(replies),
@@ -245,9 +243,7 @@ async fn set(session: &mut ClientSession, command: Option<&[u8]>) -> Result<(), 
     // What the gateway is warned of is not for the session to see.
     let commands = vec![command.to_vec(), session::clear_diagnostics()];
     let replies = lease::ask_on_lease(session, &ask::framed(capabilities, commands)).await;
-    if let Some(leased) = &mut session.lease {
-        leased.left = Left::default();
-    }
+    says_nothing(&mut session.lease);
     let refused = match replies {
         Ok(replies) => match replies.iter().find_map(|reply| reply.error(capabilities)) {
             None => return Ok(()),

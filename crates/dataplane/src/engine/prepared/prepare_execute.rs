@@ -24,7 +24,7 @@ use crate::command_head::CommandHead;
 use crate::engine::ask::{self, Reply};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::last_error::LastError;
-use crate::engine::leased::Left;
+use crate::engine::leased::says_nothing;
 use crate::engine::metrics::Apart;
 use crate::engine::next::Next;
 use crate::engine::prepared::known::{begin_prepared, is_known_here};
@@ -97,7 +97,7 @@ async fn execute(
     if is_known && !lacks_state {
         return Ok(PipelinedExecution::Apart);
     }
-    let plan = match plan(session, head, prepared, is_known) {
+    let plan = match plan(session, head, prepared) {
         Ok(plan) => plan,
         Err(why) => {
             session.metrics().prepared_apart(why);
@@ -271,9 +271,8 @@ async fn was_not_executed(
                         .await
                         .map(PipelinedExecution::Ended);
                 }
-                if let Some(leased) = &mut session.lease {
-                    leased.left = Left::default(); // it counts rows of its own
-                }
+                // The command counts rows of its own.
+                says_nothing(&mut session.lease);
             }
             Ok(PipelinedExecution::Apart)
         }
