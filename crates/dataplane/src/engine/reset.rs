@@ -26,24 +26,23 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
     }
     begin(session, head, None);
     let ended = exchange(session, head.command, None).await;
-    if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
-        session.own_writes.say_consistency(None);
-        lookup::set_level(&mut session.lookups, &session.context.listener, None);
-        if let Ok(Exchanged::Done(outcome)) = &ended.result {
-            session.control.record.note_outcome(outcome);
-            if outcome.has_status {
-                session.answer.status = outcome.status;
-            }
-        }
-        if session.binding.is_own() {
-            own_connection::was_reset(session).await?;
-            return Ok(Next::Done);
-        }
-        session.state.reset();
-        session.state.rearmed();
-        // What is left on the connection is not worth finding out: the next one is as clean.
-        lease::abandon_unused(session);
+    let outcome = match ended.result {
+        Ok(Exchanged::Done(outcome)) if outcome.error.is_none() => outcome,
+        _ => return Ok(Next::settle(ended)),
+    };
+    session.own_writes.say_consistency(None);
+    lookup::set_level(&mut session.lookups, &session.context.listener, None);
+    session.control.record.note_outcome(&outcome);
+    if outcome.has_status {
+        session.answer.status = outcome.status;
+    }
+    if session.binding.is_own() {
+        own_connection::was_reset(session).await?;
         return Ok(Next::Done);
     }
-    Ok(Next::settle(ended))
+    session.state.reset();
+    session.state.rearmed();
+    // What is left on the connection is not worth finding out: the next one is as clean.
+    lease::abandon_unused(session);
+    Ok(Next::Done)
 }

@@ -381,36 +381,23 @@ impl<'a, A: Answer> Exchange<'a, A> {
         if self.client_at_end || !streams.up.is_empty() {
             return Poll::Pending;
         }
-        if self.is_cut_off {
-            return self.poll_discard(cx, streams);
-        }
         match streams.up.poll_read(cx, &mut streams.client) {
             Poll::Ready(Ok(0)) => {
                 self.client_at_end = true;
-                // Fails where the server is gone, which is found when it is read.
-                let _: io::Result<()> = streams.server.end_writing();
+                if !self.is_cut_off {
+                    // Fails where the server is gone, which is found when it is read.
+                    let _: io::Result<()> = streams.server.end_writing();
+                }
                 Poll::Pending
             }
-            Poll::Ready(Ok(_)) => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(RelayError::Client(error))),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
-    /// Takes what is left of a command that the server no longer takes: a connection that is closed with
-    /// bytes unread is reset, and the server's answer would be lost with it.
-    fn poll_discard(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
-        match streams.up.poll_read(cx, &mut streams.client) {
-            Poll::Ready(Ok(0)) => {
-                self.client_at_end = true;
-                Poll::Pending
-            }
-            Poll::Ready(Ok(_)) => {
+            // Left of a command that the server no longer takes: a connection that is closed with bytes
+            // unread is reset, and the server's answer would be lost with it.
+            Poll::Ready(Ok(_)) if self.is_cut_off => {
                 streams.up.clear();
                 Poll::Ready(Ok(()))
             }
+            Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(RelayError::Client(error))),
-            Poll::Pending => Poll::Pending,
         }
     }
 
