@@ -1,7 +1,7 @@
 //! What the gateway answers by itself, and what a server says unasked.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use mysql_wire::{OkPacket, PacketHeader, write_packet};
 use session::PinReason;
@@ -15,7 +15,7 @@ use crate::engine::rows::result_set;
 use crate::engine::{do_without, lease};
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
-use crate::relay::unasked::{Unasked, unasked};
+use crate::relay::unasked::{Unasked, poll_unasked};
 use crate::session_end::{await_last_command, error_bytes, say_goodbye};
 
 impl Traffic {
@@ -237,29 +237,14 @@ pub(crate) enum Bereft {
 /// it. The session has lost what was on the connection, so it ends, too, unless it can do without.
 pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Bereft> {
     let can_do_without = without::can_do_without(session);
-    loop {
-        let streams = &mut session.streams;
-        match unasked(streams.down.unseen()) {
-            // Its client hears that only if the session ends.
-            Unasked::Error(_) if can_do_without => break,
-            Unasked::Error(len) => {
-                streams.down.approve(len);
-                session.answer.error_sequence = None;
-                break;
-            }
-            Unasked::Nonsense => {
-                streams.down.clear();
-                break;
-            }
-            Unasked::Unfinished => match streams.down.poll_read(cx, &mut streams.server) {
-                Poll::Ready(Ok(n)) if n > 0 => {}
-                Poll::Ready(_) => {
-                    streams.down.clear();
-                    break;
-                }
-                Poll::Pending => return Poll::Pending,
-            },
+    match ready!(poll_unasked(cx, &mut session.streams)) {
+        // Its client hears that only if the session ends.
+        Unasked::Error(_) if can_do_without => {}
+        Unasked::Error(len) => {
+            session.streams.down.approve(len);
+            session.answer.error_sequence = None;
         }
+        Unasked::Nonsense | Unasked::Unfinished => session.streams.down.clear(),
     }
     if can_do_without {
         return Poll::Ready(Bereft::CanDoWithout);

@@ -19,7 +19,7 @@ use crate::forwarded::forward;
 use crate::forwarded::session::Session;
 use crate::forwarded::settle;
 use crate::hand_over::forwarded;
-use crate::relay::unasked::{self, Unasked};
+use crate::relay::unasked::{Unasked, poll_unasked};
 use crate::relay::{self, Exchanged, RelayError};
 
 /// Serves commands until the session ends, and says why it ended.
@@ -181,27 +181,16 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
 /// kill, idle too long). It is passed on, and the session ends with it: a command that came meanwhile is not
 /// sent, since the error would be taken for its answer.
 fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
-    loop {
-        let streams = &mut session.streams;
-        match unasked::unasked(streams.down.unseen()) {
-            Unasked::Error(len) => {
-                streams.down.approve(len);
-                session.error_sequence = None;
-                break;
-            }
-            Unasked::Nonsense => {
-                streams.down.clear();
-                return Poll::Ready(session.broken(RelayError::ServerProtocol(WireError::NotAsked)));
-            }
-            Unasked::Unfinished => match streams.down.poll_read(cx, &mut streams.server) {
-                Poll::Ready(Ok(n)) if n > 0 => {}
-                Poll::Ready(_) => {
-                    streams.down.clear();
-                    break;
-                }
-                Poll::Pending => return Poll::Pending,
-            },
+    match ready!(poll_unasked(cx, &mut session.streams)) {
+        Unasked::Error(len) => {
+            session.streams.down.approve(len);
+            session.error_sequence = None;
         }
+        Unasked::Nonsense => {
+            session.streams.down.clear();
+            return Poll::Ready(session.broken(RelayError::ServerProtocol(WireError::NotAsked)));
+        }
+        Unasked::Unfinished => session.streams.down.clear(),
     }
     let during = if session.is_free() {
         During::Idle

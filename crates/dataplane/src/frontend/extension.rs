@@ -224,9 +224,4 @@ impl ProtocolSession {
         }
         found
     }
-
-    /// Says whose session it is, to those who list sessions.
-    pub(crate) fn introduce(&self, user: &str) {
-        self.control.name_user(user);
-    }
 }

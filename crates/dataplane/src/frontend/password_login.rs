@@ -75,7 +75,7 @@ impl ProtocolSession {
             judged.unwrap_or_else(|_| Err(NotAdmitted::Unchecked(format!("no answer within {limit:?}"))));
         match &judged {
             Ok(identity) => {
-                self.introduce(identity.user());
+                self.control.name_user(identity.user());
                 let place = SessionPlace {
                     worker: self.home.worker,
                     cluster: self.listener.cluster_serial,

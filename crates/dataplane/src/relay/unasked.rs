@@ -1,6 +1,10 @@
 //! What a server says between two commands, when nobody has asked it anything.
 
+use std::task::{Context, Poll, ready};
+
 use mysql_wire::PacketHeader;
+
+use crate::relay::Streams;
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;
@@ -28,6 +32,20 @@ pub(crate) fn unasked(bytes: &[u8]) -> Unasked {
         Some(0xff) if bytes.len() >= len => Unasked::Error(len),
         Some(0xff) | None => Unasked::Unfinished,
         Some(_) => Unasked::Nonsense,
+    }
+}
+
+/// Waits until all of it is there. Unfinished where the server goes before.
+pub(crate) fn poll_unasked(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Unasked> {
+    loop {
+        let said = unasked(streams.down.unseen());
+        if said != Unasked::Unfinished {
+            return Poll::Ready(said);
+        }
+        match ready!(streams.down.poll_read(cx, &mut streams.server)) {
+            Ok(read) if read > 0 => {}
+            _ => return Poll::Ready(said),
+        }
     }
 }
 
