@@ -14,7 +14,6 @@ use sql_class::Dialect;
 use crate::command_head::CommandHead;
 use crate::engine::begin::needs_no_priming;
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::connection_state::ConnectionState;
 use crate::engine::exchange::exchange;
 use crate::engine::lease::LeaseAttempt;
 use crate::engine::leased::LeasedConnection;
@@ -199,53 +198,36 @@ fn address(
     }
     let parsed = ExecuteHead::decode(payload, prepared.params, session.client.key.capabilities)
         .map_err(SessionError::ClientProtocol)?;
-    // Servers remember that data in pieces was wrong, until they are told to forget it.
-    let is_held = parsed.opens_cursor || prepared.long_data;
-    let Some(types) = parsed.types() else {
-        let changed = match &prepared.types {
-            // The client means the types that it sent last.
-            Some(types) if parsed.needs_types() => {
-                with_types(on_server, &parsed, payload, head.payload_len, types)?
-            }
-            _ => None,
-        };
-        state
-            .statements
-            .set_held(&prepared.owner, is_held || !is_kept(prepared));
-        let closed = closing(state, closes);
-        match changed {
-            None => session.streams.up.say(&closed),
-            Some(changed) => {
-                session.streams.up.discard(end);
-                session.streams.up.say(&closed);
-                session.statement.say(&mut session.streams.up, &changed);
+    let mut changed = None;
+    match (parsed.types(), &prepared.types) {
+        (Some(types), Some(known)) if types == &**known => on_server.types = Some(Rc::clone(known)),
+        (Some(types), _) => {
+            let types: Rc<[u8]> = types.into();
+            on_server.types = Some(Rc::clone(&types));
+            if let Some(prepared) = session.state.statements().get_mut(id) {
+                prepared.types = Some(types);
             }
         }
-        return Ok(());
-    };
-    let is_new = prepared.types.as_deref() != Some(types);
-    let shared: Rc<[u8]> = match &prepared.types {
-        Some(known) if !is_new => Rc::clone(known),
-        _ => types.into(),
-    };
-    on_server.types = Some(Rc::clone(&shared));
-    state
-        .statements
-        .set_held(&prepared.owner, is_held || !is_kept(prepared));
-    let closed = closing(state, closes);
-    if is_new && let Some(prepared) = session.state.statements().get_mut(id) {
-        prepared.types = Some(shared);
+        // The client means the types that it sent last.
+        (None, Some(types)) if parsed.needs_types() => {
+            changed = with_types(on_server, &parsed, payload, head.payload_len, types)?;
+        }
+        (None, _) => {}
     }
-    session.streams.up.say(&closed);
+    // Servers remember that data in pieces was wrong, until they are told to forget it.
+    let is_held = parsed.opens_cursor || prepared.long_data || !is_kept(prepared);
+    state.statements.set_held(&prepared.owner, is_held);
+    let up = &mut session.streams.up;
+    if changed.is_some() {
+        up.discard(end);
+    }
+    if closes {
+        up.say(&close_packets(&mut state.to_close));
+    }
+    if let Some(changed) = changed {
+        session.statement.say(up, &changed);
+    }
     Ok(())
-}
-
-/// The packets that close what the connection has too many of.
-fn closing(state: &mut ConnectionState, closes: bool) -> Vec<u8> {
-    match closes {
-        true => close_packets(&mut state.to_close),
-        false => Vec::new(),
-    }
 }
 
 /// Whether the types have to be put into a command that is not there whole.
