@@ -14,23 +14,8 @@ use crate::engine::replay::without;
 use crate::engine::rows::result_set;
 use crate::engine::{do_without, lease};
 use crate::error::{During, SessionError};
-use crate::relay::Traffic;
 use crate::relay::unasked::{Unasked, poll_unasked};
 use crate::session_end::{await_last_command, error_bytes, say_goodbye};
-
-impl Traffic {
-    /// What no server gets to see.
-    pub(crate) fn add_from_client(&mut self, n: usize) {
-        self.from_client += n as u64;
-        self.listener.bytes_from_clients.add(n as u64);
-    }
-
-    /// What no server has said.
-    pub(crate) fn add_to_client(&mut self, n: usize) {
-        self.to_client += n as u64;
-        self.listener.bytes_to_clients.add(n as u64);
-    }
-}
 
 /// Takes the command off what the client sent, to its last byte, without executing it. Returns the sequence
 /// number of what answers it.

@@ -416,8 +416,7 @@ impl Gateway {
 
     /// Takes no more connections and asks every session to end at its next free moment.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-        self.tell_acceptor(AcceptorMessage::CloseAll);
+        self.stop_listening();
         self.shared.tell_all(|| Message::RaiseAll(Signal::Shutdown));
     }
 

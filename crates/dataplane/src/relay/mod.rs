@@ -82,16 +82,28 @@ impl Traffic {
 
     #[inline]
     pub(crate) fn add_up(&mut self, n: usize) {
-        self.from_client += n as u64;
-        self.listener.bytes_from_clients.add(n as u64);
+        self.add_from_client(n);
         self.server.bytes_to_server.add(n as u64);
     }
 
     #[inline]
     fn add_down(&mut self, n: usize) {
+        self.add_to_client(n);
+        self.server.bytes_from_server.add(n as u64);
+    }
+
+    /// What no server gets to see.
+    #[inline]
+    pub(crate) fn add_from_client(&mut self, n: usize) {
+        self.from_client += n as u64;
+        self.listener.bytes_from_clients.add(n as u64);
+    }
+
+    /// What no server has said.
+    #[inline]
+    pub(crate) fn add_to_client(&mut self, n: usize) {
         self.to_client += n as u64;
         self.listener.bytes_to_clients.add(n as u64);
-        self.server.bytes_from_server.add(n as u64);
     }
 }
 
