@@ -43,6 +43,44 @@ pub(crate) async fn rebuild_to(
     Ok(())
 }
 
+/// The same where no session waits for it. `clears`: nor is what the gateway is warned of for the next one to
+/// see. `None` where it comes to nothing.
+pub(crate) async fn rebuild_alone(
+    connection: &mut Connection<ConnectionState>,
+    want: &Rc<PortableState>,
+    clears: bool,
+) -> Option<()> {
+    let state = &connection.state;
+    if Rc::ptr_eq(want, &state.carried) {
+        return Some(());
+    }
+    if session::cost(want, &state.carried) == session::CANNOT {
+        return None;
+    }
+    let mut commands = session::rebuild(want, &state.carried, &state.baseline);
+    if clears && !commands.is_empty() {
+        commands.push(session::clear_diagnostics());
+    }
+    if !commands.is_empty() {
+        done_alone(connection, commands).await?;
+    }
+    connection.state.carried = Rc::clone(want);
+    Some(())
+}
+
+/// Has the server do this. `None` where it refuses any of it.
+pub(crate) async fn done_alone(
+    connection: &mut Connection<ConnectionState>,
+    commands: Vec<Vec<u8>>,
+) -> Option<()> {
+    let capabilities = connection.opened.capabilities;
+    let commands = ask::framed(capabilities, commands);
+    let asking = ask::ask(&mut connection.stream, capabilities, &commands);
+    let replies = asking.await.ok()?;
+    let is_done = replies.iter().all(|reply| reply.outcome.error.is_none());
+    is_done.then_some(())
+}
+
 /// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that
 /// for ever.
 pub(crate) fn may_do_without_schema(session: &ClientSession, error: &SessionError) -> bool {

@@ -19,11 +19,10 @@ pub(super) fn start(
     listener: &ListenerState,
     baseline: Rc<Baseline>,
 ) -> Start {
-    let dialect = dialect(&profile.server_version);
     let tracks = login.capabilities.contains(Capabilities::SESSION_TRACK);
     Start {
         schema: login.database.clone().filter(|name| !name.is_empty()),
-        dialect,
+        dialect: dialect(&profile.server_version),
         multi_statements: login.capabilities.contains(Capabilities::MULTI_STATEMENTS),
         wants: if tracks {
             ClientTrackers::server_defaults()

@@ -21,9 +21,9 @@ use super::pipelines::BatchedExecution;
 use super::pipelines::{Answered, Answering, Batch, Member, WaitingBatches};
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
-use crate::engine::ask;
 use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
+use crate::engine::rebuild::rebuild_alone;
 use crate::engine::worker_cluster::WorkerCluster;
 
 /// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
@@ -149,9 +149,8 @@ impl Batch {
         connection.state.last_session = None;
         if !Rc::ptr_eq(&self.carried, &connection.state.carried) {
             let limit = shared.pool.config().login_timeout;
-            timeout(limit, Box::pin(self.rebuild(&mut connection)))
-                .await
-                .ok()??;
+            let rebuilding = Box::pin(rebuild_alone(&mut connection, &self.carried, true));
+            timeout(limit, rebuilding).await.ok()??;
         }
         // Packets of a compressed connection are numbered command by command.
         if connection.stream.is_compressed() {
@@ -231,28 +230,6 @@ impl Batch {
             return Some(unclean || discarded);
         }
         answers.is_empty().then_some(unclean)
-    }
-
-    /// See [`rebuild`](crate::engine::rebuild::rebuild).
-    async fn rebuild(&self, connection: &mut Connection<ConnectionState>) -> Option<()> {
-        let have = Rc::clone(&connection.state.carried);
-        if session::cost(&self.carried, &have) == session::CANNOT {
-            return None;
-        }
-        let baseline = Rc::clone(&connection.state.baseline);
-        let mut commands = session::rebuild(&self.carried, &have, &baseline);
-        if !commands.is_empty() {
-            commands.push(session::clear_diagnostics());
-            let capabilities = connection.opened.capabilities;
-            let commands = ask::framed(capabilities, commands);
-            let asking = ask::ask(&mut connection.stream, capabilities, &commands);
-            let replies = asking.await.ok()?;
-            if replies.iter().any(|reply| reply.outcome.error.is_some()) {
-                return None;
-            }
-        }
-        connection.state.carried = Rc::clone(&self.carried);
-        Some(())
     }
 }
 

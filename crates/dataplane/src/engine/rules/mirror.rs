@@ -33,6 +33,7 @@ use crate::command_head::CommandHead;
 use crate::copied::{Copied, CopyLimits, Room};
 use crate::engine::client_session::ClientSession;
 use crate::engine::connection_state::ConnectionState;
+use crate::engine::rebuild::{done_alone, rebuild_alone};
 use crate::engine::worker_cluster::WorkerCluster;
 use crate::engine::{ask, command};
 use crate::frontend::worker::Worker;
@@ -286,13 +287,14 @@ impl Copy {
         let key = self.key_on(&server);
         let leased = pool.lease(&server, &key, &self.credential, cost, Some(pending()));
         let mut connection = leased.await.ok()?;
-        self.rebuild(&mut connection).await?;
+        rebuild_alone(&mut connection, &self.carried, false).await?;
         connection.state.last_session = None;
         connection.state.known = session::KnownConnection::UNKNOWN;
         let answered = self.ask(&mut connection, packets).await?;
         let outcome = &answered.outcome;
         if outcome.error.is_some() || outcome.warnings > 0 {
-            self.clear_diagnostics(&mut connection).await?;
+            // What the copy is warned of is not for the session that has the connection next.
+            done_alone(&mut connection, vec![session::clear_diagnostics()]).await?;
         }
         // A connection on which a transaction has begun is closed: nobody would end it.
         if !outcome.status.contains(StatusFlags::IN_TRANS) {
@@ -341,37 +343,6 @@ impl Copy {
             took: began.elapsed(),
             capabilities,
         })
-    }
-
-    /// What the copy is warned of is not for the session that has the connection next.
-    async fn clear_diagnostics(&self, connection: &mut Connection<ConnectionState>) -> Option<()> {
-        let capabilities = connection.opened.capabilities;
-        let commands = ask::framed(capabilities, vec![session::clear_diagnostics()]);
-        let replies = ask::ask(&mut connection.stream, capabilities, &commands).await;
-        let done = replies.ok()?.iter().all(|reply| reply.outcome.error.is_none());
-        done.then_some(())
-    }
-
-    /// Gives the connection what the session has set.
-    async fn rebuild(&self, connection: &mut Connection<ConnectionState>) -> Option<()> {
-        if Rc::ptr_eq(&self.carried, &connection.state.carried) {
-            return Some(());
-        }
-        if session::cost(&self.carried, &connection.state.carried) == session::CANNOT {
-            return None;
-        }
-        let held = &connection.state;
-        let commands = session::rebuild(&self.carried, &held.carried, &held.baseline);
-        let capabilities = connection.opened.capabilities;
-        let commands = ask::framed(capabilities, commands);
-        let replies = ask::ask(&mut connection.stream, capabilities, &commands)
-            .await
-            .ok()?;
-        if replies.iter().any(|reply| reply.outcome.error.is_some()) {
-            return None;
-        }
-        connection.state.carried = Rc::clone(&self.carried);
-        Some(())
     }
 
     /// A replica for a read, where there is one; else the primary.
