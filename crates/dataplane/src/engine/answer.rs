@@ -128,11 +128,8 @@ pub(crate) async fn end_with(
     let Some(packet) = error.to_packet() else {
         return Err(error);
     };
-    session
-        .context
-        .worker
-        .metrics
-        .error_sent(packet.code, error.fault());
+    let metrics = &session.context.worker.metrics;
+    metrics.error_sent(packet.code, error.fault());
     session.control.record.note_error(packet.code);
     session.control.of_split.answered.set(Answered::Gateway);
     let bytes = error_bytes(&packet, sequence, session.client.capabilities);
@@ -175,11 +172,8 @@ pub(crate) async fn farewell(session: &mut ClientSession, error: &SessionError) 
     }
     let mut last = Vec::new();
     if let (Some(packet), Some(sequence)) = (error.to_packet(), session.answer.error_sequence) {
-        session
-            .context
-            .worker
-            .metrics
-            .error_sent(packet.code, error.fault());
+        let metrics = &session.context.worker.metrics;
+        metrics.error_sent(packet.code, error.fault());
         last = error_bytes(&packet, sequence, capabilities);
     }
     say_goodbye(&mut session.streams, &last).await;

@@ -135,22 +135,16 @@ async fn exchange_since(
         *session.context.cluster.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
     }
     stashed_error::renew(&mut session.last.error, &session.state, &ended, error);
+    let cluster = &session.context.cluster;
     if arrived().is_none()
         && let Some(number) = session.statement.number
     {
-        session
-            .context
-            .cluster
-            .pipelines
-            .note_alone(number, &ended, reported);
+        cluster.pipelines.note_alone(number, &ended, reported);
     }
     if let Some(leased) = &session.lease
-        && session.context.cluster.by_latency.get()
+        && cluster.by_latency.get()
     {
-        session
-            .context
-            .cluster
-            .note_answer(leased.connection.server.id(), ended.took);
+        cluster.note_answer(leased.connection.server.id(), ended.took);
     }
     if let Some(limit) = limit {
         limit.end().await;

@@ -102,15 +102,10 @@ pub(crate) fn note_made(session: &mut ClientSession, outcome: &Outcome, sent: Op
     }
     let schema = session.state.carried().schema();
     let key = generated_ids::Key::new(session.state.statement_digest(), schema);
-    if session
-        .context
-        .cluster
-        .generated_ids
-        .contain(key, session.context.worker.now_ms())
-    {
-        session.state.insert_id_was_made();
-    } else {
-        session.last.generated = Some((key, id));
+    let now_ms = session.context.worker.now_ms();
+    match session.context.cluster.generated_ids.contain(key, now_ms) {
+        true => session.state.insert_id_was_made(),
+        false => session.last.generated = Some((key, id)),
     }
 }
 
@@ -140,11 +135,8 @@ pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
     if let Some((key, id)) = session.last.generated.take()
         && id.get() == session.state.last_insert_id()
     {
-        session
-            .context
-            .cluster
-            .generated_ids
-            .add(key, session.context.worker.now_ms());
+        let generated_ids = &session.context.cluster.generated_ids;
+        generated_ids.add(key, session.context.worker.now_ms());
     }
 }
 
@@ -246,7 +238,7 @@ async fn prime(session: &mut ClientSession, command: Vec<u8>) -> Result<(), Refu
         return Err(session.state_refused(packet));
     }
     // MariaDB says with this OK what the statement before has restored.
-    if let Some(ok) = reply.and_then(|reply| ask::ok(reply, capabilities)) {
+    if let Some(ok) = reply.and_then(|reply| ask::end_ok(reply, capabilities)) {
         session.state.observe_primed(&ok);
     }
     if by_a_row {

@@ -422,13 +422,10 @@ async fn any_connection(
         leased => return leased,
     };
     // What is known of the servers' accounts may be out of date.
-    session.context.listener.cluster.want_accounts();
+    let cluster = &session.context.listener.cluster;
     let used = &session.client.account.credential;
-    session
-        .context
-        .listener
-        .cluster
-        .forget_passed(&used.user, used.account);
+    cluster.want_accounts();
+    cluster.forget_passed(&used.user, used.account);
     match &session.client.account.other_credential {
         Some(other) => Box::pin(lease_as(session, server, other, want, wait)).await,
         None => Err(Refused(SessionError::NoServer(refused))),

@@ -362,15 +362,10 @@ async fn become_user(
         Ok(()) => {
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
-            session
-                .control
-                .name_login(session.client.login.database.as_deref(), Some(charset));
-            session
-                .context
-                .worker
-                .shared
-                .registry
-                .rename(session.control.id, user.into());
+            let schema = session.client.login.database.as_deref();
+            session.control.name_login(schema, Some(charset));
+            let registry = &session.context.worker.shared.registry;
+            registry.rename(session.control.id, user.into());
             session.rules = SessionRules::new(&session.context.worker);
             session.own_writes.say_consistency(None);
             lookup::set_level(&mut session.lookups, &session.context.listener, None);

@@ -121,11 +121,8 @@ async fn wait(
     let server = connection.server.id();
     let waited = consistency::wait(session, &mut connection, position).await;
     if let Ok(is_there) = waited {
-        session
-            .context
-            .cluster
-            .vain_waits
-            .note(server, position, !is_there);
+        let vain_waits = &session.context.cluster.vain_waits;
+        vain_waits.note(server, position, !is_there);
     }
     match waited {
         Ok(true) => Some(Chosen::Connection(connection)),

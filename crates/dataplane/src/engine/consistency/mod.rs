@@ -227,12 +227,8 @@ pub(crate) async fn wait_for(
     let commands = std::slice::from_ref(&command);
     let replies = rebuild::asked_within(session, connection, commands, limit * 2).await?;
     let waited = replies.first().is_some_and(|reply| reply.value() == Some(b"0"));
-    session
-        .context
-        .worker
-        .metrics
-        .read_wait_seconds
-        .record(began.elapsed());
+    let metrics = &session.context.worker.metrics;
+    metrics.read_wait_seconds.record(began.elapsed());
     if waited {
         connection.server.note_applied(position);
     }

@@ -37,11 +37,7 @@ pub(crate) async fn make(session: &mut ClientSession) -> bool {
     if asked.is_ok() {
         session.pool().give_back(other);
     }
-    session
-        .context
-        .worker
-        .metrics
-        .evicted_statements
-        .add(closed as u64);
+    let metrics = &session.context.worker.metrics;
+    metrics.evicted_statements.add(closed as u64);
     closed > 0
 }

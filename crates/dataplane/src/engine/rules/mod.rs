@@ -406,10 +406,8 @@ fn is_trusted(session: &ClientSession, facts: &Facts) -> bool {
 
 /// Whether a rule says where the statement under way goes.
 pub(crate) fn routes(session: &ClientSession) -> bool {
-    session
-        .rules
-        .verdict()
-        .is_some_and(|verdict| verdict.route.is_some())
+    let verdict = session.rules.verdict();
+    verdict.is_some_and(|verdict| verdict.route.is_some())
 }
 
 /// Whether a rule says of the statement under way that it belongs to the primary.
