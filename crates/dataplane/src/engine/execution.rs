@@ -40,10 +40,7 @@ pub(crate) fn execution(session: &mut ClientSession, head: CommandHead) -> Step<
     if asks_why {
         return Step::wait(explain_warning::execute(session, execution));
     }
-    if rules::concern(session) {
-        return Step::wait(rules::execute(session, execution));
-    }
-    route_execution(session, execution)
+    rule_execution(session, execution)
 }
 
 pub(crate) fn rule_execution(session: &mut ClientSession, execution: Execution) -> Step<'_> {
