@@ -232,15 +232,7 @@ pub(crate) fn kill_text(kill: Kill, thread_id: u32) -> String {
 /// client's.
 async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> Result<Exchanged, RelayError> {
     session.streams.up.discard(PacketHeader::LEN + head.payload_len);
-    let mut payload = vec![Command::QUERY.0];
-    if session
-        .capabilities
-        .contains(mysql_wire::Capabilities::QUERY_ATTRIBUTES)
-    {
-        payload.extend([0, 1]);
-    }
-    payload.extend(text.as_bytes());
-    let packet = command_packet(&payload);
+    let packet = command_packet(&ask::query(session.capabilities, text));
     session.streams.begin_command()?;
     let written = async {
         session.streams.server.write_all(&packet).await?;
