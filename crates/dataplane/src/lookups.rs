@@ -342,15 +342,6 @@ pub(crate) fn whole_payload(unseen: &[u8], payload_len: usize) -> Option<&[u8]> 
     unseen.get(PacketHeader::LEN..PacketHeader::LEN + payload_len)
 }
 
-/// The text of COM_QUERY, unless query attributes come with it.
-pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
-    let rest = payload.get(1..)?;
-    if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
-        return rest.strip_prefix(&[0, 1]);
-    }
-    Some(rest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

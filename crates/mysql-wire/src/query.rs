@@ -44,6 +44,17 @@ impl<'a> Query<'a> {
     }
 }
 
+/// The text of a COM_QUERY, unless attributes come with it.
+#[inline]
+pub fn plain_text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
+    let rest = payload.get(1..)?;
+    match capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+        // How many there are, and how many sets of them follow.
+        true => rest.strip_prefix(&[0, 1]),
+        false => Some(rest),
+    }
+}
+
 fn read_attributes<'a>(reader: &mut Reader<'a>) -> Result<Vec<Attribute<'a>>, WireError> {
     let count = reader.lenenc("attribute count")?;
     if count > ATTRIBUTES_MAX {

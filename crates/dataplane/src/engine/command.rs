@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use mysql_wire::query::Query;
+use mysql_wire::query::{Query, plain_text};
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use sql_class::text::{self, Kill};
 use sql_class::{Class, Effects, Facts};
@@ -220,15 +220,11 @@ pub(crate) fn text_of(session: &ClientSession, head: CommandHead) -> &[u8] {
 
 /// The text of COM_QUERY or COM_STMT_PREPARE; `None` where query attributes in front of it make no sense.
 pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
-    let command = Command(*payload.first()?);
-    let rest = &payload[1..];
-    if command != Command::QUERY || !capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
-        return Some(rest);
+    if *payload.first()? != Command::QUERY.0 {
+        return payload.get(1..);
     }
-    if let Some(text) = rest.strip_prefix(&[0, 1]) {
-        return Some(text);
-    }
-    Query::decode(payload, capabilities).ok().map(|query| query.text)
+    let with_attributes = || Some(Query::decode(payload, capabilities).ok()?.text);
+    plain_text(payload, capabilities).or_else(with_attributes)
 }
 
 /// A `KILL` of a single statement, whose id may have to be changed.

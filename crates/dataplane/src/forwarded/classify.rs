@@ -4,6 +4,7 @@
 //! byte. The one statement that is looked at is `KILL`, because the connection id in it may be one that we
 //! gave out.
 
+use mysql_wire::query::plain_text;
 use mysql_wire::{Capabilities, Command};
 use sql_class::text::{Kill, kill, shows_processes};
 
@@ -38,11 +39,12 @@ pub(crate) fn classify(
 ) -> Need {
     match command {
         Command::QUERY if payload_len <= KILL_MAX && may_be_kill(payload, capabilities) => {
-            let kill = statement(payload, capabilities).and_then(kill);
+            // Nobody sends attributes with it.
+            let kill = plain_text(payload, capabilities).and_then(kill);
             kill.map_or(Need::Forward, Need::Kill)
         }
         Command::QUERY if payload_len <= KILL_MAX && may_be_show(payload, capabilities) => {
-            let text = statement(payload, capabilities).unwrap_or_default();
+            let text = plain_text(payload, capabilities).unwrap_or_default();
             match lists_processes(command, text) {
                 true => Need::ProcessList,
                 false => Need::Forward,
@@ -66,7 +68,7 @@ pub(crate) fn classify(
 /// Whether a statement has to be looked at whole. False for nearly everything by its first letter.
 #[inline]
 pub(crate) fn may_be_kill(payload: &[u8], capabilities: Capabilities) -> bool {
-    statement(payload, capabilities)
+    plain_text(payload, capabilities)
         .and_then(<[u8]>::first)
         .is_some_and(|first| matches!(first, b'k' | b'K' | b'/' | b'-' | b'#') || first.is_ascii_whitespace())
 }
@@ -74,7 +76,7 @@ pub(crate) fn may_be_kill(payload: &[u8], capabilities: Capabilities) -> bool {
 /// The same for `SHOW`.
 #[inline]
 fn may_be_show(payload: &[u8], capabilities: Capabilities) -> bool {
-    let text = statement(payload, capabilities).and_then(|text| text.get(..2));
+    let text = plain_text(payload, capabilities).and_then(|text| text.get(..2));
     text.is_some_and(|text| text.eq_ignore_ascii_case(b"sh"))
 }
 
@@ -85,17 +87,6 @@ pub(crate) fn lists_processes(command: Command, text: &[u8]) -> bool {
         Command::QUERY => shows_processes(text),
         _ => false,
     }
-}
-
-/// The text of a COM_QUERY. `None` where query attributes come before it, which nobody sends with a `KILL`.
-/// Source: <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_query.html>.
-#[inline]
-fn statement(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
-    let text = payload.get(1..)?;
-    if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
-        return text.strip_prefix(&[0, 1]);
-    }
-    Some(text)
 }
 
 /// COM_PROCESS_KILL: the command byte and the id, four bytes.

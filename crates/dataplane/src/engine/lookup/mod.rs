@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
+use mysql_wire::query::plain_text;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, Outcome, PacketHeader, StatusFlags};
 use session::{Prepared, Session};
@@ -147,10 +148,8 @@ fn query_step(session: &mut ClientSession, head: CommandHead) -> Option<LookupSt
 }
 
 fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&[u8]> {
-    lookups::text(
-        lookups::whole_payload(up.unseen(), head.payload_len)?,
-        capabilities,
-    )
+    let payload = lookups::whole_payload(up.unseen(), head.payload_len)?;
+    plain_text(payload, capabilities)
 }
 
 /// COM_STMT_EXECUTE.
