@@ -250,7 +250,7 @@ pub(crate) fn bare(value: &str) -> &str {
     value.trim_matches(|c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"'))
 }
 
-/// What such a value says: `None` within is what the configuration says.
+/// Reads such a value: `None` within is what the configuration says.
 pub(crate) fn consistency_or_default(value: &str) -> Option<Option<ReadConsistency>> {
     match value.eq_ignore_ascii_case("DEFAULT") {
         true => Some(None),

@@ -141,8 +141,7 @@ pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead,
 /// connection.
 pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
     session.statement.keep(&session.streams.up, head, true);
-    let asks_primary = &session.control.of_split.asks_primary;
-    asks_primary.set(session.statement.copy.is_some());
+    session.statement.asks_primary = session.statement.copy.is_some();
 }
 
 /// Keeps a statement that is prepared: nothing is executed, so that another server can do it instead of one

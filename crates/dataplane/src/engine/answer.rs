@@ -217,7 +217,7 @@ pub(crate) enum Bereft {
 pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Bereft> {
     let can_do_without = without::can_do_without(session);
     match ready!(poll_unasked(cx, &mut session.streams)) {
-        // Its client hears that only if the session ends.
+        // The client hears that only if the session ends.
         Unasked::Error(_) if can_do_without => {}
         Unasked::Error(len) => {
             session.streams.down.approve(len);

@@ -26,7 +26,7 @@ pub(crate) fn target(session: &ClientSession, head: CommandHead, facts: &Facts) 
         && CARRIED.contains(facts.effects)
         && facts.statements == 1
         && facts.hint.is_none();
-    // What is no value of its own is what the server has that is asked.
+    // A value that is not given is that of the server that is asked.
     let is_given = || {
         facts.effects.contains(Effects::CHANGES_DATABASE)
             || sql_class::assigns_given_values(command::text_of(session, head), session.state.syntax())

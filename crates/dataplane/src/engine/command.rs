@@ -253,7 +253,7 @@ pub(crate) fn needs_no_schema(session: &ClientSession) -> bool {
                 && (facts.effects == Effects::CHANGES_DATABASE
                     || facts.class == Class::Ddl
                         && !facts.effects.contains(Effects::INCOMPLETE)
-                        && names_schema(text_of(session, head)))
+                        && text::makes_or_drops_database(text_of(session, head)))
         }
         _ => false,
     }

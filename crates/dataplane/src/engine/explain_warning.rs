@@ -48,7 +48,7 @@ pub(crate) async fn query(
         && note.turn == session.last.turn
         && session.state.warning_count() == 0
     {
-        let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
+        let row = vec!["Note".to_owned(), CODE.to_owned(), note.words.to_string()];
         // The client may ask for it again.
         session.last.explain_warning = Some(note);
         return answer::rows(session, &["Level", "Code", "Message"], &[row]).await;

@@ -48,7 +48,7 @@ impl LeasedConnection {
     }
 }
 
-/// What the session holds, if anything, says nothing of its last statement any more.
+/// The connection that the session holds, if any, says nothing of the last statement any more.
 pub(crate) fn says_nothing(lease: &mut Option<LeasedConnection>) {
     if let Some(leased) = lease {
         leased.left = Left::default();

@@ -257,7 +257,8 @@ pub(super) fn unpack(
         }
         _ => return Err(Stays::Refused),
     };
-    counted.list(server_connection, Arc::clone(&session.client.account.user.name).into(), true);
+    let user = Arc::clone(&session.client.account.user.name);
+    counted.list(server_connection, user.into(), true);
     control.oldest_login.set(listener.cluster.oldest_login());
     control.set_limits(listener.idle_limits());
     client_limits::renew(&session);

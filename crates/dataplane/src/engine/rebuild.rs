@@ -43,8 +43,8 @@ pub(crate) async fn rebuild_to(
     Ok(())
 }
 
-/// The same where no session waits for it. `clears`: nor is what the gateway is warned of for the next one to
-/// see. `None` where it comes to nothing.
+/// [`rebuild_to`] where no session waits for it. `clears`: the session that has the connection next is not to
+/// see what the gateway is warned of. `None` where it comes to nothing.
 pub(crate) async fn rebuild_alone(
     connection: &mut Connection<ConnectionState>,
     want: &Rc<PortableState>,

@@ -42,7 +42,7 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
     }
     session.state.reset();
     session.state.rearmed();
-    // What is left on the connection is not worth finding out: the next one is as clean.
+    // State left on the connection is not worth finding out: the next one is as clean.
     lease::abandon_unused(session);
     Ok(Next::Done)
 }

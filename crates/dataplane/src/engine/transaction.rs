@@ -367,7 +367,6 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
     let begin = ask::query(capabilities, "START TRANSACTION");
     let replies = lease::ask_on_lease(session, &[begin]).await?;
     // The session's last statement was not on this connection, nor is it the last on it.
-    session.statement.was_pinned = false;
     says_nothing(&mut session.lease);
     if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
         return Err(session.state_refused(packet));

@@ -10,7 +10,7 @@ use tracing::info;
 use crate::control::{Control, ServerKey};
 use crate::error::SessionError;
 use crate::frontend::listener_state::ListenerState;
-use crate::frontend::registry::Place;
+use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
 
@@ -42,12 +42,18 @@ impl Counted {
         }
     }
 
-    /// From now on others find the session by its number. `seat`: its server, and the number it has there.
-    pub(crate) fn list(&self, seat: Option<(ServerKey, u32)>, user: Arc<[u8]>, is_arriving: bool) {
-        let place = Place {
+    /// From now on others find the session by its number. `server_connection`: its server, and the number it
+    /// has there.
+    pub(crate) fn list(
+        &self,
+        server_connection: Option<(ServerKey, u32)>,
+        user: Arc<[u8]>,
+        is_arriving: bool,
+    ) {
+        let place = SessionPlace {
             worker: self.worker.index,
             cluster: self.listener.cluster_serial,
-            seat,
+            server_connection,
             user,
             is_arriving,
         };

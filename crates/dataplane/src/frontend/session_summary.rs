@@ -30,7 +30,7 @@ impl SessionSummary {
         }
     }
 
-    /// What the session has carried.
+    /// Counts what the session has carried.
     pub(crate) fn count(&mut self, traffic: &Traffic) {
         (self.commands, self.from_client, self.to_client) =
             (traffic.commands, traffic.from_client, traffic.to_client);

@@ -221,7 +221,7 @@ impl User {
         }
     }
 
-    /// One that a server has let in, or has yet to.
+    /// An account that a server has let in, or has yet to.
     pub(crate) fn passing(name: &str, password: Option<&Secret>) -> Self {
         let secret = Known::password_itself(password);
         Self::of_servers(name, [secret.clone(), secret])

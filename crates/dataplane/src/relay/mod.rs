@@ -92,14 +92,14 @@ impl Traffic {
         self.server.bytes_from_server.add(n as u64);
     }
 
-    /// What no server gets to see.
+    /// Counts bytes that no server gets to see.
     #[inline]
     pub(crate) fn add_from_client(&mut self, n: usize) {
         self.from_client += n as u64;
         self.listener.bytes_from_clients.add(n as u64);
     }
 
-    /// What no server has said.
+    /// Counts bytes that no server has said.
     #[inline]
     pub(crate) fn add_to_client(&mut self, n: usize) {
         self.to_client += n as u64;

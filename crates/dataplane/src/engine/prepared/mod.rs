@@ -102,7 +102,7 @@ impl OnServer {
         Some(found)
     }
 
-    /// The same where it is not used.
+    /// [`find`](Self::find) for whoever does not use the statement.
     pub(crate) fn known(&self, prepared: &Prepared) -> Option<&ServerStatement> {
         let known = self.statements.get(&Rc::as_ptr(&prepared.owner));
         known.filter(|known| Rc::ptr_eq(&known.text, &prepared.text))

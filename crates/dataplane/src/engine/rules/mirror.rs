@@ -293,7 +293,7 @@ impl Copy {
         let answered = self.ask(&mut connection, packets).await?;
         let outcome = &answered.outcome;
         if outcome.error.is_some() || outcome.warnings > 0 {
-            // What the copy is warned of is not for the session that has the connection next.
+            // Warnings of the copy are not for the session that has the connection next.
             done_alone(&mut connection, vec![session::clear_diagnostics()]).await?;
         }
         // A connection on which a transaction has begun is closed: nobody would end it.
