@@ -54,7 +54,7 @@ pub(super) struct Opened {
     pub(super) directories: u64,
     /// Segments of buckets, and of further lines.
     pub(super) segments: [usize; 2],
-    /// The last transactions that changed keys of these hashes, from the one on that opened or truncated it.
+    /// The last transactions that changed keys of these hashes, from the one on that opened it.
     /// Only in [`Mode::Bounded`].
     changed: Box<[u64]>,
 }
@@ -107,19 +107,12 @@ impl Store {
     }
 }
 
-impl Store {
-    fn set_root(&self, root: Arc<Root>) {
-        self.root.store(root);
-        self.root_number.fetch_add(1, Ordering::Release);
-    }
-}
-
 impl Opened {
-    fn new(mode: Mode, opening: u64, served: bool, since: u64) -> Opened {
+    fn new(mode: Mode, opening: u64, since: u64) -> Opened {
         let table = Table {
             mode,
             opening,
-            served: AtomicBool::new(served),
+            served: AtomicBool::new(false),
             index: Index::new(),
             rows: AtomicU64::new(0),
         };
@@ -150,18 +143,15 @@ impl Writer {
     /// Makes an empty mapping that is not served yet. One that was open is closed before.
     pub fn open(&mut self, mapping: MappingId, mode: Mode) {
         self.close(mapping);
-        self.replace(mapping, mode, false, self.next() - 1);
-        self.publish();
-        self.account();
-    }
-
-    fn replace(&mut self, mapping: MappingId, mode: Mode, served: bool, since: u64) {
         let at = mapping.0 as usize;
         if self.tables.len() <= at {
             self.tables.resize_with(at + 1, || None);
         }
         self.openings += 1;
-        self.tables[at] = Some(Opened::new(mode, self.openings, served, since));
+        let since = self.next() - 1;
+        self.tables[at] = Some(Opened::new(mode, self.openings, since));
+        self.publish();
+        self.account();
     }
 
     /// From now on readers see the mapping, or do not. Not within a transaction.
@@ -177,7 +167,9 @@ impl Writer {
         if self.opened(mapping).is_none() {
             return;
         }
-        self.drop_changes(mapping);
+        for change in self.changes.extract_if(.., |change| change.mapping == mapping.0) {
+            self.arena.give_back(change.fork);
+        }
         self.tables[mapping.0 as usize] = None;
         self.publish();
         self.turn(|_| {});
@@ -192,32 +184,6 @@ impl Writer {
             self.publish();
             // The directory that readers have until now does not get the segments to come.
             self.turn(|_| {});
-        }
-    }
-
-    /// Drops all rows of a mapping at once, as TRUNCATE does: a transaction of its own. It is served as
-    /// before.
-    pub fn truncate(&mut self, mapping: MappingId) -> Version {
-        let Some(opened) = self.opened(mapping) else {
-            return self.commit();
-        };
-        let (mode, served) = (opened.table.mode, opened.table.served.load(Ordering::Relaxed));
-        self.drop_changes(mapping);
-        self.replace(mapping, mode, served, self.next());
-        let root = self.root();
-        let version = self.next();
-        self.turn(|store| {
-            store.set_root(root);
-            store.committed.store(version, Ordering::Relaxed);
-        });
-        self.arena.forsake(mapping.0);
-        self.account();
-        Version(version)
-    }
-
-    fn drop_changes(&mut self, mapping: MappingId) {
-        for change in self.changes.extract_if(.., |change| change.mapping == mapping.0) {
-            self.arena.give_back(change.fork);
         }
     }
 
@@ -371,20 +337,19 @@ impl Writer {
         self.tables.get_mut(mapping.0 as usize)?.as_mut()
     }
 
-    fn root(&self) -> Arc<Root> {
+    /// Shows readers which mappings are open, and where memory is.
+    fn publish(&self) {
         let table = |opened: &Opened| Arc::clone(&opened.table);
-        Arc::new(Root {
+        let root = Root {
             tables: self
                 .tables
                 .iter()
                 .map(|opened| opened.as_ref().map(table))
                 .collect(),
             directory: Arc::clone(&self.arena.directory),
-        })
-    }
-
-    fn publish(&self) {
-        self.store.set_root(self.root());
+        };
+        self.store.root.store(Arc::new(root));
+        self.store.root_number.fetch_add(1, Ordering::Release);
     }
 
     /// Turns the sequence, with `flip` while it is odd: this is all that readers can be disturbed by. Then

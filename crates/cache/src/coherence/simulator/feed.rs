@@ -141,7 +141,9 @@ impl Simulator {
         let change = self.truth.get(self.feed.timeline).log[self.feed.at].change;
         let Change::Set { group, value } = change else {
             if !self.is(Mutant::TruncateMissed) {
-                self.writer.truncate(T);
+                self.writer.commit();
+                self.writer.open(T, self.mode);
+                self.writer.serve(T, self.feed.serve_at.is_none());
             }
             self.feed.stage = Stage::Committed;
             return;

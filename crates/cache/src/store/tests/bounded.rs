@@ -65,15 +65,12 @@ fn an_older_fill_never_overwrites_a_newer_event() {
 fn a_ticket_is_for_one_opening() {
     let (store, mut writer) = served(1 << 24, Mode::Bounded);
     let ticket = store.fill_begin(T, store.version()).unwrap();
-    writer.truncate(T);
-    assert_eq!(writer.fill(&ticket, b"a", Some(b"old")), Filled::Dropped);
-    let ticket = store.fill_begin(T, store.version()).unwrap();
     writer.open(T, Mode::Bounded);
     assert_eq!(writer.fill(&ticket, b"a", Some(b"old")), Filled::Dropped);
-    // Of what was applied before a truncation that is not published yet.
+    // Of what was applied before a transaction that is not published yet.
     let before = store.version();
+    writer.commit();
     writer.open(T, Mode::Bounded);
-    writer.truncate(T);
     let ticket = store.fill_begin(T, before).unwrap();
     assert_eq!(writer.fill(&ticket, b"a", Some(b"old")), Filled::Dropped);
     writer.open(T, Mode::Whole);

@@ -58,7 +58,8 @@ fn run(seed: u64, rounds: u64, keys: u64) {
         match random.below(20) {
             0 => writer.rollback(),
             1 if random.below(20) == 0 => {
-                writer.truncate(T);
+                writer.open(T, Mode::Whole);
+                writer.serve(T, true);
                 model.clear();
             }
             _ => {

@@ -185,9 +185,6 @@ fn a_mapping_may_go_while_it_is_read() {
                 writer.put(T, &key(b'l', pair), &row(pair, round)).unwrap();
             }
             writer.commit();
-            if round.is_multiple_of(3) {
-                writer.truncate(T);
-            }
             writer.close(T);
         }
         stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Whole mappings: transactions, closing, truncation, scans.
+//! Whole mappings: transactions, closing, scans.
 
 use std::collections::BTreeSet;
 
@@ -76,22 +76,6 @@ fn mappings_are_seen_while_they_are_served() {
     writer.serve(T, true);
     assert_eq!(get(&store, b"a"), Err(Found::Absent));
     assert_eq!(store.memory().rows, 0);
-    check_accounting(&store);
-}
-
-#[test]
-fn truncation_is_a_transaction() {
-    let (store, mut writer) = served(1 << 24, Mode::Whole);
-    writer.begin();
-    writer.put(T, b"a", b"1").unwrap();
-    let version = writer.commit();
-    assert!(writer.truncate(T) > version);
-    assert_eq!(get(&store, b"a"), Err(Found::Absent));
-    assert_eq!((store.len(T), store.memory().row_count), (Some(0), 0));
-    writer.begin();
-    writer.put(T, b"a", b"2").unwrap();
-    writer.commit();
-    assert_eq!(get(&store, b"a").unwrap(), b"2");
     check_accounting(&store);
 }
 
