@@ -15,7 +15,7 @@ mod types;
 mod writer;
 
 pub use read::{Store, View};
-pub use types::{Accounting, FillTicket, Filled, Found, MappingId, Mode, NotRead, Stopped, Version};
+pub use types::{Accounting, FillTicket, Found, MappingId, Mode, NotRead, Stopped, Version};
 pub use writer::Writer;
 
 /// The longest key, in bytes: an index of the servers has at most 3072, and a key its types and lengths

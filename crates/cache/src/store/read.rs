@@ -326,10 +326,6 @@ impl View<'_> {
         Found::Busy
     }
 
-    pub fn version(&self) -> Version {
-        Version(self.period.committed)
-    }
-
     /// `None`: disturbed.
     fn look_up(&self, mapping: MappingId, key: &[u8], hash: u64, row: &mut Vec<u8>) -> Option<Found> {
         let Some(table) = self.root.served(mapping) else {

@@ -69,31 +69,14 @@ pub enum Stopped {
     RowTooLong { len: usize },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Filled {
-    Stored,
-    /// The row has changed since, or was filled by another, or there is no room, or the mapping was closed.
-    Dropped,
-}
-
 /// The right to put into a bounded mapping what the server said, as long as no newer event was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FillTicket {
     pub(super) mapping: MappingId,
     /// Which opening of the mapping.
     pub(super) opening: u64,
-    pub(super) version: Version,
-}
-
-impl FillTicket {
-    pub fn mapping(&self) -> MappingId {
-        self.mapping
-    }
-
     /// What was applied when the server was going to be asked.
-    pub fn version(&self) -> Version {
-        self.version
-    }
+    pub(super) version: Version,
 }
 
 /// Where memory is. Bytes.

@@ -15,7 +15,7 @@ use super::index::{Growth, Index};
 use super::layout::Entry;
 use super::read::{Root, Store, Table};
 use super::segments::Address;
-use super::types::{Accounting, FillTicket, Filled, MappingId, Mode, Stopped, Version};
+use super::types::{Accounting, FillTicket, MappingId, Mode, Stopped, Version};
 use super::{KEY_MAX, ROW_MAX};
 
 /// Segments of nobody that are kept when a mapping is closed.
@@ -297,35 +297,33 @@ impl Writer {
     }
 
     /// Keeps what the server said about a key: its row, or that there is none. Visible at once. It may be
-    /// called within a transaction.
-    pub fn fill(&mut self, ticket: &FillTicket, key: &[u8], row: Option<&[u8]>) -> Filled {
+    /// called within a transaction. False where nothing is kept: the row has changed since, or was filled by
+    /// another, or there is no room, or the mapping was closed.
+    pub fn fill(&mut self, ticket: &FillTicket, key: &[u8], row: Option<&[u8]>) -> bool {
         let (mapping, hash) = (ticket.mapping, self.store.hash(key));
         let is_short = self.store.is_short.load(Ordering::Relaxed);
-        let Some(opened) = self.opened(mapping) else {
-            return Filled::Dropped;
+        let Some(opened) = self.opened(mapping).filter(|_| !is_short) else {
+            return false;
         };
-        if is_short {
-            return Filled::Dropped;
-        }
         let newer = opened
             .changed(hash)
             .is_none_or(|changed| *changed > ticket.version.0);
         if newer || opened.table.opening != ticket.opening || fits(key, row).is_err() {
-            return Filled::Dropped;
+            return false;
         }
         if self.find(mapping, hash, key).is_some() {
-            return Filled::Dropped;
+            return false;
         }
         let Ok(entry) = self.write_row(mapping, hash, key, row) else {
-            return Filled::Dropped;
+            return false;
         };
         if self.insert(mapping, hash, entry).is_err() {
             self.give_back_row(mapping.0, entry);
-            return Filled::Dropped;
+            return false;
         }
         self.count(mapping.0, Entry::NONE, entry);
         self.account();
-        Filled::Stored
+        true
     }
 
     /// The number of the transaction that is open.

@@ -9,7 +9,7 @@ use super::feed::key;
 use super::verdict::{Verdict, verdict};
 use super::{Level, Mutant, Simulator, T, Violation, WORKERS};
 use crate::coherence::{Fill, FillVerdict, Position, SourceId, Visible};
-use crate::store::{FillTicket, Filled, Found};
+use crate::store::{FillTicket, Found};
 
 #[derive(Default)]
 pub(super) struct Worker {
@@ -317,7 +317,7 @@ impl Simulator {
                     let filled = self
                         .writer
                         .fill(&pending.ticket, &key(pending.group, second), row);
-                    self.kept += u64::from(filled == Filled::Stored);
+                    self.kept += u64::from(filled);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
-use crate::store::{Filled, NotRead};
+use crate::store::NotRead;
 
 const PAIRS: u64 = 200;
 
@@ -138,10 +138,10 @@ fn readers_see_whole_transactions_of_a_bounded_mapping() {
             let pair = random.below(PAIRS);
             let ticket = store.fill_begin(T, store.version()).unwrap();
             let row_now = row(pair, current[pair as usize]);
-            let _: Filled = writer.fill(&ticket, &key(b'l', pair), Some(&row_now));
-            let _: Filled = writer.fill(&ticket, &key(b'r', pair), Some(&row_now));
+            writer.fill(&ticket, &key(b'l', pair), Some(&row_now));
+            writer.fill(&ticket, &key(b'r', pair), Some(&row_now));
             for other in number * 8..number * 8 + 8 {
-                let _: Filled = writer.fill(&ticket, &key(b'o', other), Some(&[0; 200]));
+                writer.fill(&ticket, &key(b'o', other), Some(&[0; 200]));
             }
             let pair = random.below(PAIRS);
             writer.begin();
