@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 
+use config::CacheAccount;
+use mysql_wire::gtid::Flavor;
 use mysql_wire::statement::PrepareOk;
 use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, OkPacket, PacketHeader, write_packet};
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use upstream::conversation::{Broken, QueryError, TextRow, text_row};
-use upstream::{Direct, Server};
+use upstream::login::Account;
+use upstream::{Cluster, Direct, DirectError, Server};
 
 /// Room that a read finds at least, in bytes.
 const READ_SIZE: usize = 256 * 1024;
@@ -34,15 +37,23 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(direct: Direct) -> Self {
-        Self {
+    /// Connects to a server, and logs in.
+    pub(crate) async fn open(
+        cluster: &Cluster,
+        server: &Server,
+        account: &CacheAccount,
+    ) -> Result<(Self, Flavor), DirectError> {
+        let account = Account::of(&account.user, account.password.as_ref());
+        let direct = Direct::open(cluster, server, account).await?;
+        let link = Self {
             stream: direct.stream,
             capabilities: direct.capabilities,
             peer: direct.peer,
             buffer: Vec::with_capacity(READ_SIZE),
             taken: 0,
             joined: Vec::new(),
-        }
+        };
+        Ok((link, direct.flavor))
     }
 
     /// Whether the server's name has left the address at the other end.

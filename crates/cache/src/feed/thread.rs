@@ -52,7 +52,7 @@ pub struct Feed {
 impl Feed {
     pub fn start(config: &config::Cache, cluster: Arc<Cluster>, writer: Writer) -> Result<Self, FeedError> {
         let drawn = RandomState::new().hash_one(std::process::id());
-        let replica = Replica::new(config, &cluster.config(), drawn).ok_or(FeedError::NoAccount)?;
+        let replica = Replica::new(config, drawn).ok_or(FeedError::NoAccount)?;
         let zone = config.time_zone.to_string();
         let zone = Zone::parse(&zone).ok_or(FeedError::Zone(zone))?;
         let nothing = Applied {

@@ -14,8 +14,7 @@ use mysql_wire::binlog::BinlogError;
 use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use tokio::time::Instant;
 use upstream::conversation::{Broken, QueryError, TextRow};
-use upstream::login::Account;
-use upstream::{Backoff, Cluster, Direct, DirectError, ServerId, Topology};
+use upstream::{Backoff, Cluster, DirectError, ServerId, Topology};
 
 use super::position_query::Asks;
 use crate::coherence::{Place, Position, SourceId};
@@ -140,16 +139,11 @@ pub(super) struct Identity {
 
 impl Primary {
     pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>, feed_status: Arc<FeedStatus>) -> Self {
-        let monitor = cluster.config().monitor.clone();
-        let stand_in = || {
-            let (user, password) = monitor
-                .map(|monitor| (monitor.user, monitor.password))
-                .unwrap_or_default();
-            CacheAccount::new(user, password)
-        };
+        let nobody = || CacheAccount::new("", None);
         Self {
             cluster,
-            account: config.account.clone().unwrap_or_else(stand_in),
+            // Without an account the feed does not start.
+            account: config.account.clone().unwrap_or_else(nobody),
             feed_status,
             strays: Cell::default(),
         }
@@ -158,16 +152,14 @@ impl Primary {
     pub(super) async fn connect(&self) -> Result<PrimaryConnection, AskError> {
         let topology = self.cluster.topology();
         let server = Arc::clone(&topology.primary().ok_or(AskError::NoPrimary)?.server);
-        let account = Account::of(&self.account.user, self.account.password.as_ref());
-        let direct = Direct::open(&self.cluster, &server, account).await;
-        let direct = direct.map_err(|error| AskError::Connect {
+        let opened = Link::open(&self.cluster, &server, &self.account).await;
+        let (link, flavor) = opened.map_err(|error| AskError::Connect {
             server: server.name().to_owned(),
             error,
         })?;
-        let flavor = direct.flavor;
         let table = self.table();
         let mut connection = PrimaryConnection {
-            link: Link::new(direct),
+            link,
             flavor,
             server: server.id(),
             server_name: server.name().to_owned(),
