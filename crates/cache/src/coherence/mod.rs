@@ -5,7 +5,7 @@ mod applied;
 mod fill;
 mod position;
 
-pub use applied::{Applied, Takeover, takeover};
+pub use applied::{Applied, may_stay};
 pub use fill::{Fill, Verdict as FillVerdict, Visible};
 pub use position::{Place, Position, SourceId};
 

@@ -13,7 +13,7 @@ use super::copy::COMMITTED;
 use super::link::Link;
 use super::preflight::{self, FilePosition, PreflightError, Primary};
 use super::progress::Progress;
-use crate::coherence::{SourceId, Takeover, takeover};
+use crate::coherence::{SourceId, may_stay};
 use crate::store::Version;
 
 /// Time between heartbeats of a stream that has nothing else to say.
@@ -152,15 +152,12 @@ async fn verdict(
     let is_namesake = flavor == Flavor::MariaDb && progress.is_namesake(source, primary.server_id);
     let applied = progress.applied(Version::default());
     // Of transactions without GTIDs only the server knows that they came from.
-    let is_same = applied
-        .position
-        .as_ref()
-        .is_some_and(|position| position.source == source);
+    let is_same = applied.source() == Some(source);
     let comparable = is_same || progress.is_numbered() && !is_namesake && !primary.numbers_alone;
     let given_up = Instant::now() + UNDER_WAY;
     loop {
         let has = executed(link, flavor).await?;
-        let kept = comparable && takeover(&applied, source, Some(&has)) == Takeover::Resume;
+        let kept = comparable && may_stay(&applied, source, &has);
         // MySQL has sent transactions whose commit is under way.
         if kept || !is_same || Instant::now() >= given_up {
             return Ok((has, kept));

@@ -6,7 +6,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 
 use super::servers::Change;
 use super::{GROUPS, Mutant, Simulator, T};
-use crate::coherence::{Applied, Takeover, takeover};
+use crate::coherence::{Applied, may_stay};
 use crate::store::Mode;
 
 pub(super) struct Feed {
@@ -196,12 +196,13 @@ impl Simulator {
         };
         let server = self.truth.get(last);
         let has = &server.sets[server.visible];
-        let verdict = takeover(&applied, server.source(), Some(has));
+        let may_stay = may_stay(&applied, server.source(), has);
         let copying = matches!(self.feed.stage, Stage::Copying(_));
         let lost_tail_kept = self.is(Mutant::LostTailKept) && !copying;
         // A copy that was not complete is of no use anywhere else.
         let complete = !copying && self.feed.serve_at.is_none();
-        if !lost_tail_kept && (verdict == Takeover::CopyAgain || !complete) {
+        let stays = lost_tail_kept || may_stay && complete;
+        if !stays {
             return self.begin_copy();
         }
         let sets = &server.sets;
