@@ -43,6 +43,11 @@ impl Position {
             && std::mem::discriminant(&self.place) == std::mem::discriminant(&other.place)
     }
 
+    /// Whether this is by GTIDs of MariaDB, and not by a place in a file.
+    pub(crate) fn is_by_gtid(&self) -> bool {
+        matches!(self.place, Place::MariaDb(_))
+    }
+
     /// All that is before `other` is before this position, too. Never said of another source's position.
     pub fn covers(&self, other: &Position) -> bool {
         self.source == other.source && self.place.covers(&other.place)

@@ -15,7 +15,7 @@ use super::copy_window::CopyWindow;
 use super::mapping_tables::{MappingTables, Refused, Wanted};
 use super::preflight::Primary;
 use super::status::{FeedStatus, MappingState, Phase};
-use crate::coherence::{Place, Position, SourceId};
+use crate::coherence::{Position, SourceId};
 use crate::mapping::{Mapping, MappingSet};
 use crate::store::{MappingId, Mode, Stopped, Writer};
 
@@ -328,7 +328,7 @@ impl Tables {
             let State::CatchingUp { until, .. } = &self.all[at].state else {
                 continue;
             };
-            if until.source != source || matches!(until.place, Place::MariaDb(_)) != by_gtid {
+            if until.source != source || until.is_by_gtid() != by_gtid {
                 self.invalidate(at, "the primary changed before all was there", None);
             }
         }

@@ -20,7 +20,7 @@ use upstream::conversation::TextRow;
 
 use super::primary_connection::{AskError, Identity, Primary, PrimaryConnection, end_of_log, file_position};
 use super::sql::{self, KEYS_MAX, Row};
-use crate::coherence::{Applied, Fill, FillVerdict, Place, Position, Visible};
+use crate::coherence::{Applied, Fill, FillVerdict, Position, Visible};
 use crate::feed::FeedStatus;
 use crate::mapping::Mapping;
 use crate::store::{FillTicket, Store};
@@ -454,13 +454,7 @@ async fn exchange_mariadb(
     begun: &Applied,
 ) -> Result<FetchAnswer, AskError> {
     let parts = &question.parts;
-    let by_gtid = matches!(
-        begun.position,
-        Some(Position {
-            place: Place::MariaDb(_),
-            ..
-        })
-    );
+    let by_gtid = begun.position.as_ref().is_some_and(Position::is_by_gtid);
     let mut statements = vec![BEGIN, SNAPSHOT];
     statements.extend(parts.iter().map(|part| part.sql.as_str()));
     if !by_gtid {

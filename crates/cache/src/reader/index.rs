@@ -32,7 +32,7 @@ use self::gate::{GateInbox, Gates};
 use super::NotFresh;
 use super::primary_connection::{AskError, Primary, PrimaryConnection};
 use super::wait_list::{WaitList, WaitPlace};
-use crate::coherence::{self, Applied, Position};
+use crate::coherence::{Applied, Position};
 use crate::probes::{Ended, Probes};
 
 /// Pauses between probes that fail.
@@ -401,13 +401,7 @@ struct Asking {
 
 impl Asking {
     fn new(probe: Probe, sent: Instant, applied: &Arc<Applied>, prober: Prober, limit: Duration) -> Self {
-        let by_gtid = matches!(
-            applied.position,
-            Some(Position {
-                place: coherence::Place::MariaDb(_),
-                ..
-            })
-        );
+        let by_gtid = applied.position.as_ref().is_some_and(Position::is_by_gtid);
         Self {
             probe,
             sent,

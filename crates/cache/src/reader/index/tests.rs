@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::*;
-use crate::coherence::SourceId;
+use crate::coherence::{self, SourceId};
 use crate::store::Version;
 
 const LIMIT: Duration = Duration::from_secs(1);
