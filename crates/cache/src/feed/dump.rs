@@ -14,6 +14,7 @@ use super::link::Link;
 use super::preflight::{self, FilePosition, PreflightError, Primary};
 use super::progress::Progress;
 use crate::coherence::{SourceId, may_stay};
+use crate::mapping::variable;
 use crate::store::Version;
 
 /// Time between heartbeats of a stream that has nothing else to say.
@@ -235,21 +236,10 @@ pub(super) async fn snapshot(link: &mut Link) -> Result<FilePosition, QueryError
     link.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         .await?;
     let rows = link.query("SHOW STATUS LIKE 'binlog_snapshot_%'").await?;
-    let value = |name: &str| {
-        let row = rows.iter().find(|row| {
-            row.first()
-                .and_then(Option::as_deref)
-                .is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
-        });
-        let value = row.and_then(|row| row.get(1)?.as_deref());
-        String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
-    };
-    let offset = value("binlog_snapshot_position");
+    let offset = variable(&rows, "Binlog_snapshot_position").parse();
     Ok(FilePosition {
-        file: value("binlog_snapshot_file"),
-        offset: offset
-            .parse()
-            .map_err(|_| Broken::Unexpected("no snapshot of the binary log"))?,
+        file: variable(&rows, "Binlog_snapshot_file").to_owned(),
+        offset: offset.map_err(|_| Broken::Unexpected("no snapshot of the binary log"))?,
     })
 }
 

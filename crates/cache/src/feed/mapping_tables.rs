@@ -12,13 +12,14 @@ use std::time::Duration;
 use config::{CacheMapping, MAPPINGS_MAX, MappingKind};
 use mysql_wire::gtid::Flavor;
 use tokio::time::Instant;
+use upstream::conversation::TextRow;
 
 use super::copy::{COMMITTED, CopyError, shows_by_gtid, wait_until_visible};
 use super::progress::Progress;
 use super::source::SourceServer;
 use super::status::{MappingState, Phase};
 use super::tables::RETRY;
-use crate::mapping::{SESSION, TextRow};
+use crate::mapping::SESSION;
 
 /// The statements that make the tables.
 pub const MAPPING_TABLES: &str = "\

@@ -25,8 +25,8 @@ pub use collation::{Comparison, Texts, comparison};
 pub use error::{KeyError, MappingError, Reason};
 pub use key::Decision;
 pub use set::MappingSet;
-pub use shape::{Cascade, ColumnShape, SESSION, TableShape, TextRow, UniqueIndex, last_question, questions};
-pub(crate) use shape::{NATIVE_FOREIGN_KEYS, logs_cascades, name, quoted};
+pub use shape::{Cascade, ColumnShape, SESSION, TableShape, UniqueIndex, last_question, questions};
+pub(crate) use shape::{NATIVE_FOREIGN_KEYS, logs_cascades, name, quoted, text_at, variable};
 
 use crate::store::MappingId;
 use key::Rule;

@@ -3,8 +3,7 @@
 
 use std::str::from_utf8;
 
-/// A row of a text result; `None` is NULL.
-pub type TextRow = Vec<Option<Vec<u8>>>;
+use upstream::conversation::TextRow;
 
 /// The session in which the answers mean what is read here, whatever the server's defaults are. Each SELECT
 /// shows what is committed when it begins: not what was when a transaction began that never ends
@@ -105,8 +104,8 @@ pub fn last_question(answers: &[Vec<TextRow>; 5]) -> Option<String> {
     let table = tables.first().filter(|_| !foreign_keys.is_empty())?;
     Some(format!(
         "SHOW CREATE TABLE {}.{}",
-        name(text(table, 0)),
-        name(text(table, 1))
+        name(text_at(table, 0)),
+        name(text_at(table, 1))
     ))
 }
 
@@ -117,16 +116,16 @@ impl TableShape {
         let [tables, columns, indexes, foreign_keys, variables] = answers;
         let table = tables.first()?;
         let generated_are_logged = logs_generated(variable(variables, "version"));
-        let definition = definition.first().map_or("", |row| text(row, 1));
+        let definition = definition.first().map_or("", |row| text_at(row, 1));
         let cascade = foreign_keys
             .iter()
-            .map(|row| text(row, 0))
+            .map(|row| text_at(row, 0))
             .find(|foreign_key| may_change_rows(foreign_key, definition));
         Some(TableShape {
-            schema: text(table, 0).into(),
-            table: text(table, 1).into(),
-            kind: text(table, 2).into(),
-            engine: text(table, 3).into(),
+            schema: text_at(table, 0).into(),
+            table: text_at(table, 1).into(),
+            kind: text_at(table, 2).into(),
+            engine: text_at(table, 3).into(),
             columns: columns
                 .iter()
                 .map(|row| column(row, generated_are_logged))
@@ -152,10 +151,11 @@ fn may_change_rows(foreign_key: &str, definition: &str) -> bool {
     })
 }
 
-fn variable<'r>(rows: &'r [TextRow], name: &str) -> &'r str {
+/// The value of a status or system variable; empty where there is none of that name.
+pub(crate) fn variable<'r>(rows: &'r [TextRow], name: &str) -> &'r str {
     rows.iter()
-        .find(|row| text(row, 0) == name)
-        .map_or("", |row| text(row, 1))
+        .find(|row| text_at(row, 0) == name)
+        .map_or("", |row| text_at(row, 1))
 }
 
 /// Whether stored generated columns are in row events: MariaDB 10.11.19 has them there, 11.8.9 leaves them
@@ -170,18 +170,22 @@ fn logs_generated(version: &str) -> bool {
 }
 
 fn column(row: &TextRow, generated_are_logged: bool) -> ColumnShape {
-    let optional = |at: usize| Some(text(row, at)).filter(|name| !name.is_empty()).map(Box::from);
-    let extra = text(row, 6).to_ascii_uppercase();
+    let optional = |at: usize| {
+        Some(text_at(row, at))
+            .filter(|name| !name.is_empty())
+            .map(Box::from)
+    };
+    let extra = text_at(row, 6).to_ascii_uppercase();
     ColumnShape {
-        name: text(row, 0).into(),
-        ordinal: text(row, 1).parse().unwrap_or(0),
-        nullable: text(row, 2) != "NO",
-        column_type: text(row, 3).into(),
+        name: text_at(row, 0).into(),
+        ordinal: text_at(row, 1).parse().unwrap_or(0),
+        nullable: text_at(row, 2) != "NO",
+        column_type: text_at(row, 3).into(),
         charset: optional(4),
         collation: optional(5),
         unlogged: extra.contains("VIRTUAL") || !generated_are_logged && extra.contains("STORED GENERATED"),
         invisible: extra.contains("INVISIBLE"),
-        signs_zeros: text(row, 7).starts_with('-'),
+        signs_zeros: text_at(row, 7).starts_with('-'),
     }
 }
 
@@ -190,9 +194,9 @@ fn unique(rows: &[TextRow]) -> Vec<UniqueIndex> {
     let mut indexes: Vec<(UniqueIndex, bool)> = Vec::new();
     for row in rows {
         let usable = row.get(2).is_some_and(Option::is_none)
-            && text(row, 3) == "BTREE"
+            && text_at(row, 3) == "BTREE"
             && row.get(1).is_some_and(Option::is_some);
-        let (name, column) = (text(row, 0), Box::from(text(row, 1)));
+        let (name, column) = (text_at(row, 0), Box::from(text_at(row, 1)));
         match indexes.last_mut().filter(|(last, _)| &*last.name == name) {
             Some((last, all_usable)) => {
                 last.columns.push(column);
@@ -213,7 +217,8 @@ fn unique(rows: &[TextRow]) -> Vec<UniqueIndex> {
         .collect()
 }
 
-fn text(row: &TextRow, at: usize) -> &str {
+/// A value of a row, if it is a text; empty where it is none.
+pub(crate) fn text_at(row: &TextRow, at: usize) -> &str {
     let bytes = row.get(at).and_then(Option::as_deref).unwrap_or_default();
     from_utf8(bytes).unwrap_or_default()
 }

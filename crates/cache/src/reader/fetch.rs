@@ -22,7 +22,7 @@ use super::primary_connection::{AskError, Identity, Primary, PrimaryConnection, 
 use super::sql::{self, KEYS_MAX, Row};
 use crate::coherence::{Applied, Fill, FillVerdict, Position, Visible};
 use crate::feed::FeedStatus;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, quoted, variable};
 use crate::store::{FillTicket, Store};
 
 /// Questions that a worker has under way at the same time; further ones wait.
@@ -478,22 +478,13 @@ async fn snapshot_position(
     snapshot: &[TextRow],
     by_gtid: bool,
 ) -> Result<Position, AskError> {
-    let text = |name: &str| {
-        let named = |row: &&TextRow| row.first().and_then(Option::as_deref) == Some(name.as_bytes());
-        let value = snapshot.iter().find(named).and_then(|row| row.get(1)?.as_deref());
-        value
-            .and_then(|value| std::str::from_utf8(value).ok())
-            .unwrap_or_default()
-    };
-    let (file, offset) = (text("Binlog_snapshot_file"), text("Binlog_snapshot_position"));
+    let file = variable(snapshot, "Binlog_snapshot_file");
+    let offset = variable(snapshot, "Binlog_snapshot_position");
     let position = file_position(identity.source, file, offset)?;
     if !by_gtid {
         return Ok(position);
     }
-    let question = format!(
-        "SELECT BINLOG_GTID_POS({}, {offset})",
-        crate::mapping::quoted(file)
-    );
+    let question = format!("SELECT BINLOG_GTID_POS({}, {offset})", quoted(file));
     connection.link.send_queries(&[&question, COMMIT]).await?;
     let gtids = connection.link.result().await?;
     connection.link.result().await?;

@@ -20,7 +20,7 @@ use super::position_query::Asks;
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::Link;
 use crate::feed::{FeedStatus, source_id, words_of_mariadb};
-use crate::mapping::{SESSION, name};
+use crate::mapping::{SESSION, name, text_at};
 
 /// "You have an error in your SQL syntax".
 const ER_PARSE_ERROR: u16 = 1064;
@@ -384,13 +384,7 @@ fn is_on(value: &str) -> bool {
 /// The position in a row of `SHOW BINARY LOG STATUS`.
 pub(super) fn end_of_log(source: SourceId, rows: &[TextRow]) -> Result<Position, AskError> {
     let row = rows.first().ok_or(AskError::Malformed("it has no binary log"))?;
-    let text = |at: usize| {
-        let value = row.get(at).and_then(Option::as_deref);
-        value
-            .and_then(|value| std::str::from_utf8(value).ok())
-            .unwrap_or_default()
-    };
-    file_position(source, text(0), text(1))
+    file_position(source, text_at(row, 0), text_at(row, 1))
 }
 
 /// The position of a file by its name, and an offset.
