@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mysql_wire::gtid::{Flavor, GtidSet};
+use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::copy::CopyError;
@@ -145,23 +145,15 @@ impl LogContinuity {
 /// Where the binary log of a machine ends now.
 pub(super) async fn end(link: &mut Link, source_server: &mut SourceServer) -> Result<Position, DumpError> {
     let (primary, source) = (&mut source_server.primary, source_server.source);
-    let place = if primary.flavor == Flavor::MariaDb && primary.strict {
-        // Of another kind than what was read where GTIDs stand for places no more.
+    if primary.flavor == Flavor::MariaDb && primary.strict {
         let sql = "SELECT @@GLOBAL.gtid_binlog_pos FROM DUAL WHERE @@GLOBAL.gtid_strict_mode";
-        let Some(text) = link.value(sql).await? else {
-            let place = primary.status(link).await?.end.place();
+        // Without an answer GTIDs stand for places no more: the position is of another kind than what was
+        // read.
+        if let Some(text) = link.value(sql).await? {
+            let place = Place::MariaDb(MariaDbPosition::parse(text.as_bytes())?);
             return Ok(Position { source, place });
-        };
-        match GtidSet::parse(Flavor::MariaDb, text.as_bytes())? {
-            GtidSet::MariaDb(position) => Some(Place::MariaDb(position)),
-            GtidSet::MySql(_) => None,
         }
-    } else {
-        None
-    };
-    let place = match place {
-        Some(place) => place,
-        None => primary.status(link).await?.end.place(),
-    };
+    }
+    let place = primary.status(link).await?.end.place();
     Ok(Position { source, place })
 }
