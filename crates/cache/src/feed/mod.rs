@@ -33,6 +33,6 @@ mod thread;
 
 pub(crate) use dump::source_id;
 pub use mapping_tables::MAPPING_TABLES;
-pub(crate) use preflight::words_of_mariadb;
+pub(crate) use preflight::{NEW_STATUS, OLD_STATUS, words_of_mariadb};
 pub use status::{FeedStatus, Fill, MappingState, Phase};
 pub use thread::{Feed, FeedError};

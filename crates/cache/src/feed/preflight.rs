@@ -51,8 +51,8 @@ pub(super) struct Primary {
     /// A node of MariaDB's Galera numbers transactions by itself, and with `wsrep_gtid_mode` still those that
     /// are not replicated: its GTIDs say nothing about those of another node.
     pub(super) numbers_alone: bool,
-    /// `SHOW BINARY LOG STATUS` is known.
-    pub(super) new_words: bool,
+    /// The statement that says where the log ends.
+    pub(super) status_question: &'static str,
     /// What foreign keys change is in its log.
     pub(super) logs_cascades: bool,
     /// What it replicates from another server is in its log. That changes with a restart only.
@@ -80,6 +80,11 @@ pub(super) struct Filters {
     do_db: String,
     ignore_db: String,
 }
+
+/// Where the binary log ends, to ask MySQL 8.2 and later.
+pub(crate) const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
+/// The question for all other servers.
+pub(crate) const OLD_STATUS: &str = "SHOW MASTER STATUS";
 
 const VALUE_OPTIONS: &str = "binlog_row_value_options";
 
@@ -143,14 +148,12 @@ impl Variables {
     }
 
     fn must_log_what_is_replicated(&self, is_replica: bool) -> Result<(), PreflightError> {
-        let why = match () {
-            () if self.is_on("wsrep_on") => {
-                "what other nodes of a Galera cluster write is missing in the binary log otherwise"
-            }
-            () if is_replica => {
-                "what comes from the source of this server is missing in the binary log otherwise"
-            }
-            () => return Ok(()),
+        let why = if self.is_on("wsrep_on") {
+            "what other nodes of a Galera cluster write is missing in the binary log otherwise"
+        } else if is_replica {
+            "what comes from the source of this server is missing in the binary log otherwise"
+        } else {
+            return Ok(());
         };
         self.must(self.log_updates(), "ON", why)
     }
@@ -206,7 +209,7 @@ async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, QueryError>
     let rows = match flavor {
         Flavor::MariaDb => link.query("SHOW ALL SLAVES STATUS").await?,
         Flavor::MySql => match link.query("SHOW REPLICA STATUS").await {
-            Err(error) if error.code() == Some(ER_PARSE_ERROR) => link.query("SHOW SLAVE STATUS").await?,
+            Err(error) if error.is_syntax() => link.query("SHOW SLAVE STATUS").await?,
             rows => rows?,
         },
     };
@@ -270,7 +273,7 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         gtids: flavor == Flavor::MariaDb || variables.is_on("gtid_mode"),
         strict: variables.is_on("gtid_strict_mode"),
         numbers_alone: flavor == Flavor::MariaDb && variables.is_on("wsrep_on"),
-        new_words: true,
+        status_question: NEW_STATUS,
         logs_cascades: logs_cascades(variables.get(NATIVE_FOREIGN_KEYS)),
         logs_replicated: variables.logs_what_is_replicated(),
         filters: Filters::default(),
@@ -300,40 +303,32 @@ pub(super) async fn replicates_in_silence(link: &mut Link, primary: &Primary) ->
     Ok(is_silent && has_source(link, primary.flavor).await?)
 }
 
-/// "You have an error in your SQL syntax".
-const ER_PARSE_ERROR: u16 = 1064;
-
 impl Primary {
     /// Where its binary log ends now. Every transaction that was visible before is before that.
     pub(super) async fn status(&mut self, link: &mut Link) -> Result<Status, QueryError> {
-        let rows = match self.new_words {
-            true => link.query("SHOW BINARY LOG STATUS").await,
-            false => link.query("SHOW MASTER STATUS").await,
-        };
-        let rows = match rows {
-            Err(error) if self.new_words && error.code() == Some(ER_PARSE_ERROR) => {
-                self.new_words = false;
-                link.query("SHOW MASTER STATUS").await?
+        let rows = match link.query(self.status_question).await {
+            Err(error) if self.status_question == NEW_STATUS && error.is_syntax() => {
+                self.status_question = OLD_STATUS;
+                link.query(OLD_STATUS).await?
             }
             rows => rows?,
         };
-        let row = rows.into_iter().next();
-        let mut row = row
-            .ok_or(Broken::Unexpected("no status of the binary log"))?
-            .into_iter();
-        let mut next = || {
-            let value = row.next().flatten().unwrap_or_default();
-            String::from_utf8_lossy(&value).into_owned()
+        let row = rows
+            .first()
+            .ok_or(Broken::Unexpected("no status of the binary log"))?;
+        let text = |at: usize| {
+            let value = row.get(at).and_then(Option::as_deref).unwrap_or_default();
+            String::from_utf8_lossy(value).into_owned()
         };
-        let (file, offset) = (next(), next());
-        let offset = offset
-            .parse()
-            .map_err(|_| Broken::Unexpected("no offset in the binary log"))?;
+        let offset = text(1).parse();
         Ok(Status {
-            end: FilePosition { file, offset },
+            end: FilePosition {
+                file: text(0),
+                offset: offset.map_err(|_| Broken::Unexpected("no offset in the binary log"))?,
+            },
             filters: Filters {
-                do_db: next(),
-                ignore_db: next(),
+                do_db: text(2),
+                ignore_db: text(3),
             },
         })
     }

@@ -19,19 +19,11 @@ use upstream::{Backoff, Cluster, DirectError, ServerId, Topology};
 use super::position_query::Asks;
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::Link;
-use crate::feed::{FeedStatus, source_id, words_of_mariadb};
+use crate::feed::{FeedStatus, NEW_STATUS, OLD_STATUS, source_id, words_of_mariadb};
 use crate::mapping::{SESSION, name, text_at};
 
-/// "You have an error in your SQL syntax".
-const ER_PARSE_ERROR: u16 = 1064;
-
 /// No right to read a schema, a table or a column, and none of that name; and what is no SQL to the server.
-const FINAL: [u16; 7] = [1044, 1142, 1143, 1049, 1146, 1054, ER_PARSE_ERROR];
-
-/// MySQL 8.2 and later.
-const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
-/// All others.
-const OLD_STATUS: &str = "SHOW MASTER STATUS";
+const FINAL: [u16; 7] = [1044, 1142, 1143, 1049, 1146, 1054, 1064];
 
 /// Pauses between connections that are given up because they lead to another machine than the feed's.
 const STRAY_MAX: Duration = Duration::from_secs(2);
@@ -260,7 +252,7 @@ impl PrimaryConnection {
             self.words = words_of_mariadb(&mut self.link).await?;
         }
         match self.link.query(self.status).await {
-            Err(error) if error.code() == Some(ER_PARSE_ERROR) => self.status = OLD_STATUS,
+            Err(error) if error.is_syntax() => self.status = OLD_STATUS,
             other => drop(other?),
         }
         Ok(())

@@ -71,7 +71,8 @@ impl QueryError {
     }
 
     /// Whether another spelling of the statement may do.
-    pub(crate) fn is_syntax(&self) -> bool {
+    #[must_use]
+    pub fn is_syntax(&self) -> bool {
         self.code() == Some(ER_PARSE_ERROR)
     }
 

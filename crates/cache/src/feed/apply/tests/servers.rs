@@ -12,7 +12,7 @@ fn primary(logs_cascades: bool) -> Primary {
         gtids: true,
         strict: false,
         numbers_alone: false,
-        new_words: true,
+        status_question: crate::feed::NEW_STATUS,
         logs_cascades,
         logs_replicated: true,
         filters: Default::default(),
