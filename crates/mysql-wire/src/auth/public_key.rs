@@ -6,33 +6,22 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
 use curve25519_dalek::edwards::EdwardsPoint;
 
 use super::ed25519_key;
-use super::slow_hash::{BASE64_DIGITS, number};
 use super::verify::is_equal;
-
-const LEN: usize = 32;
-const CHARS: usize = 43;
 
 /// A stored key.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct PublicKey([u8; LEN]);
+pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
     /// Reads what an account has. `None` for anything else.
     pub fn parse(stored: &[u8]) -> Option<Self> {
-        let digits: &[u8; CHARS] = stored.try_into().ok()?;
-        let (groups, last) = digits.split_at(CHARS - 3);
-        let mut key = Vec::with_capacity(LEN);
-        for four in groups.chunks(4) {
-            key.extend_from_slice(&number(four.iter(), BASE64_DIGITS)?.to_be_bytes()[1..]);
-        }
-        // Of 18 bits, 16 count.
-        let bits = number(last.iter(), BASE64_DIGITS)?;
-        key.extend_from_slice(&(bits >> 2).to_be_bytes()[2..]);
-        let key = key.try_into().ok()?;
-        (bits & 3 == 0).then_some(Self(key))
+        let key = BASE64_STANDARD_NO_PAD.decode(stored).ok()?;
+        Some(Self(key.try_into().ok()?))
     }
 
     /// Whether this is the password: some microseconds.

@@ -14,6 +14,8 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::pbkdf2_sha512;
@@ -23,14 +25,11 @@ const SALT_LEN: usize = 20;
 const CRYPT5_LEN: usize = 32;
 const CRYPT5_CHARS: usize = 43;
 const PBKDF2_LEN: usize = 64;
-const PBKDF2_CHARS: usize = 88;
 
 const ROUNDS_OF_SHA256: u32 = 5000;
 
-/// The digits of crypt(3), and those of Base64: six bits each.
+/// The digits of crypt(3): six bits each.
 const CRYPT_DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-pub(super) const BASE64_DIGITS: &[u8; 64] =
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A stored hash.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -62,7 +61,7 @@ impl SlowHash {
         let (salt, sum) = rest.strip_prefix(b"$")?.split_first_chunk()?;
         let sum = match scheme {
             b"$A$" => Sum::Crypt5(from_crypt(sum)?),
-            b"$B$" => Sum::Pbkdf2(from_base64(sum)?),
+            b"$B$" => Sum::Pbkdf2(BASE64_STANDARD.decode(sum).ok()?.try_into().ok()?),
             _ => return None,
         };
         let rounds = 1000 * u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
@@ -161,33 +160,19 @@ fn from_crypt(digits: &[u8]) -> Option<[u8; CRYPT5_LEN]> {
     let [mut high, mut middle, mut low] = [0, 10, 20];
     let (groups, last) = digits.split_at(CRYPT5_CHARS - 3);
     for four in groups.chunks(4) {
-        let [.., a, b, c] = number(four.iter().rev(), CRYPT_DIGITS)?.to_be_bytes();
+        let [.., a, b, c] = number(four)?.to_be_bytes();
         [sum[high], sum[middle], sum[low]] = [a, b, c];
         [high, middle, low] = [low + 1, high + 1, middle + 1];
     }
-    let [.., unused, b, c] = number(last.iter().rev(), CRYPT_DIGITS)?.to_be_bytes();
+    let [.., unused, b, c] = number(last)?.to_be_bytes();
     [sum[31], sum[30]] = [b, c];
     (unused == 0).then_some(sum)
 }
 
-/// 64 bytes are 86 digits and `==`.
-fn from_base64(digits: &[u8]) -> Option<[u8; PBKDF2_LEN]> {
-    let digits: &[u8; PBKDF2_CHARS] = digits.try_into().ok()?;
-    let mut sum = Vec::with_capacity(PBKDF2_LEN + 2);
-    let (groups, last) = digits.split_at(PBKDF2_CHARS - 4);
-    for four in groups.chunks(4) {
-        sum.extend_from_slice(&number(four.iter(), BASE64_DIGITS)?.to_be_bytes()[1..]);
-    }
-    let [.., high, low] = number(last.strip_suffix(b"==")?.iter(), BASE64_DIGITS)?.to_be_bytes();
-    // Of 12 bits, 8 count.
-    sum.push(high << 4 | low >> 4);
-    sum.try_into().ok()
-}
-
-/// Six bits a digit, the highest first.
-pub(super) fn number<'d>(mut digits: impl Iterator<Item = &'d u8>, alphabet: &[u8; 64]) -> Option<u32> {
-    digits.try_fold(0, |value, digit| {
-        let six = alphabet.iter().position(|known| known == digit)?;
+/// Six bits a digit, the lowest first.
+fn number(digits: &[u8]) -> Option<u32> {
+    digits.iter().rev().try_fold(0, |value, digit| {
+        let six = CRYPT_DIGITS.iter().position(|known| known == digit)?;
         Some(value << 6 | six as u32)
     })
 }

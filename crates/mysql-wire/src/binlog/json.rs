@@ -2,6 +2,9 @@
 //!
 //! Sources: MySQL `sql-common/json_binary.h` (the format), `Json_wrapper::to_string` (the text).
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
 use super::table_map::code;
 use super::temporal::{DateTime, Time, micros};
 use super::{BinlogError, decimal, float};
@@ -233,24 +236,13 @@ fn variable_len(reader: &mut Reader<'_>) -> Result<usize, WireError> {
 
 /// With line breaks, as the server writes it.
 fn put_base64(data: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const LINE: usize = 76;
-    for (index, chunk) in data.chunks(3).enumerate() {
-        if index > 0 && index * 4 % LINE == 0 {
+    let encoded = BASE64_STANDARD.encode(data);
+    for (index, line) in encoded.as_bytes().chunks(LINE).enumerate() {
+        if index > 0 {
             out.push(b'\n');
         }
-        let bits = chunk
-            .iter()
-            .fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte))
-            << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let sextet = (bits >> (18 - 6 * digit) & 63) as usize;
-            out.push(if digit <= chunk.len() {
-                DIGITS[sextet]
-            } else {
-                b'='
-            });
-        }
+        out.extend_from_slice(line);
     }
 }
 
