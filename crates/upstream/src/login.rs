@@ -12,7 +12,6 @@
 use std::io;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
 use config::TlsMode;
 use mysql_wire::compression::Algorithm;
@@ -546,19 +545,11 @@ impl<'a> Exchange<'a> {
     }
 
     fn native(&self) -> Result<Vec<u8>, LoginError> {
-        let stage1 = match self.secret {
-            Secret::Password(password) => return Ok(auth::native_password(self.nonce()?, password)),
-            Secret::NativeStage1(stage1) => stage1,
-            Secret::SessionToken(_) => return Err(LoginError::NeedsPassword(self.plugin.name())),
-        };
-        let mut mixed = self.nonce::<20>()?.to_vec();
-        mixed.extend_from_slice(digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, stage1).as_ref());
-        let mask = digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, &mixed);
-        Ok(stage1
-            .iter()
-            .zip(mask.as_ref())
-            .map(|(byte, mask)| byte ^ mask)
-            .collect())
+        match self.secret {
+            Secret::Password(password) => Ok(auth::native_password(self.nonce()?, password)),
+            Secret::NativeStage1(stage1) => Ok(auth::native_from_stage1(self.nonce()?, stage1).to_vec()),
+            Secret::SessionToken(_) => Err(LoginError::NeedsPassword(self.plugin.name())),
+        }
     }
 
     /// The password mixed with the nonce, encrypted for the holder of the key in `pem`.
