@@ -110,6 +110,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// A number whose lowest byte comes first.
+pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// A number whose highest byte comes first.
+pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
 pub(crate) fn put_lenenc(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=0xfa => out.push(value as u8),

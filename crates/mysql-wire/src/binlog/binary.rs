@@ -157,17 +157,7 @@ fn read<'a>(reader: &mut Reader<'a>, column: &ColumnType) -> Result<Value<'a>, B
         | ColumnKind::MediumInt
         | ColumnKind::Int
         | ColumnKind::BigInt => {
-            let bytes = reader.bytes(integer_len(column.kind), FIELD)?;
-            let bits = bytes
-                .iter()
-                .rev()
-                .fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-            let unused = 64 - 8 * bytes.len();
-            match i64::try_from(bits) {
-                Ok(number) if column.unsigned => Value::Int(number),
-                Err(_) if column.unsigned => Value::UInt(bits),
-                _ => Value::Int((bits << unused) as i64 >> unused),
-            }
+            Value::integer(reader.bytes(integer_len(column.kind), FIELD)?, column.unsigned)
         }
         ColumnKind::Year => Value::Year(reader.u16(FIELD)?),
         ColumnKind::Float => Value::Float(reader.array(FIELD).map(f32::from_le_bytes)?),

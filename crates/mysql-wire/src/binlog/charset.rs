@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::BinlogError;
+use crate::codec::{big_endian, little_endian};
 
 /// How a column's text is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,14 +68,13 @@ impl Charset {
                 .into_bytes()
                 .into()),
             Charset::Ucs2 => {
-                let chars = units(2)?.map(|unit| scalar(u32::from(big_endian_16(unit))));
+                let chars = units(2)?.map(|unit| scalar(big_endian(unit) as u32));
                 Ok(chars.collect::<Result<String, _>>()?.into_bytes().into())
             }
-            Charset::Utf16 => utf16(units(2)?.map(big_endian_16)).ok_or(INVALID),
-            Charset::Utf16Le => utf16(units(2)?.map(|unit| big_endian_16(unit).swap_bytes())).ok_or(INVALID),
+            Charset::Utf16 => utf16(units(2)?.map(|unit| big_endian(unit) as u16)).ok_or(INVALID),
+            Charset::Utf16Le => utf16(units(2)?.map(|unit| little_endian(unit) as u16)).ok_or(INVALID),
             Charset::Utf32 => {
-                let code = |unit: &[u8]| unit.iter().fold(0, |code, &byte| code << 8 | u32::from(byte));
-                let chars = units(4)?.map(|unit| scalar(code(unit)));
+                let chars = units(4)?.map(|unit| scalar(big_endian(unit) as u32));
                 Ok(chars.collect::<Result<String, _>>()?.into_bytes().into())
             }
         }
@@ -86,10 +86,6 @@ fn latin1(byte: u8) -> char {
         0x80..=0x9f => WINDOWS_1252[usize::from(byte - 0x80)],
         _ => char::from(byte),
     }
-}
-
-fn big_endian_16(unit: &[u8]) -> u16 {
-    unit.iter().fold(0, |code, &byte| code << 8 | u16::from(byte))
 }
 
 fn utf16(units: impl Iterator<Item = u16>) -> Option<Cow<'static, [u8]>> {

@@ -10,7 +10,7 @@ use super::table_map::TableMap;
 use super::unpack::{self, Payload};
 use super::{BinlogError, Change};
 use crate::WireError;
-use crate::codec::Reader;
+use crate::codec::{Reader, little_endian};
 use crate::gtid::GtidSet;
 
 pub(super) const HEADER_LEN: usize = 19;
@@ -388,11 +388,7 @@ fn serialized(reader: &mut Reader<'_>) -> Result<u64, WireError> {
     const FIELD: &str = "serialized integer";
     let first = reader.u8(FIELD)?;
     let more = first.trailing_ones() as usize;
-    let rest = reader.bytes(more, FIELD)?;
-    let rest = rest
-        .iter()
-        .rev()
-        .fold(0_u64, |value, &byte| value << 8 | u64::from(byte));
+    let rest = little_endian(reader.bytes(more, FIELD)?);
     Ok(match more {
         0..7 => rest << (7 - more) | u64::from(first >> (more + 1)),
         _ => rest,

@@ -9,7 +9,7 @@ use super::table_map::{WireColumn, code};
 use super::temporal::{Date, DateTime, Time, Timestamp, micros};
 use super::{BinlogError, Charset, ColumnKind, ColumnType, Value, decimal, json, text, unpack};
 use crate::WireError;
-use crate::codec::Reader;
+use crate::codec::{Reader, big_endian, little_endian};
 
 const FIELD: &str = "column of a row";
 
@@ -41,17 +41,6 @@ pub(super) fn split<'a>(wire: WireColumn, reader: &mut Reader<'a>) -> Result<&'a
 
 fn read_length(reader: &mut Reader<'_>, bytes: usize) -> Result<usize, WireError> {
     Ok(little_endian(reader.bytes(bytes, FIELD)?) as usize)
-}
-
-fn little_endian(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |value, &byte| value << 8 | u64::from(byte))
-}
-
-fn big_endian(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// Whether columns of this type are stored so. The error is the reason why not.
@@ -119,7 +108,7 @@ pub(super) fn value<'a>(
         | ColumnKind::SmallInt
         | ColumnKind::MediumInt
         | ColumnKind::Int
-        | ColumnKind::BigInt => integer(bytes, column.unsigned),
+        | ColumnKind::BigInt => Value::integer(bytes, column.unsigned),
         ColumnKind::Float => Value::Float(f32::from_le_bytes(bytes.try_into().map_err(|_| invalid())?)),
         ColumnKind::Double => Value::Double(f64::from_le_bytes(bytes.try_into().map_err(|_| invalid())?)),
         ColumnKind::Decimal => Value::Decimal(bytes.into()),
@@ -167,18 +156,6 @@ pub(super) fn value<'a>(
     })
 }
 
-fn integer(bytes: &[u8], unsigned: bool) -> Value<'static> {
-    let bits = little_endian(bytes);
-    if unsigned {
-        return match i64::try_from(bits) {
-            Ok(number) => Value::Int(number),
-            Err(_) => Value::UInt(bits),
-        };
-    }
-    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-    Value::Int((bits << unused) as i64 >> unused)
-}
-
 /// Up to three bytes for six digits, of which the last ones that the column does not have are left out.
 fn fraction_micros(bytes: &[u8]) -> Result<u32, BinlogError> {
     let unit = match bytes.len() {
@@ -209,13 +186,8 @@ fn time(wire: WireColumn, bytes: &[u8]) -> Result<Time, BinlogError> {
     let bits = number.unsigned_abs();
     let whole = (bits >> (8 * fraction_len)) as u32;
     let fraction = bits.to_be_bytes();
-    Ok(Time {
-        negative: number < 0,
-        hours: (whole >> 12) as u16 & 0x3ff,
-        minutes: (whole >> 6) as u8 & 63,
-        seconds: whole as u8 & 63,
-        micros: fraction_micros(&fraction[8 - fraction_len.min(8)..])?,
-    })
+    let micros = fraction_micros(&fraction[8 - fraction_len.min(8)..])?;
+    Ok(Time::from_packed(number < 0, whole, micros))
 }
 
 fn date_time(wire: WireColumn, bytes: &[u8]) -> Result<DateTime, BinlogError> {

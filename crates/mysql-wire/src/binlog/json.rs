@@ -204,16 +204,7 @@ impl Printer<'_> {
         let bits = packed.unsigned_abs();
         let (whole, micros) = (bits >> 24, micros(bits as u32 & 0xff_ffff)?);
         match field_type {
-            code::TIME => {
-                let time = Time {
-                    negative: packed < 0,
-                    hours: (whole >> 12) as u16 & 0x3ff,
-                    minutes: (whole >> 6) as u8 & 63,
-                    seconds: whole as u8 & 63,
-                    micros,
-                };
-                time.put(6, self.out);
-            }
+            code::TIME => Time::from_packed(packed < 0, whole as u32, micros).put(6, self.out),
             code::DATE => DateTime::from_packed(whole, 0).date.put(self.out),
             _ => DateTime::from_packed(whole, micros).put(6, self.out),
         }

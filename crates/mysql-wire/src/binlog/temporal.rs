@@ -134,6 +134,17 @@ impl Date {
 }
 
 impl Time {
+    /// From `hours << 12 | minutes << 6 | seconds`, and what is above that.
+    pub(super) fn from_packed(negative: bool, packed: u32, micros: u32) -> Time {
+        Time {
+            negative,
+            hours: (packed >> 12) as u16 & 0x3ff,
+            minutes: (packed >> 6) as u8 & 63,
+            seconds: packed as u8 & 63,
+            micros,
+        }
+    }
+
     pub(super) fn put(self, decimals: u8, out: &mut Vec<u8>) {
         if self.negative {
             out.push(b'-');

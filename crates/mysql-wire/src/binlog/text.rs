@@ -3,6 +3,7 @@
 
 use super::temporal::{Date, DateTime, Time, Zone};
 use super::{BinlogError, ColumnKind, ColumnType, Value, address, decimal, float};
+use crate::codec::big_endian;
 
 /// Appends what a SELECT of the column prints. Nothing for NULL, which the protocols mark in other ways.
 pub fn text(
@@ -109,7 +110,7 @@ pub fn from_text<'a>(text: &'a [u8], column: &ColumnType, zone: Zone) -> Result<
             ))
         }
         ColumnKind::Bit => (text.len() <= 8)
-            .then(|| text.iter().fold(0, |bits, &byte| bits << 8 | u64::from(byte)))
+            .then(|| big_endian(text))
             .filter(|bits| column.length >= 64 || bits >> column.length == 0)
             .map(Value::Bit),
         ColumnKind::Year => match number::<u16>(text) {

@@ -12,7 +12,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use super::BinlogError;
 use super::event::HEADER_LEN;
 use crate::WireError;
-use crate::codec::Reader;
+use crate::codec::{Reader, big_endian};
 
 /// Bytes of the longest event that is unpacked: what a replica accepts (`replica_max_allowed_packet`).
 pub const UNPACKED_MAX: usize = 1 << 30;
@@ -53,8 +53,7 @@ fn zlib(data: &[u8], len_bytes: u8, zlib_header: bool) -> Result<Vec<u8>, Binlog
     let (len, packed) = data[1..]
         .split_at_checked(usize::from(len_bytes))
         .ok_or(INVALID)?;
-    let len = len.iter().fold(0_u64, |len, &byte| len << 8 | u64::from(byte));
-    let len = usize::try_from(len).map_err(|_| INVALID)?;
+    let len = usize::try_from(big_endian(len)).map_err(|_| INVALID)?;
     if len > UNPACKED_MAX || len > packed.len().saturating_mul(ZLIB_RATIO_MAX) {
         return Err(INVALID.into());
     }

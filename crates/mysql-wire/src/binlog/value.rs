@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::temporal::{Date, DateTime, Time, Timestamp};
 use crate::WireError;
-use crate::codec::Reader;
+use crate::codec::{Reader, little_endian};
 
 /// A value as the table's definition means it. Text is UTF-8 whatever the column's character set is.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,6 +150,16 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
+    /// From up to eight bytes, the lowest first.
+    pub(super) fn integer(bytes: &[u8], unsigned: bool) -> Value<'static> {
+        let bits = little_endian(bytes);
+        if unsigned {
+            return i64::try_from(bits).map_or(Value::UInt(bits), Value::Int);
+        }
+        let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+        Value::Int((bits << unused) as i64 >> unused)
+    }
+
     /// The same value, of no other bytes.
     #[must_use]
     pub fn into_owned(self) -> Value<'static> {
@@ -235,29 +245,15 @@ fn decode<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, WireError> {
     let tag = reader.u8(FIELD)?;
     Ok(match tag {
         NULL => Value::Null,
-        INT..=INT_8 => {
-            let len = tag - INT;
-            let unused = 64 - 8 * u32::from(len);
-            let bits = minimal(reader, len)?;
-            Value::Int(if len == 0 {
-                0
-            } else {
-                (bits << unused) as i64 >> unused
-            })
-        }
+        INT..=INT_8 => Value::integer(reader.bytes(usize::from(tag - INT), FIELD)?, false),
         UINT => Value::UInt(reader.array(FIELD).map(u64::from_le_bytes)?),
         FLOAT => Value::Float(reader.array(FIELD).map(f32::from_le_bytes)?),
         DOUBLE => Value::Double(reader.array(FIELD).map(f64::from_le_bytes)?),
         DATE => Value::Date(Date::from_packed(minimal(reader, 3)? as u32)),
         TIME | TIME_MICROS => {
             let packed = minimal(reader, 3)? as u32;
-            Value::Time(Time {
-                negative: packed >> 23 == 1,
-                hours: (packed >> 12) as u16 & 0x3ff,
-                minutes: (packed >> 6) as u8 & 63,
-                seconds: packed as u8 & 63,
-                micros: micros(reader, tag == TIME_MICROS)?,
-            })
+            let micros = micros(reader, tag == TIME_MICROS)?;
+            Value::Time(Time::from_packed(packed >> 23 == 1, packed, micros))
         }
         DATE_TIME | DATE_TIME_MICROS => {
             let packed = minimal(reader, 5)?;
@@ -296,11 +292,7 @@ fn decode<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, WireError> {
 }
 
 fn minimal(reader: &mut Reader<'_>, len: u8) -> Result<u64, WireError> {
-    let bytes = reader.bytes(usize::from(len), FIELD)?;
-    Ok(bytes
-        .iter()
-        .rev()
-        .fold(0, |value, &byte| value << 8 | u64::from(byte)))
+    reader.bytes(usize::from(len), FIELD).map(little_endian)
 }
 
 fn length(reader: &mut Reader<'_>, len: u8) -> Result<usize, WireError> {
