@@ -13,6 +13,7 @@ mod mysql;
 use std::fmt;
 
 pub use mariadb::{DOMAINS_MAX, MariaDbPosition};
+pub(crate) use mysql::parse_uuid;
 pub use mysql::{INTERVALS_MAX, MySqlSet};
 
 use crate::WireError;

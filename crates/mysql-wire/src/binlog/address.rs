@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::ColumnKind;
+use crate::gtid::parse_uuid;
 
 /// Appends the text of a value that is stored in these bytes. None: it is not of this length, or no address
 /// type.
@@ -25,9 +26,12 @@ pub(super) fn put(kind: ColumnKind, bytes: &[u8], out: &mut Vec<u8>) -> Option<(
 
 /// The bytes of a text as [`put`] writes it.
 pub(super) fn read(kind: ColumnKind, text: &[u8]) -> Option<Vec<u8>> {
+    if kind == ColumnKind::Uuid {
+        // Servers print the dashes.
+        return parse_uuid(text).filter(|_| text.len() == 36).map(Vec::from);
+    }
     let text = str::from_utf8(text).ok()?;
     match kind {
-        ColumnKind::Uuid => read_uuid(text),
         ColumnKind::Inet4 => Some(text.parse::<Ipv4Addr>().ok()?.octets().to_vec()),
         ColumnKind::Inet6 => Some(text.parse::<Ipv6Addr>().ok()?.octets().to_vec()),
         _ => None,
@@ -46,20 +50,6 @@ fn put_uuid(uuid: &[u8; 16], out: &mut Vec<u8>) {
         out.push(HEX[usize::from(byte >> 4)]);
         out.push(HEX[usize::from(byte & 15)]);
     }
-}
-
-fn read_uuid(text: &str) -> Option<Vec<u8>> {
-    let lengths = text.split('-').map(str::len);
-    if !lengths.eq([8, 4, 4, 4, 12]) {
-        return None;
-    }
-    let mut digits = text
-        .chars()
-        .filter(|&digit| digit != '-')
-        .map(|digit| digit.to_digit(16));
-    (0..16)
-        .map(|_| Some((digits.next()?? << 4 | digits.next()??) as u8))
-        .collect()
 }
 
 /// The longest run of zeros is left out, the first of several.

@@ -287,7 +287,7 @@ impl Interval {
 }
 
 /// 32 hexadecimal digits, with or without dashes in their four places.
-fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+pub(crate) fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     const DASHES: [usize; 4] = [8, 13, 18, 23];
     let has_dashes = text.len() == 36 && DASHES.iter().all(|&at| text[at] == b'-');
     if !has_dashes && text.len() != 32 {
