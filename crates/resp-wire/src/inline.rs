@@ -94,12 +94,9 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0 | 11)
 }
 
+/// The value of a hexadecimal digit.
 fn hex(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => digit.wrapping_sub(b'A').wrapping_add(10),
-    }
+    char::from(digit).to_digit(16).unwrap_or_default() as u8
 }
 
 #[cfg(test)]
