@@ -60,10 +60,6 @@ pub(crate) fn client(
     out: &mut Writer<'_>,
 ) -> Result<(), Refusal> {
     let name = args.get(1).unwrap_or_default().to_ascii_lowercase();
-    let unknown = || Refusal::Subcommand {
-        command: "CLIENT",
-        name: shown(args.get(1).unwrap_or_default()),
-    };
     match (name.as_slice(), args.len()) {
         (b"id", 2) => out.integer(i64::from(control.id())),
         (b"getname", 2) => match &*session.listed.told().name {
@@ -125,7 +121,7 @@ pub(crate) fn client(
         }
         (b"consistency", 2..=4) => consistency(session, args, out)?,
         (b"help", 2) => super::server::help(HELP, out),
-        _ => return Err(unknown()),
+        _ => return Err(Refusal::subcommand("CLIENT", args)),
     }
     Ok(())
 }

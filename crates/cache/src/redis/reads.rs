@@ -6,7 +6,7 @@ use resp_wire::{Args, Version, Writer, parse_integer};
 
 use super::command::Command;
 use super::glob;
-use super::refusal::{Refusal, shown};
+use super::refusal::Refusal;
 use super::rows::{Rows, Stop};
 use super::scan;
 use super::server::help;
@@ -426,13 +426,7 @@ impl<'a> Reading<'_, 'a, '_> {
                 help(MEMORY_HELP, self.out);
                 return Ok(());
             }
-            _ => {
-                return Err(Refusal::Subcommand {
-                    command: "MEMORY",
-                    name: shown(arg(args, 1)),
-                }
-                .into());
-            }
+            _ => return Err(Refusal::subcommand("MEMORY", args).into()),
         }
         let (mapping, exists) = self.there_is(arg(args, 2))?;
         if exists {
@@ -450,11 +444,7 @@ impl<'a> Reading<'_, 'a, '_> {
                 help(OBJECT_HELP, self.out);
                 return Ok(());
             }
-            return Err(Refusal::Subcommand {
-                command: "OBJECT",
-                name: shown(arg(args, 1)),
-            }
-            .into());
+            return Err(Refusal::subcommand("OBJECT", args).into());
         };
         let (mapping, exists) = self.there_is(arg(args, 2))?;
         match (exists, name.as_slice(), mapping.kind) {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use resp_wire::Args;
+
 use super::command;
 use crate::reader::NotFetched;
 
@@ -145,6 +147,12 @@ impl Bound {
 }
 
 impl Refusal {
+    /// The refusal of a subcommand, which is argument 1.
+    pub(crate) fn subcommand(command: &'static str, args: Args<'_>) -> Self {
+        let name = shown(args.get(1).unwrap_or_default());
+        Self::Subcommand { command, name }
+    }
+
     /// The bound that it is about, if it is about one.
     pub(crate) fn bound(&self) -> Option<Bound> {
         match self {
@@ -183,7 +191,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 }
 
 impl UnknownCommand {
-    pub(crate) fn new(args: resp_wire::Args<'_>) -> Self {
+    pub(crate) fn new(args: Args<'_>) -> Self {
         let mut shown_args = String::new();
         for arg in args.from(1).iter() {
             if shown_args.len() >= SHOWN {

@@ -34,16 +34,12 @@ const CONFIG_HELP: &[&str] = &[
 
 /// `COMMAND [COUNT | LIST | INFO … | DOCS … | GETKEYS …]`.
 pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
-    let Some(name) = args.get(1) else {
-        out.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|spec| describe(spec, out));
-        return Ok(());
-    };
+    let name = args.get(1).unwrap_or(b"info");
     let named = args.from(2);
     match (name.to_ascii_lowercase().as_slice(), args.len()) {
         (b"count", 2) => out.integer(COMMANDS.len() as i64),
         (b"list", _) => list(named, out)?,
-        (b"info", 2) => {
+        (b"info", ..=2) => {
             out.array(COMMANDS.len());
             COMMANDS.iter().for_each(|spec| describe(spec, out));
         }
@@ -63,12 +59,7 @@ pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusa
         }
         (b"getkeys", 3..) => get_keys(named, out)?,
         (b"help", 2) => help(COMMAND_HELP, out),
-        _ => {
-            return Err(Refusal::Subcommand {
-                command: "COMMAND",
-                name: shown(args.get(1).unwrap_or_default()),
-            });
-        }
+        _ => return Err(Refusal::subcommand("COMMAND", args)),
     }
     Ok(())
 }
@@ -187,12 +178,7 @@ pub(crate) fn config(
                 shown(&name).to_uppercase()
             )));
         }
-        _ => {
-            return Err(Refusal::Subcommand {
-                command: "CONFIG",
-                name: shown(args.get(1).unwrap_or_default()),
-            });
-        }
+        _ => return Err(Refusal::subcommand("CONFIG", args)),
     }
     let patterns = args.from(2);
     let known = [
