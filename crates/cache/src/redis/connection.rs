@@ -25,7 +25,7 @@ use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Stop;
 use super::session::{Replies, Session};
 use super::tracking::{self, Tracked};
-use super::wait::{Waited, unless_ordered};
+use super::wait::unless_ordered;
 use super::{SCRATCH_KEPT, Scratch, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
@@ -379,7 +379,8 @@ impl Connection<'_> {
     ) -> Result<bool, ProtocolEnd> {
         let start = scratch.out.len();
         let replies = self.session.replies;
-        let mut waited = Waited::default();
+        // How often it has waited for a state of the store that can be read.
+        let mut turns = 0;
         let mut waits = false;
         let (mut command, mut reads);
         let quits = loop {
@@ -406,7 +407,7 @@ impl Connection<'_> {
                     self.look_anew(batch);
                 }
                 Next::Busy => {
-                    if !self.pause(&mut waited).await? {
+                    if !self.pause(&mut turns).await? {
                         let reason = NotRead::Busy.to_string();
                         self.give_up(&Refusal::NotFresh(reason), &mut scratch.out);
                         break false;
@@ -418,7 +419,7 @@ impl Connection<'_> {
                     }
                 }
                 Next::Ask => {
-                    if Box::pin(self.ask(scratch, batch, size, &mut waited)).await? {
+                    if Box::pin(self.ask(scratch, batch, size, &mut turns)).await? {
                         break false;
                     }
                 }
@@ -455,13 +456,13 @@ impl Connection<'_> {
 
     /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer. False:
     /// it has taken too long.
-    async fn pause(&self, waited: &mut Waited) -> Result<bool, ProtocolEnd> {
-        waited.turns += 1;
-        if waited.turns <= TURNS {
+    async fn pause(&self, turns: &mut u32) -> Result<bool, ProtocolEnd> {
+        *turns += 1;
+        if *turns <= TURNS {
             tokio::task::yield_now().await;
             return Ok(true);
         }
-        if PAUSE * (waited.turns - TURNS) > self.service.shared.wait {
+        if PAUSE * (*turns - TURNS) > self.service.shared.wait {
             return Ok(false);
         }
         unless_ordered(&self.control, pin!(sleep(PAUSE))).await?;
@@ -496,7 +497,7 @@ impl Connection<'_> {
         scratch: &mut Scratch,
         batch: &mut Batch,
         size: usize,
-        waited: &mut Waited,
+        turns: &mut u32,
     ) -> Result<bool, ProtocolEnd> {
         self.input.make_small();
         let Scratch { parser, out, space } = scratch;
@@ -505,14 +506,14 @@ impl Connection<'_> {
         let question = match ahead::AheadQuestion::new(&mut asking, args, &self.input.bytes()[size..]) {
             Ok(question) => question,
             Err(Stop::Right(mapping)) => return Ok(!self.learn_right(&mapping, out).await?),
-            Err(_) => return self.gives_up(waited, out).await,
+            Err(_) => return self.gives_up(turns, out).await,
         };
         self.service.counts.asked_server.inc();
         let fetched = unless_ordered(&self.control, pin!(question.ask(self.service))).await?;
         // That may have taken long, and what the server says may have come after a REVOKE.
         let definitions = self.service.reader.feed_status().definitions();
         if fetched.is_ok() && self.session.rights.age(Instant::now(), definitions) {
-            return self.gives_up(waited, out).await;
+            return self.gives_up(turns, out).await;
         }
         match fetched {
             Ok(mut fetched) => {
@@ -528,8 +529,8 @@ impl Connection<'_> {
 
     /// A request is to be tried once more, a moment later: false. True: it was tried for long enough, and
     /// comes to nothing.
-    async fn gives_up(&mut self, waited: &mut Waited, out: &mut Vec<u8>) -> Result<bool, ProtocolEnd> {
-        let gives_up = !self.pause(waited).await?;
+    async fn gives_up(&mut self, turns: &mut u32, out: &mut Vec<u8>) -> Result<bool, ProtocolEnd> {
+        let gives_up = !self.pause(turns).await?;
         if gives_up {
             self.give_up(&Refusal::NotFresh(NotRead::Busy.to_string()), out);
         }

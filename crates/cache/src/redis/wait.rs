@@ -6,12 +6,6 @@ use std::task::Poll;
 
 use dataplane::extension::{ProtocolEnd, ProtocolSession};
 
-/// How long a request has waited for a state of the store that can be read.
-#[derive(Default)]
-pub(super) struct Waited {
-    pub(super) turns: u32,
-}
-
 /// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its
 /// place twice in every connection.
 pub(super) async fn unless_ordered<T>(
