@@ -63,7 +63,6 @@ impl Execution<'_> {
         let start = out.len();
         let mut writer = Writer::new(out, self.session.version);
         match self.dispatch(args, &mut writer) {
-            Ok(Next::Done) => Next::Done,
             Ok(next) => next,
             Err(stop) => {
                 writer.rewind(start);
@@ -275,28 +274,27 @@ impl Execution<'_> {
         Ok(Next::Done)
     }
 
-    fn exec(&mut self, out: &mut Writer<'_>) -> Result<Next, Stop> {
-        let Some(queue) = self.session.queue.take_if(|queue| queue.is_spoiled()) else {
-            return self.exec_queue(out);
-        };
-        drop(queue);
-        Err(Refusal::Aborted.into())
-    }
-
     /// All commands, from one state of memory. The queue is there until they have been executed.
-    fn exec_queue(&mut self, out: &mut Writer<'_>) -> Result<Next, Stop> {
-        let level = self.session.level;
-        let reads = self.session.queue.as_ref().is_some_and(|queue| queue.reads());
-        self.reads = reads;
-        if reads && level != ReadConsistency::Eventual && self.fresh.is_none() {
-            return Ok(Next::Fresh);
-        }
+    fn exec(&mut self, out: &mut Writer<'_>) -> Result<Next, Stop> {
         let Some(queue) = self.session.queue.take() else {
             return Ok(Next::Done);
         };
-        let executed = match self.is_fresh() {
-            Err(refusal) if reads && level != ReadConsistency::Eventual => Err(refusal.into()),
-            _ => self.exec_now(&queue, out),
+        if queue.is_spoiled() {
+            return Err(Refusal::Aborted.into());
+        }
+        self.reads = queue.reads();
+        let is_fresh = if self.reads && self.session.level != ReadConsistency::Eventual {
+            self.is_fresh()
+        } else {
+            Ok(true)
+        };
+        let executed = match is_fresh {
+            Ok(true) => self.exec_now(&queue, out),
+            Ok(false) => {
+                self.session.queue = Some(queue);
+                return Ok(Next::Fresh);
+            }
+            Err(refusal) => Err(refusal.into()),
         };
         if !matches!(executed, Ok(()) | Err(Stop::Refused(_))) {
             self.session.queue = Some(queue);
