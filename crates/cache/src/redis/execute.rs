@@ -422,10 +422,7 @@ fn exec_each(
         } else {
             executed?;
         }
-        if out.position() - start > reads::REPLY_MAX {
-            return Err(Refusal::ReplyTooLarge(reads::REPLY_MAX).into());
-        }
-        Ok(())
+        Ok(reads::check_size(out, start)?)
     })
 }
 

@@ -12,8 +12,8 @@ use super::scan;
 use super::server::help;
 use crate::mapping::{Column, Mapping};
 
-/// Bytes of one reply. A client that wants more at once is told so.
-pub(crate) const REPLY_MAX: usize = 64 << 20;
+/// Bytes of one reply.
+const REPLY_MAX: usize = 64 << 20;
 
 /// Columns that one HRANDFIELD returns at most.
 const FIELDS_MAX: usize = 1 << 20;
@@ -78,6 +78,16 @@ fn arg(args: Args<'_>, at: usize) -> &[u8] {
     args.get(at).unwrap_or_default()
 }
 
+/// # Errors
+/// The reply that begins at `start` has become too large: a client that wants that much at once is told so.
+#[inline]
+pub(crate) fn check_size(out: &Writer<'_>, start: usize) -> Result<(), Refusal> {
+    if out.position() - start > REPLY_MAX {
+        return Err(Refusal::ReplyTooLarge(REPLY_MAX));
+    }
+    Ok(())
+}
+
 /// What of a row's columns is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
@@ -117,9 +127,7 @@ impl<'a> Reading<'_, 'a, '_> {
                 Err(Stop::Refused(Refusal::WrongType)) => self.out.null(),
                 other => other?,
             }
-            if self.out.position() - start > REPLY_MAX {
-                return Err(Refusal::ReplyTooLarge(REPLY_MAX).into());
-            }
+            check_size(self.out, start)?;
         }
         Ok(())
     }
@@ -136,9 +144,7 @@ impl<'a> Reading<'_, 'a, '_> {
         self.out.array(names.len());
         for name in names.iter() {
             self.field(mapping, found, name)?;
-            if self.out.position() - start > REPLY_MAX {
-                return Err(Refusal::ReplyTooLarge(REPLY_MAX).into());
-            }
+            check_size(self.out, start)?;
         }
         Ok(())
     }
@@ -284,9 +290,7 @@ impl<'a> Reading<'_, 'a, '_> {
             if with_values {
                 self.field_at(mapping, place)?;
             }
-            if self.out.position() - start > REPLY_MAX {
-                return Err(Refusal::ReplyTooLarge(REPLY_MAX).into());
-            }
+            check_size(self.out, start)?;
         }
         Ok(())
     }
