@@ -163,11 +163,7 @@ impl<'a> Reading<'_, 'a, '_> {
 
     fn columns(&mut self, key: &[u8], parts: Parts) -> Result<(), Stop> {
         let (mapping, found) = self.rows.find_kind(key, MappingKind::Hash)?;
-        let count = if found {
-            count_values(mapping, self.rows.row())?
-        } else {
-            0
-        };
+        let count = self.count_values(mapping, found, |_| true)?;
         match parts {
             Parts::Both => self.out.map(count),
             Parts::Names | Parts::Values => self.out.array(count),
@@ -178,6 +174,23 @@ impl<'a> Reading<'_, 'a, '_> {
         Ok(())
     }
 
+    /// How many columns have a value and a name that is wanted.
+    fn count_values(
+        &self,
+        mapping: &Mapping,
+        found: bool,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<usize, Stop> {
+        let mut count = 0;
+        if found {
+            for value in values(mapping, self.rows.row()) {
+                let (_, column, _) = value?;
+                count += usize::from(wanted(column.name.as_bytes()));
+            }
+        }
+        Ok(count)
+    }
+
     /// Writes the columns that have a value and whose name is wanted.
     fn each_value(
         &mut self,
@@ -185,11 +198,10 @@ impl<'a> Reading<'_, 'a, '_> {
         wanted: impl Fn(&[u8]) -> bool,
         parts: Parts,
     ) -> Result<(), Stop> {
-        let mut rest = self.rows.row();
-        for column in mapping.values() {
-            let value = Value::decode(&mut rest).map_err(|error| broken(mapping, &error.into()))?;
+        for value in values(mapping, self.rows.row()) {
+            let (_, column, value) = value?;
             let name = column.name.as_bytes();
-            if value == Value::Null || !wanted(name) {
+            if !wanted(name) {
                 continue;
             }
             if parts != Parts::Values {
@@ -204,11 +216,7 @@ impl<'a> Reading<'_, 'a, '_> {
 
     fn hlen(&mut self, key: &[u8]) -> Result<(), Stop> {
         let (mapping, found) = self.rows.find_kind(key, MappingKind::Hash)?;
-        let count = if found {
-            count_values(mapping, self.rows.row())?
-        } else {
-            0
-        };
+        let count = self.count_values(mapping, found, |_| true)?;
         self.out.integer(count as i64);
         Ok(())
     }
@@ -248,11 +256,12 @@ impl<'a> Reading<'_, 'a, '_> {
             Some(_) => return Err(Refusal::Syntax.into()),
         };
         let (mapping, found) = self.rows.find_kind(arg(args, 1), MappingKind::Hash)?;
-        let mut places = if found {
-            places_of_values(mapping, self.rows.row())?
-        } else {
-            Vec::new()
-        };
+        let mut places = Vec::new();
+        if found {
+            for value in values(mapping, self.rows.row()) {
+                places.push(value?.0);
+            }
+        }
         let Some(count) = count else {
             match self.rows.random().checked_rem(places.len() as u64) {
                 Some(chosen) => self.out.bulk(name_at(mapping, places[chosen as usize])),
@@ -309,14 +318,7 @@ impl<'a> Reading<'_, 'a, '_> {
         let options = scan::Options::parse(args, 2, true)?;
         let (mapping, found) = self.rows.find_kind(arg(args, 1), MappingKind::Hash)?;
         let wanted = |name: &[u8]| options.pattern.is_none_or(|pattern| glob::fits(pattern, name));
-        let mut count = 0;
-        if found {
-            let mut rest = self.rows.row();
-            for column in mapping.values() {
-                let value = Value::decode(&mut rest).map_err(|error| broken(mapping, &error.into()))?;
-                count += usize::from(value != Value::Null && wanted(column.name.as_bytes()));
-            }
-        }
+        let count = self.count_values(mapping, found, wanted)?;
         self.out.array(2);
         self.out.bulk(b"0");
         let parts = if options.no_values {
@@ -491,16 +493,17 @@ fn value_at<'v>(mapping: &Mapping, mut row: &'v [u8], place: usize) -> Result<Va
     first_value(mapping, row)
 }
 
-/// The columns that have a value.
-fn places_of_values(mapping: &Mapping, mut row: &[u8]) -> Result<Vec<usize>, Stop> {
-    let mut places = Vec::new();
-    for place in 0..mapping.values().count() {
-        if first_value(mapping, row)? != Value::Null {
-            places.push(place);
-        }
-        Value::skip(&mut row).map_err(|error| broken(mapping, &error.into()))?;
-    }
-    Ok(places)
+/// The columns of a row that have a value, with their places.
+fn values<'v>(
+    mapping: &'v Mapping,
+    mut row: &'v [u8],
+) -> impl Iterator<Item = Result<(usize, &'v Column, Value<'v>), Stop>> {
+    let columns = mapping.values().enumerate();
+    columns.filter_map(move |(place, column)| match Value::decode(&mut row) {
+        Ok(Value::Null) => None,
+        Ok(value) => Some(Ok((place, column, value))),
+        Err(error) => Some(Err(broken(mapping, &error.into()))),
+    })
 }
 
 fn name_at(mapping: &Mapping, place: usize) -> &[u8] {
@@ -508,15 +511,6 @@ fn name_at(mapping: &Mapping, place: usize) -> &[u8] {
         .values()
         .nth(place)
         .map_or(&[], |column| column.name.as_bytes())
-}
-
-fn count_values(mapping: &Mapping, mut row: &[u8]) -> Result<usize, Stop> {
-    let mut count = 0;
-    for _ in mapping.values() {
-        let value = Value::decode(&mut row).map_err(|error| broken(mapping, &error.into()))?;
-        count += usize::from(value != Value::Null);
-    }
-    Ok(count)
 }
 
 /// A row in memory that is not what its mapping says: never a reason to answer wrongly.
