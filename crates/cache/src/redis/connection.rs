@@ -24,7 +24,7 @@ use super::output;
 use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Stop;
 use super::session::{Replies, Session};
-use super::tracking::{self, Tracked};
+use super::tracking;
 use super::wait::unless_ordered;
 use super::{SCRATCH_KEPT, Scratch, Service};
 use crate::mapping::Mapping;
@@ -144,7 +144,8 @@ impl Connection<'_> {
 
     /// What there is to tell the client.
     fn pending_push(&self) -> Option<PendingPush> {
-        let own = self.session.tracking.as_deref().and_then(Tracked::take_mail);
+        let tracked = self.session.tracking.as_deref();
+        let own = tracked.and_then(|tracked| tracked.tracker.take_mail());
         let letters = self.session.letters.as_deref().and_then(Mailbox::take);
         (own.is_some() || letters.is_some()).then_some(PendingPush { own, letters })
     }
@@ -173,7 +174,7 @@ impl Connection<'_> {
                 return Poll::Ready(read.map(ReadEvent::Bytes).map_err(ProtocolEnd::Failed));
             }
             let mail = self.session.tracking.as_deref();
-            let mail = mail.map_or(Poll::Pending, |tracked| tracked.poll_mail(cx));
+            let mail = mail.map_or(Poll::Pending, |tracked| tracked.tracker.poll_mail(cx));
             let letters = self.session.letters.as_deref();
             let letters = letters.map_or(Poll::Pending, |letters| letters.poll(cx));
             match (mail, letters) {
@@ -200,7 +201,7 @@ impl Connection<'_> {
         let Some(tracked) = &self.session.tracking else {
             return Ok(());
         };
-        let to = tracked.redirection();
+        let to = tracked.redirection;
         self.control.works();
         if tracked.is_broadcast() {
             mail = self.readable(mail).await?;
@@ -438,7 +439,7 @@ impl Connection<'_> {
             && command != Some(Command::Client)
             && self.session.queue.is_none()
         {
-            tracked.end_command();
+            tracked.said = false;
         }
         self.mute(replies, start, &mut scratch.out);
         Ok(quits)

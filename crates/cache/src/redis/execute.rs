@@ -339,7 +339,7 @@ impl Execution<'_> {
     pub(crate) fn asks(&mut self, args: Args<'_>) -> bool {
         let tracked = self.session.tracking.as_ref();
         // What a client said of the next command it did not say of those behind it.
-        if self.session.queue.is_some() || tracked.is_some_and(|tracked| tracked.has_said()) {
+        if self.session.queue.is_some() || tracked.is_some_and(|tracked| tracked.said) {
             return false;
         }
         let command = self.check(args);

@@ -93,7 +93,8 @@ impl Session {
 
     /// It tracks like this from here on.
     pub(crate) fn track(&mut self, tracking: Option<Box<Tracked>>) {
-        self.listed.tracks(tracking.as_deref().map(Tracked::redirection));
+        self.listed
+            .tracks(tracking.as_deref().map(|tracked| tracked.redirection));
         self.tracking = tracking;
     }
 
@@ -132,7 +133,7 @@ impl Session {
     /// for.
     pub(crate) fn speak(&mut self, version: Version) {
         let tracked = self.tracking.as_deref();
-        if version == Version::V2 && tracked.is_some_and(|tracked| tracked.redirection() == 0) {
+        if version == Version::V2 && tracked.is_some_and(|tracked| tracked.redirection == 0) {
             self.track(None);
         }
         self.version = version;

@@ -3,7 +3,6 @@
 //! The words of errors and the rules for options are those of `networking.c` and `tracking.c` of Redis 7.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use resp_wire::{Args, Version, Writer, parse_integer};
 
@@ -22,13 +21,13 @@ pub(crate) const CHANNEL: &str = "__redis__:invalidate";
 /// What a client that tracks has said.
 #[derive(Debug)]
 pub(crate) struct Tracked {
-    tracker: Tracker,
+    pub(crate) tracker: Tracker,
     mode: Mode,
     no_loop: bool,
     /// The connection that is told in its place; 0 is itself.
-    redirection: u32,
-    /// `CLIENT CACHING` has been said for the next command.
-    said: bool,
+    pub(crate) redirection: u32,
+    /// `CLIENT CACHING` has been said for the next command, or for the one that is being executed.
+    pub(crate) said: bool,
 }
 
 /// What a client is told of.
@@ -66,34 +65,9 @@ impl Tracked {
         tracks.then_some(&self.tracker)
     }
 
-    /// The command is over for which `CLIENT CACHING` was said.
-    pub(crate) fn end_command(&mut self) {
-        self.said = false;
-    }
-
-    /// `CLIENT CACHING` has been said for the command that is being executed.
-    pub(crate) fn has_said(&self) -> bool {
-        self.said
-    }
-
     /// It is told of keys that it has not read.
     pub(crate) fn is_broadcast(&self) -> bool {
         matches!(self.mode, Mode::Broadcast(_))
-    }
-
-    /// The connection that is told in its place; 0 is itself.
-    pub(crate) fn redirection(&self) -> u32 {
-        self.redirection
-    }
-
-    /// Ready when it has to be told something.
-    pub(crate) fn poll_mail(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.tracker.poll_mail(cx)
-    }
-
-    /// Takes what it has to be told.
-    pub(crate) fn take_mail(&self) -> Option<Mail> {
-        self.tracker.take_mail()
     }
 }
 
