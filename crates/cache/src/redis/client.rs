@@ -89,10 +89,10 @@ pub(crate) fn client(
         (b"reply", 3) => reply(session, args, out)?,
         (b"kill", 3) => {
             let address = args.get(2).unwrap_or_default();
-            let all = session.listed.clients().all();
-            let is_meant = |client_info: &&Arc<ClientInfo>| client_info.address().as_bytes() == address;
+            let all = session.listed.clients.all();
+            let is_meant = |client_info: &&Arc<ClientInfo>| client_info.address.as_bytes() == address;
             match all.iter().find(is_meant) {
-                Some(client_info) if may_kill(session, client_info) && control.kill(client_info.id()) => {
+                Some(client_info) if may_kill(session, client_info) && control.kill(client_info.id) => {
                     out.simple("OK")
                 }
                 _ => return Err(Refusal::Other("No such client".into())),
@@ -158,7 +158,7 @@ fn set_info(session: &Session, args: Args<'_>) -> Result<(), Refusal> {
 }
 
 fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
-    let clients = session.listed.clients();
+    let clients = &session.listed.clients;
     let client_infos = match filters.get(0) {
         None => clients.all(),
         Some(option) if option.eq_ignore_ascii_case(b"id") && filters.len() > 1 => {
@@ -214,7 +214,7 @@ fn may_kill(session: &Session, client_info: &ClientInfo) -> bool {
 
 /// All connections that every filter fits, without the one that asks unless it says otherwise.
 fn kill(session: &Session, control: &ProtocolSession, filters: Args<'_>) -> Result<i64, Refusal> {
-    let mut client_infos = session.listed.clients().all();
+    let mut client_infos = session.listed.clients.all();
     client_infos.retain(|client_info| may_kill(session, client_info));
     let (mut rest, mut skips_me) = (filters, true);
     while let Some(option) = rest.get(0) {
@@ -223,10 +223,10 @@ fn kill(session: &Session, control: &ProtocolSession, filters: Args<'_>) -> Resu
             b"id" => {
                 let id = parse_integer(value).filter(|id| *id > 0);
                 let id = id.ok_or_else(|| Refusal::Other("client-id should be greater than 0".into()))?;
-                client_infos.retain(|client_info| i64::from(client_info.id()) == id);
+                client_infos.retain(|client_info| i64::from(client_info.id) == id);
             }
-            b"addr" => client_infos.retain(|client_info| client_info.address().as_bytes() == value),
-            b"laddr" => client_infos.retain(|client_info| client_info.local_address().as_bytes() == value),
+            b"addr" => client_infos.retain(|client_info| client_info.address.as_bytes() == value),
+            b"laddr" => client_infos.retain(|client_info| client_info.local_address.as_bytes() == value),
             b"user" => client_infos.retain(|client_info| client_info.told().user.as_bytes() == value),
             b"type" => of_type(&mut client_infos, value)?,
             b"skipme" => {
@@ -241,11 +241,11 @@ fn kill(session: &Session, control: &ProtocolSession, filters: Args<'_>) -> Resu
         rest = rest.from(2);
     }
     if skips_me {
-        client_infos.retain(|client_info| client_info.id() != control.id());
+        client_infos.retain(|client_info| client_info.id != control.id());
     }
     let gone = client_infos
         .iter()
-        .filter(|client_info| control.kill(client_info.id()));
+        .filter(|client_info| control.kill(client_info.id));
     Ok(gone.count() as i64)
 }
 

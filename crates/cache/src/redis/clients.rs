@@ -22,10 +22,11 @@ pub(crate) struct Clients {
 /// What is said of a client.
 #[derive(Debug)]
 pub(crate) struct ClientInfo {
-    clients: Arc<Clients>,
-    id: u32,
-    address: Box<str>,
-    local_address: Box<str>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) id: u32,
+    pub(crate) address: Box<str>,
+    /// To which address it has come.
+    pub(crate) local_address: Box<str>,
     since: Instant,
     told: Mutex<ClientNames>,
     /// The last command, counted from 1.
@@ -92,12 +93,6 @@ impl Clients {
     }
 }
 
-impl Listed {
-    pub(crate) fn clients(&self) -> &Arc<Clients> {
-        &self.0.clients
-    }
-}
-
 impl Deref for Listed {
     type Target = ClientInfo;
 
@@ -113,19 +108,6 @@ impl Drop for Listed {
 }
 
 impl ClientInfo {
-    pub(crate) fn id(&self) -> u32 {
-        self.id
-    }
-
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// To which address it has come.
-    pub(crate) fn local_address(&self) -> &str {
-        &self.local_address
-    }
-
     /// What the client said of itself.
     pub(crate) fn told(&self) -> ClientNames {
         self.lock().clone()
@@ -237,7 +219,7 @@ mod tests {
             clients
                 .all()
                 .iter()
-                .map(|client_info| client_info.id())
+                .map(|client_info| client_info.id)
                 .collect::<Vec<_>>()
         };
         assert_eq!(ids(&clients), [5, 7]);

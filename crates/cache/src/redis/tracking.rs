@@ -116,7 +116,7 @@ pub(crate) fn redirect(mail: &Mail, session: &Session, to: u32, out: &mut Writer
 
 /// A connection that may be told in the place of this one: one of the same user.
 fn target(session: &Session, id: u32) -> Option<Arc<ClientInfo>> {
-    let client_info = session.listed.clients().find(id)?;
+    let client_info = session.listed.clients.find(id)?;
     (client_info.told().user == session.listed.told().user).then_some(client_info)
 }
 
@@ -240,7 +240,7 @@ impl Options {
                 "The client ID you want redirect to has not subscribed to {CHANNEL}"
             )));
         }
-        Ok(client_info.id())
+        Ok(client_info.id)
     }
 
     /// A client that tracks in a mode may ask for this.
