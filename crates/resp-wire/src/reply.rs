@@ -6,14 +6,14 @@ mod tests;
 /// Room that is left for `$`, three digits and a line end before content whose length is not known yet.
 const HEADER_ROOM: usize = 6;
 
-/// Which protocol a client asked for with `HELLO`.
+/// Which protocol a client asked for with `HELLO`, by its number there.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// RESP2, with which connections begin.
     #[default]
-    V2,
+    V2 = 2,
     /// RESP3.
-    V3,
+    V3 = 3,
 }
 
 /// Appends replies to a buffer, in one of the two protocols: a map is an array of keys and values in RESP2,

@@ -120,11 +120,7 @@ impl ClientInfo {
 
     /// The protocol that the client speaks.
     pub(crate) fn speaks(&self, version: resp_wire::Version) {
-        let number = match version {
-            resp_wire::Version::V2 => 2,
-            resp_wire::Version::V3 => 3,
-        };
-        self.protocol.store(number, Ordering::Relaxed);
+        self.protocol.store(version as u8, Ordering::Relaxed);
     }
 
     /// Who is told when rows change that the client keeps: 0 is itself, `None` is nobody.

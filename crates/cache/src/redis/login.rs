@@ -96,10 +96,7 @@ fn greet(control: &ProtocolSession, out: &mut Writer<'_>) {
     text(out, "server", "redis");
     text(out, "version", REDIS_VERSION);
     out.bulk(b"proto");
-    out.integer(match out.version() {
-        Version::V2 => 2,
-        Version::V3 => 3,
-    });
+    out.integer(out.version() as i64);
     out.bulk(b"id");
     out.integer(i64::from(control.id()));
     text(out, "mode", "standalone");
