@@ -38,7 +38,7 @@ use std::task::{Context, Poll};
 use telemetry::{Samples, Source, catalog};
 
 use crate::mapping::{Decision, Mapping, MappingSet};
-use table::{Remembered, Table, Taken};
+use table::{Table, Taken};
 
 pub(crate) use mailbox::{Mail, Mailbox};
 pub(crate) use touched::Touched;
@@ -233,14 +233,11 @@ impl Tracker {
             // No change will ever give it a row.
             Decision::Nowhere => return,
         };
-        let (remembered, taken) =
-            self.tracking
-                .table
-                .remember(mapping.id.0, key, by_server, text, self.number);
-        if remembered == Remembered::NotOpen {
-            self.mailbox.put([text]);
+        let table = &self.tracking.table;
+        match table.remember(mapping.id.0, key, by_server, text, self.number) {
+            Some(taken) => self.tracking.tell(&taken),
+            None => self.mailbox.put([text]),
         }
-        self.tracking.tell(&taken);
     }
 
     /// What the client has to be told. Wakes when there is something.

@@ -39,11 +39,12 @@ struct Shard {
 #[derive(Debug, Default)]
 struct Keys {
     /// By the bytes by which memory finds them.
-    in_memory: HashMap<Box<[u8]>, Texts, RandomState>,
+    in_memory: TextsByKey,
     /// By their texts.
-    by_server: HashMap<Box<[u8]>, Texts, RandomState>,
+    by_server: TextsByKey,
 }
 
+type TextsByKey = HashMap<Box<[u8]>, Texts, RandomState>;
 type Texts = Vec<Text>;
 
 /// A key as a client calls it.
@@ -54,12 +55,14 @@ pub(super) struct Text {
     pub(super) clients: Vec<u64>,
 }
 
-/// Whether a key is in the table now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remembered {
-    Yes,
-    /// Its mapping is not open.
-    NotOpen,
+impl Keys {
+    fn texts(&mut self, by_server: bool) -> &mut TextsByKey {
+        if by_server {
+            &mut self.by_server
+        } else {
+            &mut self.in_memory
+        }
+    }
 }
 
 impl Table {
@@ -72,7 +75,7 @@ impl Table {
         }
     }
 
-    /// Remembers a key for a client. What makes room for it is returned.
+    /// Remembers a key for a client, and returns what makes room for it. `None` where the mapping is not open.
     pub(super) fn remember(
         &self,
         mapping: u32,
@@ -80,24 +83,19 @@ impl Table {
         by_server: bool,
         text: &[u8],
         client: u64,
-    ) -> (Remembered, Taken) {
+    ) -> Option<Taken> {
         let at = if by_server {
             BY_SERVER
         } else {
             self.shard_of(mapping, key)
         };
         let mut shard = self.shard(at);
-        let Some(keys) = shard.mappings.get_mut(&mapping) else {
-            return (Remembered::NotOpen, Taken::new());
-        };
-        let (map, key) = match by_server {
-            true => (&mut keys.by_server, text),
-            false => (&mut keys.in_memory, key),
-        };
+        let key = if by_server { text } else { key };
+        let map = shard.mappings.get_mut(&mapping)?.texts(by_server);
         let texts = map.get(key).map_or(&[][..], Vec::as_slice);
         let known = texts.iter().find(|known| *known.text == *text);
         if known.is_some_and(|known| known.clients.binary_search(&client).is_ok()) {
-            return (Remembered::Yes, Taken::new());
+            return Some(Taken::new());
         }
         let mut taken = Taken::new();
         if known.is_none() && texts.len() >= TEXTS_MAX {
@@ -110,13 +108,9 @@ impl Table {
         }
         shard.used += weight(text);
         if let Some(keys) = shard.mappings.get_mut(&mapping) {
-            let map = match by_server {
-                true => &mut keys.by_server,
-                false => &mut keys.in_memory,
-            };
-            add(entry(map, key), text, client);
+            add(entry(keys.texts(by_server), key), text, client);
         }
-        (Remembered::Yes, taken)
+        Some(taken)
     }
 
     /// Takes a key out whose row has changed.
@@ -219,7 +213,7 @@ fn forget(shard: &mut Shard, keys: Keys) -> Taken {
     taken
 }
 
-fn entry<'m>(map: &'m mut HashMap<Box<[u8]>, Texts, RandomState>, key: &[u8]) -> &'m mut Texts {
+fn entry<'m>(map: &'m mut TextsByKey, key: &[u8]) -> &'m mut Texts {
     map.entry(key.into()).or_insert_with(|| Vec::with_capacity(1))
 }
 
