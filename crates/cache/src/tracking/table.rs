@@ -75,7 +75,8 @@ impl Table {
         }
     }
 
-    /// Remembers a key for a client, and returns what makes room for it. `None` where the mapping is not open.
+    /// Remembers a key for a client, and returns what makes room for it. `None` where its mapping is not
+    /// open.
     pub(super) fn remember(
         &self,
         mapping: u32,
@@ -126,28 +127,21 @@ impl Table {
     /// Takes those of a mapping out that only the server can compare.
     pub(super) fn take_by_server(&self, mapping: u32, taken: &mut Taken) {
         let mut shard = self.shard(BY_SERVER);
-        let keys = shard.mappings.get_mut(&mapping);
-        let all = keys
-            .map(|keys| std::mem::take(&mut keys.by_server))
-            .unwrap_or_default();
-        for texts in all.into_values() {
-            shard.used -= weights(&texts);
-            taken.extend(texts);
+        if let Some(keys) = shard.mappings.get_mut(&mapping) {
+            let by_server = Keys {
+                by_server: std::mem::take(&mut keys.by_server),
+                in_memory: HashMap::default(),
+            };
+            taken.extend(forget(&mut shard, by_server));
         }
     }
 
     /// Takes all keys of a mapping out.
     pub(super) fn take_mapping(&self, mapping: u32, taken: &mut Taken) {
-        self.take_by_server(mapping, taken);
         for at in 0..SHARDS {
             let mut shard = self.shard(at);
-            let keys = shard.mappings.get_mut(&mapping);
-            let all = keys
-                .map(|keys| std::mem::take(&mut keys.in_memory))
-                .unwrap_or_default();
-            for texts in all.into_values() {
-                shard.used -= weights(&texts);
-                taken.extend(texts);
+            if let Some(keys) = shard.mappings.get_mut(&mapping).map(std::mem::take) {
+                taken.extend(forget(&mut shard, keys));
             }
         }
     }
