@@ -268,6 +268,19 @@ impl Mapping {
         Ok(())
     }
 
+    /// The Redis key of a key of the store.
+    pub(crate) fn redis_key(&self, key: &[u8]) -> Result<Vec<u8>, BinlogError> {
+        let mut text = [self.name.as_bytes(), b"@"].concat();
+        self.key_text(key, &mut text)?;
+        Ok(text)
+    }
+
+    /// Whether one of its Redis keys may begin like this.
+    pub(crate) fn keys_may_begin(&self, prefix: &[u8]) -> bool {
+        let name = self.name.as_bytes().iter().chain(b"@");
+        name.zip(prefix).all(|(one, other)| one == other)
+    }
+
     fn named(&self, part: &KeyColumn, text: &[u8], key: &mut Vec<u8>) -> Decision {
         part.rule
             .named(text, &self.columns[part.column].column_type, self.zone, key)

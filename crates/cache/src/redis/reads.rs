@@ -1,13 +1,13 @@
 //! The commands that read rows by their keys.
 
 use config::MappingKind;
-use mysql_wire::binlog::{BinlogError, Value, Zone, text};
+use mysql_wire::binlog::{Value, Zone, text};
 use resp_wire::{Args, Version, Writer, parse_integer};
 
 use super::command::Command;
 use super::glob;
 use super::refusal::Refusal;
-use super::rows::{Rows, Stop};
+use super::rows::{Rows, Stop, broken};
 use super::scan;
 use super::server::help;
 use crate::mapping::{Column, Mapping};
@@ -511,12 +511,4 @@ fn name_at(mapping: &Mapping, place: usize) -> &[u8] {
         .values()
         .nth(place)
         .map_or(&[], |column| column.name.as_bytes())
-}
-
-/// A row in memory that is not what its mapping says: never a reason to answer wrongly.
-fn broken(mapping: &Mapping, error: &BinlogError) -> Stop {
-    Stop::Refused(Refusal::Mapping {
-        mapping: mapping.name.to_string(),
-        reason: error.to_string(),
-    })
 }

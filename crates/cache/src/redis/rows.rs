@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::MappingKind;
-use mysql_wire::binlog::Zone;
+use mysql_wire::binlog::{BinlogError, Zone};
 
 use super::refusal::{Refusal, shown};
 use super::rights::Known;
@@ -41,6 +41,14 @@ impl From<NotRead> for Stop {
             }),
         }
     }
+}
+
+/// A row in memory that is not what its mapping says: never a reason to answer wrongly.
+pub(crate) fn broken(mapping: &Mapping, error: &BinlogError) -> Stop {
+    Stop::Refused(Refusal::Mapping {
+        mapping: mapping.name.to_string(),
+        reason: error.to_string(),
+    })
 }
 
 /// A key that the server is asked for.

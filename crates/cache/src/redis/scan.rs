@@ -8,7 +8,7 @@ use resp_wire::{Args, Writer, parse_integer};
 
 use super::glob;
 use super::refusal::Refusal;
-use super::rows::{Rows, Stop};
+use super::rows::{Rows, Stop, broken};
 use crate::mapping::Mapping;
 use crate::store::{Found, MappingId, NotRead};
 
@@ -113,7 +113,7 @@ pub(crate) fn scan(args: Args<'_>, rows: &mut Rows<'_>, out: &mut Writer<'_>) ->
     let options = Options::parse(args, 1, false)?;
     let mut mappings = readable(rows)?;
     if let Some(prefix) = options.pattern.map(glob::literal_prefix) {
-        mappings.retain(|mapping| may_begin(mapping, &prefix));
+        mappings.retain(|mapping| mapping.keys_may_begin(&prefix));
     }
     if let Some(kind) = options.kind {
         mappings.retain(|mapping| kind.eq_ignore_ascii_case(mapping.kind.word().as_bytes()));
@@ -181,7 +181,8 @@ pub(crate) fn random_key(rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<()
     });
     match found {
         Found::Row => {
-            out.bulk(&redis_key(mapping, &key)?);
+            let key = mapping.redis_key(&key);
+            out.bulk(&key.map_err(|error| broken(mapping, &error))?);
             Ok(())
         }
         Found::Busy => Err(Stop::Busy),
@@ -219,38 +220,20 @@ impl Seen {
             if mapping.kind == MappingKind::String && Value::decode(&mut &*row) == Ok(Value::Null) {
                 return;
             }
-            match redis_key(mapping, key) {
+            match mapping.redis_key(key) {
                 Ok(key) if pattern.is_none_or(|pattern| glob::fits(pattern, &key)) => self.keys.push(key),
                 Ok(_) => {}
-                Err(refusal) => failed = Some(refusal),
+                Err(error) => failed = Some(broken(mapping, &error)),
             }
         });
         let gaps = count.saturating_sub(self.looked_at - before);
         rows.spend(bytes + gaps * GAP_WORK)?;
         match (next, failed) {
-            (_, Some(refusal)) => Err(refusal.into()),
+            (_, Some(failed)) => Err(failed),
             (Ok(next), None) => Ok(next),
             // It is not served now: it has no rows.
             (Err(NotRead::Closed), None) => Ok(0),
             (Err(NotRead::Busy), None) => Err(Stop::Busy),
         }
     }
-}
-
-/// The Redis key of a key of the store.
-fn redis_key(mapping: &Mapping, key: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let mut text = mapping.name.as_bytes().to_vec();
-    text.push(b'@');
-    let written = mapping.key_text(key, &mut text);
-    written.map_err(|error| Refusal::Mapping {
-        mapping: mapping.name.to_string(),
-        reason: error.to_string(),
-    })?;
-    Ok(text)
-}
-
-/// Whether a key of the mapping may begin like this.
-fn may_begin(mapping: &Mapping, prefix: &[u8]) -> bool {
-    let name = mapping.name.as_bytes().iter().chain(b"@");
-    name.zip(prefix).all(|(one, other)| one == other)
 }

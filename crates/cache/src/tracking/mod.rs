@@ -197,7 +197,7 @@ impl Tracking {
         let all = clients.all.values();
         for (client, prefixes) in all.filter_map(|client| Some((client, client.prefixes.as_ref()?))) {
             let has = |key: &[u8]| prefixes.iter().any(|prefix| key.starts_with(prefix));
-            let may_have = |mapping| prefixes.iter().any(|prefix| may_begin(mapping, prefix));
+            let may_have = |mapping: &Mapping| prefixes.iter().any(|prefix| mapping.keys_may_begin(prefix));
             let keys: Vec<&[u8]> = changed
                 .iter()
                 .filter_map(|changed| changed.text.as_deref())
@@ -273,15 +273,6 @@ impl Source for Tracking {
         out.counter(&catalog::REDIS_TRACKING_EVICTED, &[], self.table.evicted());
         let told = self.told.load(Ordering::Relaxed);
         out.counter(&catalog::REDIS_INVALIDATIONS, &[], told);
-    }
-}
-
-/// Whether a key of the mapping may begin like this.
-fn may_begin(mapping: &Mapping, prefix: &[u8]) -> bool {
-    let name = mapping.name.as_bytes();
-    match prefix.iter().position(|&byte| byte == b'@') {
-        Some(at) => prefix[..at] == *name,
-        None => name.starts_with(prefix),
     }
 }
 

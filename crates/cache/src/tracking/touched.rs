@@ -164,7 +164,5 @@ fn text(mapping: &Mapping, key: &[u8]) -> Option<Box<[u8]>> {
     if !mapping.has_one_text() {
         return None;
     }
-    let mut text = [mapping.name.as_bytes(), b"@"].concat();
-    mapping.key_text(key, &mut text).ok()?;
-    Some(text.into())
+    Some(mapping.redis_key(key).ok()?.into())
 }
