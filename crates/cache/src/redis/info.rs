@@ -103,14 +103,15 @@ fn persistence(service: &Service, text: &mut String) {
 }
 
 fn stats(service: &Service, text: &mut String) {
-    let counts = service.shared.counts();
-    line(
-        text,
-        format_args!("total_connections_received:{}", counts.connections),
-    );
-    line(text, format_args!("total_commands_processed:{}", counts.commands));
-    line(text, format_args!("total_error_replies:{}", counts.errors));
-    line(text, format_args!("asked_server:{}", counts.asked_server));
+    let shared = &service.shared;
+    let connections = shared.total(|worker| &worker.connections);
+    line(text, format_args!("total_connections_received:{connections}"));
+    let commands = shared.total(|worker| &worker.commands);
+    line(text, format_args!("total_commands_processed:{commands}"));
+    let errors = shared.total(|worker| &worker.errors);
+    line(text, format_args!("total_error_replies:{errors}"));
+    let asked = shared.total(|worker| &worker.asked_server);
+    line(text, format_args!("asked_server:{asked}"));
     let keys = service.tracking().keys_count();
     line(text, format_args!("tracking_total_keys:{keys}"));
 }

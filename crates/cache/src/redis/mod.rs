@@ -100,16 +100,6 @@ impl Counts {
     }
 }
 
-/// Counts of all workers.
-#[derive(Debug, Default)]
-struct Totals {
-    connections: u64,
-    commands: u64,
-    errors: u64,
-    too_large: [u64; Bound::LABELS.len()],
-    asked_server: u64,
-}
-
 /// The Redis clients of one worker.
 pub struct Service {
     reader: Rc<Reader>,
@@ -150,28 +140,20 @@ impl Shared {
         })
     }
 
-    fn counts(&self) -> Totals {
+    /// A count of all workers together.
+    fn total(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut totals = Totals::default();
-        for worker in counts.iter() {
-            totals.connections += worker.connections.get();
-            totals.commands += worker.commands.get();
-            totals.errors += worker.errors.get();
-            for (total, counter) in totals.too_large.iter_mut().zip(&worker.too_large) {
-                *total += counter.get();
-            }
-            totals.asked_server += worker.asked_server.get();
-        }
-        totals
+        counts.iter().map(|worker| counter(worker).get()).sum()
     }
 }
 
 impl Source for Shared {
     fn collect(&self, out: &mut Samples) {
-        let totals = self.counts();
-        out.counter(&catalog::REDIS_COMMANDS, &[], totals.commands);
-        out.counter(&catalog::REDIS_ERRORS, &[], totals.errors);
-        for (label, count) in Bound::LABELS.iter().zip(totals.too_large) {
+        let commands = self.total(|worker| &worker.commands);
+        out.counter(&catalog::REDIS_COMMANDS, &[], commands);
+        out.counter(&catalog::REDIS_ERRORS, &[], self.total(|worker| &worker.errors));
+        for (bound, label) in Bound::LABELS.iter().enumerate() {
+            let count = self.total(|worker| &worker.too_large[bound]);
             out.counter(&catalog::REDIS_TOO_LARGE, &[label], count);
         }
     }
