@@ -1,6 +1,6 @@
 //! `INFO`.
 
-use std::fmt::Write as _;
+use std::fmt::Display;
 
 use resp_wire::Args;
 
@@ -37,7 +37,7 @@ pub(crate) fn info(service: &Service, asked: Args<'_>) -> String {
         }
         let mut title = section.to_string();
         title[..1].make_ascii_uppercase();
-        line(&mut text, format_args!("# {title}"));
+        text.push_str(&format!("# {title}\r\n"));
         match *section {
             "server" => server(service, &mut text),
             "clients" => clients(service, &mut text),
@@ -54,42 +54,34 @@ pub(crate) fn info(service: &Service, asked: Args<'_>) -> String {
     text
 }
 
-fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // A `String` takes everything.
-    let _ = write!(text, "{line}\r\n");
+fn field(text: &mut String, name: &str, value: impl Display) {
+    text.push_str(&format!("{name}:{value}\r\n"));
 }
 
 fn server(service: &Service, text: &mut String) {
-    line(text, format_args!("redis_version:{REDIS_VERSION}"));
-    line(text, format_args!("redis_mode:standalone"));
-    line(
-        text,
-        format_args!("forebay_version:{}", env!("CARGO_PKG_VERSION")),
-    );
-    line(
-        text,
-        format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH),
-    );
-    line(text, format_args!("arch_bits:{}", usize::BITS));
-    line(text, format_args!("process_id:{}", std::process::id()));
+    field(text, "redis_version", REDIS_VERSION);
+    field(text, "redis_mode", "standalone");
+    field(text, "forebay_version", env!("CARGO_PKG_VERSION"));
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    field(text, "os", format_args!("{os} {arch}"));
+    field(text, "arch_bits", usize::BITS);
+    field(text, "process_id", std::process::id());
     let up = service.shared.started.elapsed().as_secs();
-    line(text, format_args!("uptime_in_seconds:{up}"));
-    line(text, format_args!("uptime_in_days:{}", up / 86_400));
+    field(text, "uptime_in_seconds", up);
+    field(text, "uptime_in_days", up / 86_400);
 }
 
 fn clients(service: &Service, text: &mut String) {
-    let connected = service.shared.clients.count();
-    line(text, format_args!("connected_clients:{connected}"));
-    let tracking = service.tracking().clients_count();
-    line(text, format_args!("tracking_clients:{tracking}"));
+    field(text, "connected_clients", service.shared.clients.count());
+    field(text, "tracking_clients", service.tracking().clients_count());
 }
 
 fn memory(service: &Service, text: &mut String) {
     let memory = service.store().memory();
-    line(text, format_args!("used_memory:{}", memory.held));
-    line(text, format_args!("used_memory_dataset:{}", memory.rows));
-    line(text, format_args!("used_memory_rounding:{}", memory.rounding));
-    line(text, format_args!("maxmemory:{}", memory.memory_max));
+    field(text, "used_memory", memory.held);
+    field(text, "used_memory_dataset", memory.rows);
+    field(text, "used_memory_rounding", memory.rounding);
+    field(text, "maxmemory", memory.memory_max);
 }
 
 /// ioredis begins when `loading` is 0: as soon as one mapping is served.
@@ -97,37 +89,30 @@ fn persistence(service: &Service, text: &mut String) {
     let mappings = &service.mappings().0;
     let are_to_come = mappings.unread().is_some() || mappings.all_unready().next().is_some();
     let is_loading = mappings.all().is_empty() && are_to_come;
-    line(text, format_args!("loading:{}", u8::from(is_loading)));
-    line(text, format_args!("rdb_changes_since_last_save:0"));
-    line(text, format_args!("aof_enabled:0"));
+    field(text, "loading", u8::from(is_loading));
+    field(text, "rdb_changes_since_last_save", 0);
+    field(text, "aof_enabled", 0);
 }
 
 fn stats(service: &Service, text: &mut String) {
     let shared = &service.shared;
     let connections = shared.total(|worker| &worker.connections);
-    line(text, format_args!("total_connections_received:{connections}"));
+    field(text, "total_connections_received", connections);
     let commands = shared.total(|worker| &worker.commands);
-    line(text, format_args!("total_commands_processed:{commands}"));
-    let errors = shared.total(|worker| &worker.errors);
-    line(text, format_args!("total_error_replies:{errors}"));
-    let asked = shared.total(|worker| &worker.asked_server);
-    line(text, format_args!("asked_server:{asked}"));
-    let keys = service.tracking().keys_count();
-    line(text, format_args!("tracking_total_keys:{keys}"));
+    field(text, "total_commands_processed", commands);
+    field(text, "total_error_replies", shared.total(|worker| &worker.errors));
+    field(text, "asked_server", shared.total(|worker| &worker.asked_server));
+    field(text, "tracking_total_keys", service.tracking().keys_count());
 }
 
-fn rows_in_memory(service: &Service) -> u64 {
+fn keyspace(service: &Service, text: &mut String) {
     let mappings = &service.mappings().0;
     let sizes = mappings
         .all()
         .iter()
         .filter_map(|mapping| service.store().len(mapping.id));
-    sizes.sum()
-}
-
-fn keyspace(service: &Service, text: &mut String) {
-    let keys = rows_in_memory(service);
-    line(text, format_args!("db0:keys={keys},expires=0,avg_ttl=0"));
+    let keys: u64 = sizes.sum();
+    field(text, "db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
 }
 
 /// One line a mapping, by name.
@@ -155,5 +140,7 @@ fn mappings(service: &Service, text: &mut String) {
         lines.push(format!("{name}:state={}", state.replace(['\r', '\n'], " ")));
     }
     lines.sort_unstable();
-    lines.iter().for_each(|entry| line(text, format_args!("{entry}")));
+    lines
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\r\n")));
 }
