@@ -141,9 +141,19 @@ pub(crate) fn put_lenenc(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-pub(crate) fn put_lenenc_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Writes bytes after their length as a length-encoded integer.
+pub fn put_lenenc_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_lenenc(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Takes bytes after their length as a length-encoded integer from the beginning of `rest`. `None` where they
+/// are cut.
+pub fn take_lenenc_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let mut reader = Reader::new(rest);
+    let bytes = reader.lenenc_bytes("bytes with a length").ok()?;
+    *rest = reader.remaining();
+    Some(bytes)
 }
 
 /// Writes `text` and a zero byte. Text with a zero byte inside would shift all that follows, so it is cut

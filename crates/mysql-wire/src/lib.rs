@@ -37,6 +37,7 @@ pub mod statement;
 
 pub use auth_exchange::{AuthMoreData, AuthNextFactor, AuthSwitch};
 pub use capabilities::{Capabilities, StatusFlags};
+pub use codec::{put_lenenc_bytes, take_lenenc_bytes};
 pub use command::Command;
 pub use error::WireError;
 pub use frame::{PacketHeader, command_packet, write_packet};

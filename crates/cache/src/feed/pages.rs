@@ -1,7 +1,7 @@
 //! The statements that read a table in chunks: along an index, each from where the one before ended.
 
-use mysql_wire::Command;
 use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, text};
+use mysql_wire::{Command, put_lenenc_bytes};
 
 use super::copy::CopyError;
 use super::link::Link;
@@ -174,19 +174,7 @@ fn put(column: &ColumnType, value: &Value<'_>, out: &mut Vec<u8>) -> Result<[u8;
         (_, Value::Bytes(bytes)) => printed.extend_from_slice(bytes),
         _ => text(value, column, Zone::UTC, &mut printed)?,
     }
-    let len = printed.len() as u64;
-    match len {
-        0..=0xfa => out.push(len as u8),
-        0xfb..=0xffff => {
-            out.push(0xfc);
-            out.extend_from_slice(&(len as u16).to_le_bytes());
-        }
-        _ => {
-            out.push(0xfd);
-            out.extend_from_slice(&len.to_le_bytes()[..3]);
-        }
-    }
-    out.extend_from_slice(&printed);
+    put_lenenc_bytes(out, &printed);
     Ok([if is_binary { BLOB } else { VAR_STRING }, 0])
 }
 

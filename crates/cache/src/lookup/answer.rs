@@ -7,7 +7,7 @@
 //! EOF, or OK in its place                                → end
 //! ```
 
-use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
+use mysql_wire::{Capabilities, PacketHeader, StatusFlags, take_lenenc_bytes};
 
 /// An answer as the client got it.
 #[derive(Debug, PartialEq, Eq)]
@@ -150,14 +150,14 @@ impl<'a> Definition<'a> {
 
     fn read(payload: &'a [u8], capabilities: Capabilities) -> Option<Self> {
         let mut rest = payload;
-        let _catalog = text(&mut rest)?;
-        let schema = text(&mut rest)?;
-        let _alias = text(&mut rest)?;
-        let table = text(&mut rest)?;
-        let _name = text(&mut rest)?;
-        let column = text(&mut rest)?;
+        let _catalog = take_lenenc_bytes(&mut rest)?;
+        let schema = take_lenenc_bytes(&mut rest)?;
+        let _alias = take_lenenc_bytes(&mut rest)?;
+        let table = take_lenenc_bytes(&mut rest)?;
+        let _name = take_lenenc_bytes(&mut rest)?;
+        let column = take_lenenc_bytes(&mut rest)?;
         if capabilities.contains(Capabilities::MARIADB_EXTENDED_METADATA) {
-            text(&mut rest)?;
+            take_lenenc_bytes(&mut rest)?;
         }
         match *rest {
             [12, _, _, _, _, _, _, kind, f0, f1, _decimals, _, _] => Some(Self {
@@ -170,18 +170,6 @@ impl<'a> Definition<'a> {
             _ => None,
         }
     }
-}
-
-/// A text of up to 65535 bytes with its length in front.
-fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (len, behind) = match **rest {
-        [len @ 0..=250, ..] => (usize::from(len), &rest[1..]),
-        [252, a, b, ..] => (usize::from(u16::from_le_bytes([a, b])), &rest[3..]),
-        _ => return None,
-    };
-    let (text, behind) = behind.split_at_checked(len)?;
-    *rest = behind;
-    Some(text)
 }
 
 #[cfg(test)]

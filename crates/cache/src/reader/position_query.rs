@@ -3,7 +3,7 @@
 //! Its statements are prepared and go out together: that costs a server two thirds of what their texts cost
 //! it.
 
-use mysql_wire::{Command, write_packet};
+use mysql_wire::{Command, take_lenenc_bytes, write_packet};
 use upstream::conversation::QueryError;
 
 use super::primary_connection::{
@@ -175,14 +175,7 @@ impl<'r> Values<'r> {
     }
 
     fn text(&mut self) -> Result<&'r [u8], AskError> {
-        let (len, rest) = match *self.0 {
-            [len @ 0..=250, ref rest @ ..] => (usize::from(len), rest),
-            [0xfc, low, high, ref rest @ ..] => (usize::from(u16::from_le_bytes([low, high])), rest),
-            _ => return Err(NO_POSITION),
-        };
-        let (text, rest) = rest.split_at_checked(len).ok_or(NO_POSITION)?;
-        self.0 = rest;
-        Ok(text)
+        take_lenenc_bytes(&mut self.0).ok_or(NO_POSITION)
     }
 
     /// A value of type BIGINT.
