@@ -90,13 +90,10 @@ impl Progress {
             file,
             numbered: gtids.flavor() == Flavor::MariaDb,
             shown_by_gtid: gtids.flavor() == Flavor::MariaDb,
-            unnumbered: 0,
             gtids,
-            skipping: false,
             strict,
-            in_transaction: false,
             last: self.last,
-            described: None,
+            ..Self::nowhere()
         };
     }
 
