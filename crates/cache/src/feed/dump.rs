@@ -253,30 +253,22 @@ pub(super) async fn gtids_at(link: &mut Link, place: &FilePosition) -> Result<Gt
 
 async fn begin(link: &mut Link, flavor: Flavor, replica: &Replica, start: &Begin) -> Result<(), DumpError> {
     let server_id = replica.server_id;
-    let (start, command) = match start {
-        Begin::At(here) => {
-            let (file, offset) = (here.file.as_bytes(), here.offset as u32);
-            (
-                Start::Command,
-                Command::Dump {
-                    server_id,
-                    file,
-                    offset,
-                },
-            )
-        }
-        Begin::After(GtidSet::MySql(have)) => (Start::Command, Command::DumpGtid { server_id, have }),
-        Begin::After(GtidSet::MariaDb(position)) => {
-            let (file, offset) = (&b""[..], 4);
-            (
-                Start::After(position),
-                Command::Dump {
-                    server_id,
-                    file,
-                    offset,
-                },
-            )
-        }
+    let command = match start {
+        Begin::At(here) => Command::Dump {
+            server_id,
+            file: here.file.as_bytes(),
+            offset: here.offset as u32,
+        },
+        Begin::After(GtidSet::MySql(have)) => Command::DumpGtid { server_id, have },
+        Begin::After(GtidSet::MariaDb(_)) => Command::Dump {
+            server_id,
+            file: b"",
+            offset: 4,
+        },
+    };
+    let start = match start {
+        Begin::After(GtidSet::MariaDb(position)) => Start::After(position),
+        _ => Start::Command,
     };
     link.query(&settings(flavor, HEARTBEAT, &replica.uuid, start))
         .await?;
@@ -284,16 +276,12 @@ async fn begin(link: &mut Link, flavor: Flavor, replica: &Replica, start: &Begin
         // A server that does not have exactly our last transaction must say so.
         link.query("SET @slave_gtid_strict_mode = 1").await?;
     }
-    let (host, port) = (&b"forebay"[..], 0);
-    link.send(
-        &Command::Register {
-            server_id,
-            host,
-            port,
-        }
-        .encode(),
-    )
-    .await?;
+    let register = Command::Register {
+        server_id,
+        host: b"forebay",
+        port: 0,
+    };
+    link.send(&register.encode()).await?;
     link.answered().await?;
     Ok(link.send(&command.encode()).await?)
 }
