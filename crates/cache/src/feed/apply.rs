@@ -578,7 +578,7 @@ impl Applier {
             None => writer.remove(mapping.id, key),
         };
         if let Err(stopped) = written {
-            self.tables.stop_by_store(at, stopped);
+            self.tables.stop(at, &stopped.to_string());
         }
     }
 }

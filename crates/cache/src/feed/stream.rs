@@ -416,8 +416,7 @@ impl<'s> Stream<'s> {
                 self.publish();
             }
             None => {
-                let copying = self.copying.take();
-                if let Some(mut copying) = copying {
+                if let Some(mut copying) = self.copying.take() {
                     self.failed(at, (&mut copying.task).await)?;
                 }
             }
@@ -472,7 +471,7 @@ impl<'s> Stream<'s> {
                 kept += 1;
                 if let Err(stopped) = tables.writer.put(id, key, row) {
                     tables.writer.commit();
-                    return tables.stop_by_store(at, stopped);
+                    return tables.stop(at, &stopped.to_string());
                 }
             }
             self.applier.version = tables.writer.commit();

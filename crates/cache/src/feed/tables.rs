@@ -17,7 +17,7 @@ use super::preflight::Primary;
 use super::status::{FeedStatus, MappingState, Phase};
 use crate::coherence::{Position, SourceId};
 use crate::mapping::{Mapping, MappingSet};
-use crate::store::{MappingId, Mode, Stopped, Writer};
+use crate::store::{MappingId, Mode, Writer};
 
 /// Time until a table that cannot be served is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
@@ -393,10 +393,6 @@ impl Tables {
         self.drop_rows(at, reason);
         let reason = reason.to_owned();
         self.set(at, State::Stopped { reason });
-    }
-
-    pub(super) fn stop_by_store(&mut self, at: usize, stopped: Stopped) {
-        self.stop(at, &stopped.to_string());
     }
 
     pub(super) fn invalidate_all(&mut self, reason: &str) {
