@@ -3,7 +3,7 @@
 use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, binary, text};
 
 use super::answer::Definition;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, stored_values};
 
 /// Where a column of the answer comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,8 @@ impl Rendering {
             let value = Value::decode(&mut { row })?;
             return self.put_all(std::iter::once((value, column)), out);
         }
-        let (kept, keys) = (values(row)?, values(key)?);
+        let kept = stored_values(row).collect::<Result<Vec<_>, _>>()?;
+        let keys = stored_values(key).collect::<Result<Vec<_>, _>>()?;
         let missing = || BinlogError::Value { kind: "row" };
         let mut shown = Vec::with_capacity(self.columns.len());
         for (source, column) in &self.columns {
@@ -163,14 +164,6 @@ fn find<'m>(mapping: &'m Mapping, name: &[u8]) -> Option<(Source, &'m ColumnType
     let (place, column) = keys.find(|(_, column)| column.name.as_bytes().eq_ignore_ascii_case(name))?;
     // Texts in keys are in the form in which they are compared.
     is_integer(column.column_type.kind).then_some((Source::Key(place), &column.column_type))
-}
-
-fn values(mut bytes: &[u8]) -> Result<Vec<Value<'_>>, BinlogError> {
-    let mut all = Vec::new();
-    while !bytes.is_empty() {
-        all.push(Value::decode(&mut bytes)?);
-    }
-    Ok(all)
 }
 
 fn is_integer(kind: ColumnKind) -> bool {

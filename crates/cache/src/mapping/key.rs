@@ -242,9 +242,10 @@ fn printed(named: &[u8], column: &ColumnType, zone: Zone) -> Option<Value<'stati
     (again == named).then_some(value)
 }
 
-/// The values that a key is made of.
-pub(super) fn values(key: &[u8]) -> impl Iterator<Item = Result<Value<'_>, BinlogError>> {
-    let mut rest = key;
+/// The values of a row in memory, in the order of the columns that are kept, or those of a key, in the order
+/// of the key columns. Texts in keys are in the form in which they are compared.
+pub(crate) fn stored_values(bytes: &[u8]) -> impl Iterator<Item = Result<Value<'_>, BinlogError>> {
+    let mut rest = bytes;
     std::iter::from_fn(move || (!rest.is_empty()).then(|| Ok(Value::decode(&mut rest)?)))
 }
 

@@ -24,6 +24,7 @@ use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, text}
 pub use collation::{Comparison, Texts, comparison};
 pub use error::{KeyError, MappingError, Reason};
 pub use key::Decision;
+pub(crate) use key::stored_values;
 pub use set::MappingSet;
 pub use shape::{Cascade, ColumnShape, SESSION, TableShape, UniqueIndex, last_question, questions};
 pub(crate) use shape::{NATIVE_FOREIGN_KEYS, logs_cascades, name, quoted, text_at, variable};
@@ -244,16 +245,10 @@ impl Mapping {
         self.beyond.load(Ordering::SeqCst)
     }
 
-    /// The values of a key, in the order of the key columns. Texts are in the form in which they are
-    /// compared.
-    pub fn key_values<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = Result<Value<'k>, BinlogError>> {
-        key::values(key)
-    }
-
     /// Appends the text that stands behind the `@` of a Redis key.
     pub fn key_text(&self, key: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
         let mut part = Vec::new();
-        for (at, (column, value)) in self.key_columns().zip(key::values(key)).enumerate() {
+        for (at, (column, value)) in self.key_columns().zip(stored_values(key)).enumerate() {
             if at > 0 {
                 out.push(b':');
             }

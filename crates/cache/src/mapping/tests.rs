@@ -503,7 +503,7 @@ proptest! {
         let key = stored(&mapping, &[Value::Int(a.into()), bytes(&b), bytes(&c)]);
         let text = text_of(&mapping, &key);
         prop_assert_eq!(named(&mapping, &text), (Decision::Memory, key.clone()));
-        let values: Vec<Value<'_>> = mapping.key_values(&key).map(Result::unwrap).collect();
+        let values: Vec<Value<'_>> = stored_values(&key).map(Result::unwrap).collect();
         prop_assert_eq!(values, vec![Value::Int(a.into()), bytes(&b), bytes(&c)]);
     }
 

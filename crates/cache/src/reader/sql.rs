@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, from_text, text};
 use upstream::conversation::TextRow;
 
-use crate::mapping::{Column, Mapping, name, quoted};
+use crate::mapping::{Column, Mapping, name, quoted, stored_values};
 
 /// Keys that one statement asks for.
 pub(super) const KEYS_MAX: usize = 200;
@@ -27,7 +27,7 @@ pub(super) fn select<'k>(
     let mut sql = format!("SELECT {} FROM {table} WHERE ", columns.join(", "));
     for (at, key) in keys.into_iter().enumerate() {
         sql.push_str(if at == 0 { "(" } else { " OR (" });
-        for (at, (column, value)) in mapping.key_columns().zip(mapping.key_values(key)).enumerate() {
+        for (at, (column, value)) in mapping.key_columns().zip(stored_values(key)).enumerate() {
             sql.push_str(if at == 0 { "" } else { " AND " });
             put_condition(column, &value?, &mut sql)?;
         }

@@ -6,7 +6,7 @@ use mysql_wire::binlog::Value;
 
 use super::table::Taken;
 use super::{Broadcast, Tracking, lock};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, stored_values};
 use crate::store::MappingId;
 
 /// Bytes of keys that are noted, with their ends. With more everybody is told to forget everything.
@@ -147,7 +147,7 @@ impl Touched {
 /// Takes keys out that may be the same to the server although their bytes differ.
 fn take_unsure(tracking: &Tracking, mapping: &Mapping, key: &[u8], taken: &mut Taken) {
     let is_known = |text: &[u8]| text.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    let is_known = mapping.key_values(key).all(|value| match value {
+    let is_known = stored_values(key).all(|value| match value {
         Ok(Value::Bytes(text)) => is_known(&text),
         Ok(_) => true,
         Err(_) => false,
