@@ -1,7 +1,6 @@
 //! What the cache shows at a scrape, besides what workers count.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use telemetry::{Samples, Source, catalog};
 
@@ -39,19 +38,15 @@ impl Source for Metrics {
             out.gauge(&catalog::CACHE_ROWS, &[name], rows.unwrap_or(0));
         }
         let counts = &self.feed_status.counts;
-        out.counter(&catalog::CACHE_FEED_TRANSACTIONS, &[], get(&counts.transactions));
-        out.counter(&catalog::CACHE_FEED_ROWS, &[], get(&counts.rows));
-        out.counter(&catalog::CACHE_FEED_CONNECTS, &[], get(&counts.connects));
-        out.counter(&catalog::CACHE_COPIES, &[], get(&counts.copies));
-        out.counter(&catalog::CACHE_COPIED_ROWS, &[], get(&counts.copied_rows));
+        out.counter(&catalog::CACHE_FEED_TRANSACTIONS, &[], counts.transactions.get());
+        out.counter(&catalog::CACHE_FEED_ROWS, &[], counts.rows.get());
+        out.counter(&catalog::CACHE_FEED_CONNECTS, &[], counts.connects.get());
+        out.counter(&catalog::CACHE_COPIES, &[], counts.copies.get());
+        out.counter(&catalog::CACHE_COPIED_ROWS, &[], counts.copied_rows.get());
         out.float(&catalog::CACHE_FEED_LAG, &[], self.feed_status.lag());
         let memory = self.store.memory();
         out.gauge(&catalog::CACHE_MEMORY, &[], memory.held);
         out.gauge(&catalog::CACHE_MEMORY_MAX, &[], memory.memory_max);
         out.counter(&catalog::CACHE_EVICTED, &[], memory.evicted);
     }
-}
-
-fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
 }

@@ -20,7 +20,7 @@ use super::mapping_tables;
 use super::preflight::FilePosition;
 use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
-use super::status::{Counts, FeedStatus};
+use super::status::FeedStatus;
 use super::stream::Ended;
 use super::tables::{MISMATCH_BACKOFF, RETRY, State, Tables};
 use crate::coherence::SourceId;
@@ -288,7 +288,7 @@ impl Applier {
             self.tables.windows(&group.written, CopyWindow::commit);
         }
         self.come_in = true;
-        Counts::add(&self.feed_status.counts.transactions, 1);
+        self.feed_status.counts.transactions.inc();
         let mut progress = self.progress.borrow_mut();
         group.gtid.add_to(progress.gtids_mut())?;
         progress.leave_transaction();
@@ -546,7 +546,7 @@ impl Applier {
             }
             (self.key, self.old_key, self.row) = (key, old, row);
         }
-        Counts::add(&self.feed_status.counts.rows, count);
+        self.feed_status.counts.rows.add(count);
         Ok(())
     }
 

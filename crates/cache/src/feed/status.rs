@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use telemetry::Counter;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::coherence::Applied;
@@ -152,14 +153,14 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What has happened so far.
+/// Counts of what has happened so far, kept by the feed's thread alone.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) transactions: AtomicU64,
-    pub(crate) rows: AtomicU64,
-    pub(crate) connects: AtomicU64,
-    pub(crate) copies: AtomicU64,
-    pub(crate) copied_rows: AtomicU64,
+    pub(crate) transactions: Counter,
+    pub(crate) rows: Counter,
+    pub(crate) connects: Counter,
+    pub(crate) copies: Counter,
+    pub(crate) copied_rows: Counter,
     /// Seconds since 1970 on the primary's clock: when the statement began that came last. 0 where nothing
     /// came since.
     pub(crate) last_event: AtomicU64,
@@ -181,10 +182,6 @@ impl Counts {
         };
         self.behind.store(behind, Ordering::Relaxed);
         self.heard.store(now, Ordering::Relaxed);
-    }
-
-    pub(super) fn add(counter: &AtomicU64, n: u64) {
-        counter.fetch_add(n, Ordering::Relaxed);
     }
 }
 
@@ -278,22 +275,22 @@ impl FeedStatus {
 
     /// Copies that were begun so far.
     pub fn copies(&self) -> u64 {
-        self.counts.copies.load(Ordering::Relaxed)
+        self.counts.copies.get()
     }
 
     /// Changes of rows that were applied so far.
     pub fn changed_rows(&self) -> u64 {
-        self.counts.rows.load(Ordering::Relaxed)
+        self.counts.rows.get()
     }
 
     /// Streams that were begun so far.
     pub fn streams(&self) -> u64 {
-        self.counts.connects.load(Ordering::Relaxed)
+        self.counts.connects.get()
     }
 
     /// Rows of copies that were kept so far.
     pub fn copied_rows(&self) -> u64 {
-        self.counts.copied_rows.load(Ordering::Relaxed)
+        self.counts.copied_rows.get()
     }
 
     /// Has a row kept, if the ticket still allows that. False where too many wait: it is forgotten, and asked

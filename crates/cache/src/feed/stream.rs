@@ -21,7 +21,7 @@ use super::dump::{Dump, SILENCE};
 use super::log_continuity::LogContinuity;
 use super::mapping_tables::{Answers, MappingTables, Reading, Refused, Wanted};
 use super::source::{SourceError, SourceServer};
-use super::status::{Counts, FeedStatus, Fill, Fills};
+use super::status::{FeedStatus, Fill, Fills};
 use super::tables::{RETRY, State};
 
 /// Packets that are applied before others have their turn.
@@ -389,7 +389,7 @@ impl<'s> Stream<'s> {
             out,
         };
         tables.read(at);
-        Counts::add(&self.around.feed_status.counts.copies, 1);
+        self.around.feed_status.counts.copies.inc();
         let task = tokio::task::spawn_local(copier.run());
         self.copying = Some(Copying { at, messages, task });
     }
@@ -479,7 +479,7 @@ impl<'s> Stream<'s> {
         if batch.last {
             window.done(batch.mark);
         }
-        Counts::add(&self.around.feed_status.counts.copied_rows, kept);
+        self.around.feed_status.counts.copied_rows.add(kept);
         tables.copied(at, kept, batch.percent);
     }
 

@@ -17,7 +17,7 @@ use super::account::Replica;
 use super::apply::Applier;
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
 use super::mapping_tables::{MappingTables, Wanted};
-use super::status::{Counts, FeedStatus, Fills};
+use super::status::{FeedStatus, Fills};
 use super::stream::{Ended, Stream, Surroundings};
 use super::tables::{LoggedReason, Tables};
 use crate::coherence::Applied;
@@ -219,7 +219,7 @@ impl Follower {
                 return (reason, false);
             }
         };
-        Counts::add(&around.feed_status.counts.connects, 1);
+        around.feed_status.counts.connects.inc();
         tracing::info!(server = server.name(), anew = dump.anew, "binary log is followed");
         around
             .feed_status
