@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The running gateway, as operators see it. Called on the control thread; must not block for long. Errors
 /// are reasons in words.
@@ -112,18 +112,21 @@ pub trait Gateway: Send + Sync + 'static {
     fn flush_cache(&self) -> bool;
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// An order for a capture. Fields are named as the arguments of the request.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CaptureOrder {
     /// A folder on the gateway's machine that is made for it, by an absolute path, or the URL of a prefix in
     /// an object store.
     pub to: String,
     /// With a URL, such a folder, in which files wait until the store has them.
     pub spool: Option<String>,
-    /// It ends after so long.
-    pub duration: Option<Duration>,
+    /// Seconds after which it ends.
+    pub duration: Option<f64>,
     /// It ends once its files have so many bytes.
     pub max_size: Option<u64>,
     /// It ends once less than this share of the disk is free, in percent.
+    #[serde(default = "free_disk")]
     pub free_disk: u8,
     /// The share of sessions, from 0 to 1.
     pub sample: Option<f64>,
@@ -138,9 +141,15 @@ pub struct CaptureOrder {
     /// Also the files that clients send for `LOAD DATA LOCAL`, up to so many bytes for a statement.
     pub load_data: Option<usize>,
     /// Where its thread does not keep up it ends, instead of leaving sessions out.
+    #[serde(default)]
     pub end_when_full: bool,
     /// A file on the gateway's machine with the key with which it is encrypted.
     pub key_file: Option<String>,
+}
+
+/// The share of the disk that is to stay free where nobody says how much, in percent.
+fn free_disk() -> u8 {
+    10
 }
 
 /// A capture of traffic. Field names are a contract with scripts.

@@ -355,53 +355,7 @@ async fn kill(State(sight): State<Sight>, Asked(query): Asked<KillQuery>) -> Res
     done(sight.gateway.kill(query.id, query.query).await)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CaptureQuery {
-    to: String,
-    spool: Option<String>,
-    /// In seconds.
-    duration: Option<f64>,
-    max_size: Option<u64>,
-    #[serde(default = "free_disk")]
-    free_disk: u8,
-    sample: Option<f64>,
-    user: Option<String>,
-    schema: Option<String>,
-    listener: Option<String>,
-    digest: Option<String>,
-    load_data: Option<usize>,
-    #[serde(default)]
-    end_when_full: bool,
-    key_file: Option<String>,
-}
-
-/// What is to stay free of the disk where nobody says how much, in percent.
-fn free_disk() -> u8 {
-    10
-}
-
-async fn start_capture(State(sight): State<Sight>, Asked(query): Asked<CaptureQuery>) -> Response {
-    let duration = query.duration.map(Duration::try_from_secs_f64).transpose();
-    let duration = match duration {
-        Ok(duration) => duration,
-        Err(error) => return done(Err(format!("duration: {error}"))),
-    };
-    let order = CaptureOrder {
-        to: query.to,
-        spool: query.spool,
-        duration,
-        max_size: query.max_size,
-        free_disk: query.free_disk,
-        sample: query.sample,
-        user: query.user,
-        schema: query.schema,
-        listener: query.listener,
-        digest: query.digest,
-        load_data: query.load_data,
-        end_when_full: query.end_when_full,
-        key_file: query.key_file,
-    };
+async fn start_capture(State(sight): State<Sight>, Asked(order): Asked<CaptureOrder>) -> Response {
     done(sight.gateway.start_capture(order).await)
 }
 

@@ -904,6 +904,8 @@ impl admin::Gateway for Operator {
         let is_known = |name: &str| listeners.iter().any(|listener| listener.name == name);
         let unknown = order.listener.clone().filter(|name| !is_known(name));
         Box::pin(async move {
+            let duration = order.duration.map(Duration::try_from_secs_f64).transpose();
+            let duration = duration.map_err(|error| format!("duration: {error}"))?;
             if let Some(name) = unknown {
                 return Err(format!("there is no listener {name:?}"));
             }
@@ -912,7 +914,7 @@ impl admin::Gateway for Operator {
             let order = capture::Order {
                 to,
                 upload,
-                duration: order.duration,
+                duration,
                 max_size: order.max_size,
                 free_disk: order.free_disk,
                 filters: Filters {

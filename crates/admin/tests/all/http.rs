@@ -625,7 +625,7 @@ async fn acts_are_taken_on_the_socket_alone() {
         ("/kill?id=7&query=true", "kill 7 true"),
         (
             "/traffic/capture?to=/c/1&duration=1.5&max_size=9&sample=0.5&user=u&end_when_full=true&key_file=/k",
-            "capture /c/1 None Some(1.5s) Some(9) 10 Some(0.5) Some(\"u\") None None None None true Some(\"/k\")",
+            "capture /c/1 None Some(1.5) Some(9) 10 Some(0.5) Some(\"u\") None None None None true Some(\"/k\")",
         ),
         (
             "/traffic/capture?to=s3%3A%2F%2Fb%2Fp&spool=/s",
