@@ -7,6 +7,7 @@ mod position;
 
 pub use applied::{Applied, may_stay};
 pub use fill::{Fill, Verdict as FillVerdict, Visible};
+pub(crate) use position::file_number;
 pub use position::{Place, Position, SourceId};
 
 #[cfg(test)]

@@ -54,8 +54,14 @@ impl Position {
     }
 }
 
+/// Files are numbered by the end of their names.
+pub(crate) fn file_number(file: &str) -> Option<u32> {
+    file.rsplit('.').next()?.parse().ok()
+}
+
 impl Place {
-    fn covers(&self, other: &Place) -> bool {
+    /// All that is before `other` is before this place, too.
+    pub(crate) fn covers(&self, other: &Place) -> bool {
         match (self, other) {
             (
                 Place::File { file, offset },

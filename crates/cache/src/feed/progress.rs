@@ -3,7 +3,7 @@
 use mysql_wire::gtid::{Flavor, GtidSet};
 
 use super::preflight::FilePosition;
-use crate::coherence::{Applied, Place, Position, SourceId};
+use crate::coherence::{Applied, Place, Position, SourceId, file_number};
 use crate::store::Version;
 
 /// What is applied, with what is needed to go on from there.
@@ -270,22 +270,16 @@ impl FilePosition {
         u32::try_from(self.offset).is_ok()
     }
 
-    /// Its place: files are numbered by the end of their names.
     pub(super) fn place(&self) -> Place {
         Place::File {
-            file: self.number(),
+            file: file_number(&self.file).unwrap_or(0),
             offset: self.offset,
         }
     }
 
-    fn number(&self) -> u32 {
-        let digits = self.file.rsplit('.').next().unwrap_or_default();
-        digits.parse().unwrap_or(0)
-    }
-
     /// All before `other` is before this.
     pub(super) fn covers(&self, other: &Self) -> bool {
-        (self.number(), self.offset) >= (other.number(), other.offset)
+        self.place().covers(&other.place())
     }
 }
 

@@ -7,9 +7,9 @@ use mysql_wire::{Command, take_lenenc_bytes, write_packet};
 use upstream::conversation::QueryError;
 
 use super::primary_connection::{
-    AskError, POSITION_MAX, PrimaryConnection, end_of_log, file_number, gtid_position, is_strict,
+    AskError, POSITION_MAX, PrimaryConnection, end_of_log, gtid_position, is_strict,
 };
-use crate::coherence::{Place, Position, SourceId};
+use crate::coherence::{Place, Position, SourceId, file_number};
 use crate::feed::link::Link;
 
 const NO_POSITION: AskError = AskError::Malformed("no position in its binary log");

@@ -17,7 +17,7 @@ use upstream::conversation::{Broken, QueryError, TextRow};
 use upstream::{Backoff, Cluster, DirectError, ServerId, Topology};
 
 use super::position_query::Asks;
-use crate::coherence::{Place, Position, SourceId};
+use crate::coherence::{Place, Position, SourceId, file_number};
 use crate::feed::link::Link;
 use crate::feed::{FeedStatus, NEW_STATUS, OLD_STATUS, source_id, words_of_mariadb};
 use crate::mapping::{SESSION, name, text_at};
@@ -388,11 +388,6 @@ pub(super) fn file_position(source: SourceId, file: &str, offset: &str) -> Resul
         }),
         _ => Err(AskError::Malformed("no position in its binary log")),
     }
-}
-
-/// Files are numbered by the end of their names.
-pub(super) fn file_number(file: &str) -> Option<u32> {
-    file.rsplit('.').next()?.parse().ok()
 }
 
 /// The position that GTIDs of MariaDB are.
