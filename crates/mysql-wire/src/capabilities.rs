@@ -180,14 +180,21 @@ impl Capabilities {
         self.0 as u32
     }
 
-    /// MariaDB's 32 bits, as the extended field of greeting and login carries them.
+    /// MariaDB's 32 bits, as the extended field of greeting and login carries them: none with LONG_PASSWORD.
     pub const fn mariadb(self) -> u32 {
-        (self.0 >> 32) as u32
+        match self.contains(Self::LONG_PASSWORD) {
+            true => 0,
+            false => (self.0 >> 32) as u32,
+        }
     }
 
-    /// Joins the two halves.
+    /// Joins the two halves. With LONG_PASSWORD the second is not looked at.
     pub const fn from_halves(mysql: u32, mariadb: u32) -> Capabilities {
-        Capabilities(mysql as u64 | (mariadb as u64) << 32)
+        let mysql = Capabilities(mysql as u64);
+        match mysql.contains(Self::LONG_PASSWORD) {
+            true => mysql,
+            false => Capabilities(mysql.0 | (mariadb as u64) << 32),
+        }
     }
 }
 

@@ -41,12 +41,9 @@ impl Greeting {
         reader.bytes(6, "filler")?;
         let extended = reader.u32("extended capabilities")?;
         let mysql = u32::from(low) | u32::from(high) << 16;
-        let mut capabilities = Capabilities::from_halves(mysql, 0);
+        let capabilities = Capabilities::from_halves(mysql, extended);
         if !capabilities.contains(Capabilities::PROTOCOL_41) {
             return Err(WireError::OldProtocol);
-        }
-        if !capabilities.contains(Capabilities::LONG_PASSWORD) {
-            capabilities = Capabilities::from_halves(mysql, extended);
         }
         // Always 13 bytes or more, also when the length byte is 0 (servers without PLUGIN_AUTH).
         let tail = reader.bytes(usize::from(auth_data_len).saturating_sub(8).max(13), "nonce")?;
@@ -68,15 +65,10 @@ impl Greeting {
         })
     }
 
-    /// Appends the payload. MariaDB's extended capabilities are only written (and only read by clients) where
-    /// LONG_PASSWORD is not among the capabilities.
+    /// Appends the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mysql = self.capabilities.mysql();
         let has_plugin = self.capabilities.contains(Capabilities::PLUGIN_AUTH);
-        let extended = match self.capabilities.contains(Capabilities::LONG_PASSWORD) {
-            true => 0,
-            false => self.capabilities.mariadb(),
-        };
         out.push(Self::PROTOCOL_VERSION);
         put_nul(out, &self.server_version);
         out.extend_from_slice(&self.connection_id.to_le_bytes());
@@ -88,7 +80,7 @@ impl Greeting {
         out.extend_from_slice(&((mysql >> 16) as u16).to_le_bytes());
         out.push(if has_plugin { Self::AUTH_DATA_LEN } else { 0 });
         out.extend_from_slice(&[0; 6]);
-        out.extend_from_slice(&extended.to_le_bytes());
+        out.extend_from_slice(&self.capabilities.mariadb().to_le_bytes());
         out.extend_from_slice(&self.nonce[8..]);
         out.push(0);
         if has_plugin {
@@ -134,33 +126,25 @@ impl SslRequest {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let extended = match self.capabilities.contains(Capabilities::LONG_PASSWORD) {
-            true => 0,
-            false => self.capabilities.mariadb(),
-        };
         out.extend_from_slice(&self.capabilities.mysql().to_le_bytes());
         out.extend_from_slice(&self.max_packet_size.to_le_bytes());
         out.push(self.charset);
         out.extend_from_slice(&[0; 19]);
-        out.extend_from_slice(&extended.to_le_bytes());
+        out.extend_from_slice(&self.capabilities.mariadb().to_le_bytes());
     }
 
     /// The 32 bytes that a login packet starts with as well.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<SslRequest, WireError> {
         let mysql = reader.u32("capabilities")?;
-        let mut capabilities = Capabilities::from_halves(mysql, 0);
-        if !capabilities.contains(Capabilities::PROTOCOL_41) {
+        if !Capabilities::from_halves(mysql, 0).contains(Capabilities::PROTOCOL_41) {
             return Err(WireError::OldProtocol);
         }
         let max_packet_size = reader.u32("maximum packet size")?;
         let charset = reader.u8("charset")?;
         reader.bytes(19, "filler")?;
         let extended = reader.u32("extended capabilities")?;
-        if !capabilities.contains(Capabilities::LONG_PASSWORD) {
-            capabilities = Capabilities::from_halves(mysql, extended);
-        }
         Ok(SslRequest {
-            capabilities,
+            capabilities: Capabilities::from_halves(mysql, extended),
             max_packet_size,
             charset,
         })
