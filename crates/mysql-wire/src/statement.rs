@@ -75,7 +75,6 @@ pub struct PrepareOk {
     pub statement_id: u32,
     pub columns: u16,
     pub parameters: u16,
-    pub warnings: u16,
 }
 
 impl PrepareOk {
@@ -88,13 +87,11 @@ impl PrepareOk {
         let statement_id = reader.u32("statement id")?;
         let columns = reader.u16("column count")?;
         let parameters = reader.u16("parameter count")?;
-        reader.u8("filler")?;
-        let warnings = reader.u16("warnings")?;
+        reader.bytes(3, "filler and warnings")?;
         Ok(PrepareOk {
             statement_id,
             columns,
             parameters,
-            warnings,
         })
     }
 }
@@ -481,12 +478,13 @@ mod tests {
             })
         );
         let ok = PrepareOk::decode(b"\0\x01\0\0\0\x02\0\x03\0\0\x04\0").unwrap();
-        assert_eq!(
-            (ok.statement_id, ok.columns, ok.parameters, ok.warnings),
-            (1, 2, 3, 4)
-        );
+        assert_eq!((ok.statement_id, ok.columns, ok.parameters), (1, 2, 3));
         assert!(Fetch::decode(b"\x1b\x01\0\0\0\x0a\0\0\0").is_err());
         assert!(LongDataHead::decode(b"\x18\x01\0\0\0\x02").is_err());
         assert!(PrepareOk::decode(b"\xff\x01\0").is_err());
+        assert!(
+            PrepareOk::decode(b"\0\x01\0\0\0\x02\0\x03\0\0\x04").is_err(),
+            "cut"
+        );
     }
 }
