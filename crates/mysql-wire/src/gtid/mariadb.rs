@@ -29,11 +29,8 @@ impl MariaDbPosition {
     /// counts.
     pub fn parse(text: &[u8]) -> Result<MariaDbPosition, WireError> {
         let mut position = MariaDbPosition::default();
-        if text.trim_ascii().is_empty() {
-            return Ok(position);
-        }
-        for gtid in text.split(|&byte| byte == b',') {
-            position.raise(Gtid::parse(gtid.trim_ascii()).ok_or(WireError::Invalid { field: "GTID" })?);
+        for gtid in Gtid::parse_all(text) {
+            position.raise(gtid?);
             if position.last.len() > DOMAINS_MAX {
                 return Err(Self::TOO_LARGE);
             }
@@ -52,7 +49,7 @@ impl MariaDbPosition {
     /// What is here is as far as `other`, or farther, in each of its domains.
     pub fn covers(&self, other: &MariaDbPosition) -> bool {
         other.last.iter().all(|want| {
-            let place = self.last.binary_search_by_key(&want.domain, |gtid| gtid.domain);
+            let place = self.place(want.domain);
             place.is_ok_and(|index| self.last[index].sequence >= want.sequence)
         })
     }
@@ -61,12 +58,9 @@ impl MariaDbPosition {
     /// position for certain, however large its own numbers are: it has logged fewer of the server that made
     /// it. A maker of whom it has logged nothing says nothing.
     pub fn is_beyond(&self, logged: &[u8]) -> Result<bool, WireError> {
-        if logged.trim_ascii().is_empty() {
-            return Ok(false);
-        }
         let mut is_beyond = false;
-        for gtid in logged.split(|&byte| byte == b',') {
-            let known = Gtid::parse(gtid.trim_ascii()).ok_or(WireError::Invalid { field: "GTID" })?;
+        for known in Gtid::parse_all(logged) {
+            let known = known?;
             let of_same = |own: &&Gtid| (own.domain, own.server) == (known.domain, known.server);
             let own = self.last.iter().find(of_same);
             is_beyond |= own.is_some_and(|own| own.sequence > known.sequence);
@@ -78,11 +72,7 @@ impl MariaDbPosition {
     #[must_use]
     pub fn common(&self, other: &MariaDbPosition) -> MariaDbPosition {
         let nearer = |own: &Gtid| {
-            let place = other
-                .last
-                .binary_search_by_key(&own.domain, |gtid| gtid.domain)
-                .ok()?;
-            let theirs = other.last[place];
+            let theirs = other.last[other.place(own.domain).ok()?];
             Some(if theirs.sequence < own.sequence {
                 theirs
             } else {
@@ -117,11 +107,7 @@ impl MariaDbPosition {
     /// # Errors
     /// There would be too many domains.
     pub fn add(&mut self, domain: u32, server: u32, sequence: u64) -> Result<(), WireError> {
-        let is_known = self
-            .last
-            .binary_search_by_key(&domain, |known| known.domain)
-            .is_ok();
-        if !is_known && self.last.len() >= DOMAINS_MAX {
+        if self.place(domain).is_err() && self.last.len() >= DOMAINS_MAX {
             return Err(Self::TOO_LARGE);
         }
         self.raise(Gtid {
@@ -132,8 +118,12 @@ impl MariaDbPosition {
         Ok(())
     }
 
+    fn place(&self, domain: u32) -> Result<usize, usize> {
+        self.last.binary_search_by_key(&domain, |gtid| gtid.domain)
+    }
+
     fn raise(&mut self, gtid: Gtid) {
-        match self.last.binary_search_by_key(&gtid.domain, |known| known.domain) {
+        match self.place(gtid.domain) {
             Ok(index) if self.last[index].sequence < gtid.sequence => self.last[index] = gtid,
             Ok(_) => {}
             Err(index) => self.last.insert(index, gtid),
@@ -142,6 +132,13 @@ impl MariaDbPosition {
 }
 
 impl Gtid {
+    /// GTIDs with commas between them.
+    fn parse_all(text: &[u8]) -> impl Iterator<Item = Result<Gtid, WireError>> {
+        let is_empty = text.trim_ascii().is_empty();
+        let gtids = text.split(|&byte| byte == b',').filter(move |_| !is_empty);
+        gtids.map(|gtid| Gtid::parse(gtid.trim_ascii()).ok_or(WireError::Invalid { field: "GTID" }))
+    }
+
     fn parse(text: &[u8]) -> Option<Gtid> {
         let mut parts = text.split(|&byte| byte == b'-');
         let mut part = |max| number(parts.next()?, max);
