@@ -14,8 +14,8 @@ use mysql_wire::{Capabilities, Command, PacketHeader, StatusFlags};
 use net::Stream;
 use tokio::io::AsyncWrite;
 
-use super::arming;
 use super::metrics::{Closed, Metrics};
+use super::setup;
 use crate::conversation::ask;
 use crate::login;
 use crate::permit::Permit;
@@ -77,7 +77,7 @@ pub struct Opened {
     /// Connections whose values are equal share one, as a rule.
     pub baseline: Rc<Baseline>,
     /// The commands that switch the trackers on, and those of `pool.init`.
-    pub(super) arming: arming::Arming,
+    pub(super) setup: setup::Setup,
 }
 
 impl Opened {
@@ -90,7 +90,7 @@ impl Opened {
     /// The statement that switches the trackers on, and changes nothing else.
     #[must_use]
     pub fn trackers(&self) -> &str {
-        self.arming.trackers()
+        self.setup.trackers()
     }
 }
 
@@ -199,7 +199,7 @@ impl<S> Connection<S> {
     pub async fn reset(&mut self, limit: Duration) -> Result<(), String> {
         let capabilities = self.opened.capabilities;
         let mut commands = vec![vec![Command::RESET_CONNECTION.0]];
-        commands.extend(self.opened.arming.again(capabilities, &self.opened.baseline));
+        commands.extend(self.opened.setup.again(capabilities, &self.opened.baseline));
         let asking = ask(&mut self.0.stream, capabilities, &commands);
         let asked = tokio::time::timeout(limit, asking).await;
         let replies = asked.map_err(|_| format!("no answer within {limit:?}"))?;
@@ -216,8 +216,8 @@ impl<S> Connection<S> {
     /// In words for a person.
     pub async fn watch(&mut self, limit: Duration) -> Result<Baseline, String> {
         let capabilities = self.opened.capabilities;
-        let arming = self.opened.arming.clone();
-        match tokio::time::timeout(limit, arming.begin(&mut self.0.stream, capabilities, &[])).await {
+        let setup = self.opened.setup.clone();
+        match tokio::time::timeout(limit, setup.begin(&mut self.0.stream, capabilities, &[])).await {
             Ok(watched) => watched.map_err(|(what, error)| format!("statement `{what}`: {error}")),
             Err(_) => Err(format!("no answer within {limit:?}")),
         }

@@ -17,7 +17,6 @@
 //! futures and connections can be dropped anywhere.
 
 mod account_backoff;
-mod arming;
 mod connect_limiter;
 mod connection;
 mod housekeeping;
@@ -26,6 +25,7 @@ mod learned_limits;
 mod metrics;
 mod open;
 mod packed;
+mod setup;
 mod shares;
 mod size;
 mod ticket;
@@ -45,7 +45,6 @@ use foldhash::fast::RandomState;
 use net::Stream;
 use tokio::sync::Notify;
 
-pub(crate) use self::arming::Tracked;
 pub(crate) use self::connection::is_mariadb;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
 use self::connection::{Idle, Life, Origin, Parts, lifetime};
@@ -56,6 +55,7 @@ use self::metrics::{Closed, Member, Metrics};
 use self::open::Opening;
 pub use self::open::{Adopted, ForSession};
 pub use self::packed::PackedConnection;
+pub(crate) use self::setup::Tracked;
 use self::ticket::Ticket;
 pub use self::travel::Travel;
 use self::wait_queue::How;

@@ -11,8 +11,8 @@ use mysql_wire::{Capabilities, ErrPacket, Greeting, StatusFlags, WireError};
 use net::{Peer, Stream};
 use tokio::time::timeout;
 
-use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, LIST_SESSION, Tracked};
 use super::connection::{Baseline, Credential, Key, Opened, is_mariadb};
+use super::setup::{LIST_NAMES, LIST_SCOPES, LIST_SESSION, Setup, Tracked};
 use crate::accounts::DENIALS;
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
@@ -268,18 +268,18 @@ impl Opening<'_> {
             ok,
         } = logged_in;
         let version = greeting.server_version;
-        let arming = match self.token() {
+        let setup = match self.token() {
             Some(_) => self.unwatched(&version),
-            None => self.arming(&mut stream, capabilities, &version).await?,
+            None => self.setup(&mut stream, capabilities, &version).await?,
         };
         let baseline = match self.session {
             None => {
                 let init = &self.config.pool.init;
-                arming.begin(&mut stream, capabilities, init).await
+                setup.begin(&mut stream, capabilities, init).await
             }
             Some(ForSession { token: None, .. }) => {
-                let armed = arming.arm(&mut stream, capabilities).await;
-                armed.map(|()| Baseline::new())
+                let done = setup.switch_on(&mut stream, capabilities).await;
+                done.map(|()| Baseline::new())
             }
             Some(_) => Ok(Baseline::new()),
         };
@@ -297,7 +297,7 @@ impl Opening<'_> {
             version,
             status: ok.status,
             baseline,
-            arming,
+            setup,
         };
         Ok((stream, Rc::new(opened)))
     }
@@ -314,10 +314,10 @@ impl Opening<'_> {
         let watched = match capabilities.contains(sharing::NEEDED) {
             true => {
                 let watching = async {
-                    let arming = self.arming(stream, capabilities, &version).await?;
-                    let baseline = arming.begin(stream, capabilities, &[]).await;
+                    let setup = self.setup(stream, capabilities, &version).await?;
+                    let baseline = setup.begin(stream, capabilities, &[]).await;
                     let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
-                    Ok((arming, baseline))
+                    Ok((setup, baseline))
                 };
                 self.within(watching).await
             }
@@ -325,7 +325,7 @@ impl Opening<'_> {
             false => Err(Failure::Unusable(String::new())),
         };
         let is_watched = watched.is_ok();
-        let (arming, baseline) = match watched {
+        let (setup, baseline) = match watched {
             Ok(watched) => watched,
             Err(Failure::Unusable(_)) => (self.unwatched(&version), Baseline::new()),
             Err(Failure::Server(reason) | Failure::Here(reason) | Failure::Unfit(reason)) => {
@@ -345,28 +345,28 @@ impl Opening<'_> {
             version,
             status: adopted.status,
             baseline: Rc::new(baseline),
-            arming,
+            setup,
         };
         Ok((Rc::new(opened), is_watched))
     }
 
     /// Of a server that reports nothing.
-    fn unwatched(&self, version: &[u8]) -> Arming {
-        Arming {
+    fn unwatched(&self, version: &[u8]) -> Setup {
+        Setup {
             tracked: Arc::new(Tracked::named(version, &[], true)),
             config: Arc::clone(self.config),
         }
     }
 
-    async fn arming(
+    async fn setup(
         &self,
         stream: &mut Stream,
         capabilities: Capabilities,
         version: &[u8],
-    ) -> Result<Arming, Failure> {
+    ) -> Result<Setup, Failure> {
         let tracked = self.tracked(stream, capabilities, version).await?;
         let config = Arc::clone(self.config);
-        Ok(Arming { tracked, config })
+        Ok(Setup { tracked, config })
     }
 
     /// What the server's trackers are to watch: read once a server, and again when its version has changed.

@@ -8,8 +8,8 @@ use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
 use serde::{Deserialize, Serialize};
 
-use super::arming::{Arming, Tracked};
 use super::connection::{Baseline, Connection, Idle, Key, Life, Opened, Origin, Parts};
+use super::setup::{Setup, Tracked};
 use super::{Pool, Travel, begin, now, peer_of, terms_in_words};
 use crate::permit::Permit;
 
@@ -37,11 +37,11 @@ impl PackedConnection {
             capabilities: opened.capabilities,
             thread_id: opened.thread_id,
             login_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-            terms: terms_in_words(&opened.arming.config),
+            terms: terms_in_words(&opened.setup.config),
             version: opened.version.clone(),
             status: opened.status,
             baseline: Baseline::clone(&opened.baseline),
-            tracked: Tracked::clone(&opened.arming.tracked),
+            tracked: Tracked::clone(&opened.setup.tracked),
         }
     }
 
@@ -95,7 +95,7 @@ impl<S: Travel> Pool<S> {
             version: packed.version,
             status: packed.status,
             baseline: Rc::new(packed.baseline),
-            arming: Arming {
+            setup: Setup {
                 tracked: Arc::new(packed.tracked),
                 config,
             },

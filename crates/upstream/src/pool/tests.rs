@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use config::ServerAddress;
 use mysql_wire::{Capabilities, StatusFlags};
 
-use super::arming::Arming;
+use super::setup::Setup;
 use super::*;
 
 fn pool_of(server: SocketAddr, pool: config::Pool) -> Rc<Pool<()>> {
@@ -37,7 +37,7 @@ fn opened(cluster: &Cluster, key: &Rc<Key>, login_began: Instant) -> Rc<Opened> 
         version: Vec::new(),
         status: StatusFlags::default(),
         baseline: Rc::default(),
-        arming: Arming {
+        setup: Setup {
             tracked: Arc::new(Tracked::everything(b"")),
             config: cluster.config(),
         },

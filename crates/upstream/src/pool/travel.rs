@@ -13,9 +13,9 @@ use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
 
 use super::Pool;
-use super::arming::Arming;
 use super::connection::{Baseline, Idle, Key, Life, Opened, Parts};
 use super::metrics::Closed;
+use super::setup::Setup;
 use super::wait_queue::{Free, Grant, How, Turn};
 use crate::permit::Permit;
 use crate::server::Server;
@@ -74,7 +74,7 @@ struct Packed {
     version: Vec<u8>,
     status: StatusFlags,
     baseline: Baseline,
-    arming: Arming,
+    setup: Setup,
 }
 
 impl Packed {
@@ -88,7 +88,7 @@ impl Packed {
             version: opened.version.clone(),
             status: opened.status,
             baseline: Baseline::clone(&opened.baseline),
-            arming: opened.arming.clone(),
+            setup: opened.setup.clone(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Packed {
             version: self.version,
             status: self.status,
             baseline: known.unwrap_or_else(|| Rc::new(self.baseline)),
-            arming: self.arming,
+            setup: self.setup,
         }
     }
 }

@@ -139,17 +139,17 @@ impl Tracked {
 
 /// The statements of one configuration for one server. Its connections share what is long.
 #[derive(Clone, Debug)]
-pub(super) struct Arming {
+pub(super) struct Setup {
     pub(super) tracked: Arc<Tracked>,
     pub(super) config: Arc<config::Cluster>,
 }
 
-impl Arming {
+impl Setup {
     /// The trackers alone, on a connection of which somebody else asks what it is like.
     ///
     /// # Errors
     /// With the statement that failed.
-    pub(super) async fn arm(
+    pub(super) async fn switch_on(
         &self,
         stream: &mut Stream,
         capabilities: Capabilities,
