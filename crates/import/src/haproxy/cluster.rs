@@ -6,7 +6,7 @@ use super::address;
 use super::one;
 use super::parameters::{Parameters, Taken, Tls};
 use super::proxy::{Asks, Proxy, Server};
-use super::told::Told;
+use super::remarks::Remarks;
 use super::{Global, congestion, figure, time};
 use crate::write::{Toml, quote};
 
@@ -29,15 +29,15 @@ pub(super) struct Cluster<'p> {
 }
 
 /// All sections with servers that can be reached.
-pub(super) fn plan<'p>(proxies: &'p [Proxy], told: &mut Told) -> Vec<Cluster<'p>> {
+pub(super) fn plan<'p>(proxies: &'p [Proxy], remarks: &mut Remarks) -> Vec<Cluster<'p>> {
     let mut clusters: Vec<Cluster<'p>> = Vec::new();
     for proxy in proxies.iter().filter(|proxy| proxy.has_servers()) {
         let shown = proxy.shown();
-        let servers = servers(proxy, port_of_clients(proxy, proxies), told);
+        let servers = servers(proxy, port_of_clients(proxy, proxies), remarks);
         if servers.is_empty() {
             // A `listen` may be a frontend alone.
             if proxy.kind == "backend" {
-                told.lacks(proxy.line, format!("{shown}: no server; left out"));
+                remarks.lacks(proxy.line, format!("{shown}: no server; left out"));
             }
             continue;
         }
@@ -48,16 +48,16 @@ pub(super) fn plan<'p>(proxies: &'p [Proxy], told: &mut Told) -> Vec<Cluster<'p>
             name = format!("{name}-{}", proxy.line);
         }
         if name != proxy.name {
-            told.lacks(proxy.line, format!("{shown}: the cluster is called {name}"));
+            remarks.lacks(proxy.line, format!("{shown}: the cluster is called {name}"));
         }
         let asks = proxy.asks.as_ref().map(|asks| &asks.value);
         let is_mysql = |address: &str| address.ends_with(":3306") || address.starts_with('/');
         if !matches!(asks, Some(Asks::Mysql(_))) && !servers.iter().any(|(address, _)| is_mysql(address)) {
-            told.lacks(proxy.line, format!(
+            remarks.lacks(proxy.line, format!(
                 "{shown}: neither a port 3306 nor `option mysql-check`; if it is not MySQL, its listener needs mode = \"tcp\" or is not for Forebay"
             ));
         }
-        let only = only(proxy, &servers, told);
+        let only = only(proxy, &servers, remarks);
         clusters.push(Cluster {
             name,
             proxy,
@@ -84,19 +84,19 @@ fn port_of_clients(proxy: &Proxy, proxies: &[Proxy]) -> Option<u16> {
     }
 }
 
-fn servers<'p>(proxy: &'p Proxy, port: Option<u16>, told: &mut Told) -> Vec<(String, &'p Server)> {
+fn servers<'p>(proxy: &'p Proxy, port: Option<u16>, remarks: &mut Remarks) -> Vec<(String, &'p Server)> {
     let mut servers: Vec<(String, &Server)> = Vec::new();
     for server in &proxy.servers {
         let shown = format!("`server {} {}`", server.name, server.address);
         match address::server(&server.address, port) {
-            Err(why) => told.lacks(server.line, format!("{shown}: {why}; left out")),
+            Err(why) => remarks.lacks(server.line, format!("{shown}: {why}; left out")),
             Ok(address) => {
                 if port.is_none() && !address::has_port(&server.address) {
-                    told.lacks(server.line, format!("{shown}: {NO_PORT}"));
+                    remarks.lacks(server.line, format!("{shown}: {NO_PORT}"));
                 }
                 match servers.iter().find(|(other, _)| *other == address) {
                     Some((_, first)) => {
-                        told.lacks(
+                        remarks.lacks(
                             server.line,
                             format!("{shown}: the same server as in line {}; left out", first.line),
                         );
@@ -111,20 +111,20 @@ fn servers<'p>(proxy: &'p Proxy, port: Option<u16>, told: &mut Told) -> Vec<(Str
 
 /// The line of the server that is to have all sessions, where HAProxy would not use several at the same time
 /// either.
-fn only(proxy: &Proxy, servers: &[(String, &Server)], told: &mut Told) -> Option<usize> {
+fn only(proxy: &Proxy, servers: &[(String, &Server)], remarks: &mut Remarks) -> Option<usize> {
     let (words, why) = one::words(proxy)?;
     let first = one::first(servers).map(|(_, server)| server);
     let shown = words.value;
     match first {
-        _ if servers.len() == 1 => told.needs_nothing(words.line, "there is one server, which gets all sessions"),
-        Some(first) => told.lacks(
+        _ if servers.len() == 1 => remarks.needs_nothing(words.line, "there is one server, which gets all sessions"),
+        Some(first) => remarks.lacks(
             words.line,
             format!(
                 "{shown}: no equal; all servers but {} are written as `backup`: {why}. Sessions that it has no room for wait here",
                 first.name
             ),
         ),
-        None => told.lacks(words.line, format!("{shown}: no equal: {why}")),
+        None => remarks.lacks(words.line, format!("{shown}: no equal: {why}")),
     }
     first.map(|first| first.line)
 }
@@ -160,20 +160,20 @@ fn spread(other: &str) -> &'static str {
 }
 
 impl Cluster<'_> {
-    pub(super) fn write(&self, global: &Global, toml: &mut Toml, told: &mut Told) {
+    pub(super) fn write(&self, global: &Global, toml: &mut Toml, remarks: &mut Remarks) {
         let timeouts = &self.proxy.timeouts;
         toml.section(&format!("[cluster.{}]", self.name));
-        self.write_servers(toml, told);
-        self.balance(toml, told);
+        self.write_servers(toml, remarks);
+        self.balance(toml, remarks);
         time(
             toml,
             "connect_timeout",
             timeouts.get("connect"),
             (1, 10 * MINUTE_MS),
-            told,
+            remarks,
         );
         let server = timeouts.get("tunnel").or(timeouts.get("server"));
-        time(toml, "server_idle_timeout", server, (0, YEAR_MS), told);
+        time(toml, "server_idle_timeout", server, (0, YEAR_MS), remarks);
         // Where nothing is said of the queue, the time to connect counts for it, too.
         let has_limit = self.servers.iter().any(|(_, server)| {
             let limit = server.parameters.maxconn.as_ref();
@@ -181,24 +181,30 @@ impl Cluster<'_> {
         });
         let connect = timeouts.get("connect").filter(|_| has_limit);
         let queue = timeouts.get("queue").or(connect);
-        time(toml, "queue_timeout", queue, (0, HOUR_MS), told);
-        self.queue(toml, told);
-        let slow_start = self.one_of(("slowstart", None), |server| server.slowstart.as_ref(), told);
-        time(toml, "slow_start", slow_start.as_ref(), (0, 24 * HOUR_MS), told);
-        self.on_down(toml, told);
-        if let Some(line) = self.any("send-proxy", |server| server.send_proxy, told) {
+        time(toml, "queue_timeout", queue, (0, HOUR_MS), remarks);
+        self.queue(toml, remarks);
+        let slow_start = self.one_of(("slowstart", None), |server| server.slowstart.as_ref(), remarks);
+        time(
+            toml,
+            "slow_start",
+            slow_start.as_ref(),
+            (0, 24 * HOUR_MS),
+            remarks,
+        );
+        self.on_down(toml, remarks);
+        if let Some(line) = self.any("send-proxy", |server| server.send_proxy, remarks) {
             toml.taken("send_proxy", "true", line);
         }
         let algorithm = self
             .servers
             .iter()
             .find_map(|(_, server)| server.parameters.congestion.as_ref());
-        congestion(algorithm, toml, told);
-        self.check(toml, told);
-        self.tls(global, toml, told);
+        congestion(algorithm, toml, remarks);
+        self.check(toml, remarks);
+        self.tls(global, toml, remarks);
     }
 
-    fn write_servers(&self, toml: &mut Toml, told: &mut Told) {
+    fn write_servers(&self, toml: &mut Toml, remarks: &mut Remarks) {
         toml.open("servers");
         for (address, server) in &self.servers {
             let parameters = &server.parameters;
@@ -211,7 +217,7 @@ impl Cluster<'_> {
                 .as_ref()
                 .map_or(1, |weight| weight.value.min(1_000_000));
             if let Some(line) = parameters.disabled {
-                told.lacks(
+                remarks.lacks(
                     line,
                     format!(
                         "`disabled`: server {} has weight 0: it is checked, and gets no sessions",
@@ -231,7 +237,7 @@ impl Cluster<'_> {
             toml.element(&format!("{{ {} }}", options.join(", ")), server.line);
         }
         toml.close();
-        self.tell_backups(told);
+        self.tell_backups(remarks);
     }
 
     fn is_backup(&self, server: &Server) -> bool {
@@ -239,7 +245,7 @@ impl Cluster<'_> {
     }
 
     /// All of them are used at once here, and there the first that is up.
-    fn tell_backups(&self, told: &mut Told) {
+    fn tell_backups(&self, remarks: &mut Remarks) {
         if self.proxy.all_backups && self.only.is_none() {
             return;
         }
@@ -248,7 +254,7 @@ impl Cluster<'_> {
             .map(|(_, server)| server.parameters.is_backup.unwrap_or(server.line))
             .collect();
         if let [_, second, ..] = lines.as_slice() {
-            told.lacks(*second, format!(
+            remarks.lacks(*second, format!(
                 "`backup`: while no other server is up, {} take sessions at the same time here, and only the first there: for writes, \
                  leave one of them in, or use mode `split` with a `topology`",
                 lines.len()
@@ -256,7 +262,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn balance(&self, toml: &mut Toml, told: &mut Told) {
+    fn balance(&self, toml: &mut Toml, remarks: &mut Remarks) {
         let Some(Taken { value, line }) = &self.proxy.balance else {
             toml.comment("HAProxy's, where nothing is said.");
             return toml.text("balance", "weighted");
@@ -274,7 +280,7 @@ impl Cluster<'_> {
                 };
                 // Of those that give everybody the same server it has been told.
                 if self.only.is_none() || self.proxy.sticks.is_some() {
-                    told.lacks(
+                    remarks.lacks(
                         *line,
                         format!(
                             "`balance {value}`: no equal; `{method}` is written{}",
@@ -289,7 +295,7 @@ impl Cluster<'_> {
     }
 
     /// Each server has a queue there; here it is one for all.
-    fn queue(&self, toml: &mut Toml, told: &mut Told) {
+    fn queue(&self, toml: &mut Toml, remarks: &mut Remarks) {
         let lengths = self
             .servers
             .iter()
@@ -303,15 +309,15 @@ impl Cluster<'_> {
             value,
             line: first.line,
         };
-        figure(toml, "queue_max", Some(&sum), (0, 1_000_000), told);
-        told.lacks(
+        figure(toml, "queue_max", Some(&sum), (0, 1_000_000), remarks);
+        remarks.lacks(
             first.line,
             "`maxqueue`: there is one queue for all servers; `queue_max` is the sum",
         );
     }
 
-    fn on_down(&self, toml: &mut Toml, told: &mut Told) {
-        match self.any("on-marked-down", |server| server.closes, told) {
+    fn on_down(&self, toml: &mut Toml, remarks: &mut Remarks) {
+        match self.any("on-marked-down", |server| server.closes, remarks) {
             Some(line) => toml.taken("on_down", &quote("close"), line),
             None => {
                 toml.comment("As HAProxy does without `on-marked-down shutdown-sessions`. \"close\" ends sessions on a server that is down.");
@@ -320,7 +326,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn check(&self, toml: &mut Toml, told: &mut Told) {
+    fn check(&self, toml: &mut Toml, remarks: &mut Remarks) {
         let checked = self
             .servers
             .iter()
@@ -332,7 +338,7 @@ impl Cluster<'_> {
             } else {
                 "not every server has"
             };
-            told.lacks(
+            remarks.lacks(
                 self.proxy.line,
                 format!("{}: {which} `check`; here all are checked", self.proxy.shown()),
             );
@@ -353,23 +359,23 @@ impl Cluster<'_> {
             }
             Some((Asks::Other, _)) | None => toml.text("kind", "greeting"),
         }
-        let interval = self.one_of(("inter", Some(2000)), |server| server.inter.as_ref(), told);
-        time(toml, "interval", interval.as_ref(), (50, HOUR_MS), told);
+        let interval = self.one_of(("inter", Some(2000)), |server| server.inter.as_ref(), remarks);
+        time(toml, "interval", interval.as_ref(), (50, HOUR_MS), remarks);
         // Without one of its own a check may take as long as it is to the next.
         let timeout = self.proxy.timeouts.get("check").or(interval.as_ref());
-        time(toml, "timeout", timeout, (10, 10 * MINUTE_MS), told);
-        let rise = self.one_of(("rise", Some(2)), |server| server.rise.as_ref(), told);
-        figure(toml, "rise", rise.as_ref(), (1, 1000), told);
-        let fall = self.one_of(("fall", Some(3)), |server| server.fall.as_ref(), told);
-        figure(toml, "fall", fall.as_ref(), (1, 1000), told);
+        time(toml, "timeout", timeout, (10, 10 * MINUTE_MS), remarks);
+        let rise = self.one_of(("rise", Some(2)), |server| server.rise.as_ref(), remarks);
+        figure(toml, "rise", rise.as_ref(), (1, 1000), remarks);
+        let fall = self.one_of(("fall", Some(3)), |server| server.fall.as_ref(), remarks);
+        figure(toml, "fall", fall.as_ref(), (1, 1000), remarks);
     }
 
-    fn tls(&self, global: &Global, toml: &mut Toml, told: &mut Told) {
-        let Some(line) = self.any("ssl", |server| server.tls.line, told) else {
+    fn tls(&self, global: &Global, toml: &mut Toml, remarks: &mut Remarks) {
+        let Some(line) = self.any("ssl", |server| server.tls.line, remarks) else {
             return;
         };
         let of_servers = || self.servers.iter().map(|(_, server)| &server.parameters.tls);
-        told.lacks(
+        remarks.lacks(
             line,
             "`ssl`: TLS begins within MySQL's login here; a server behind a TLS tunnel cannot be reached",
         );
@@ -391,11 +397,11 @@ impl Cluster<'_> {
             }
             // Without a file `check` refuses this: nobody is trusted who was not.
             Some((ca, Err(why))) => {
-                told.lacks(ca.line, format!("`ca-file {}`: {why}: `ca`", ca.value));
+                remarks.lacks(ca.line, format!("`ca-file {}`: {why}: `ca`", ca.value));
                 toml.text("verify", "ca");
             }
             None => {
-                told.lacks(line, "`ssl` without `ca-file`: name the authorities in `ca`");
+                remarks.lacks(line, "`ssl` without `ca-file`: name the authorities in `ca`");
                 toml.text("verify", "ca");
             }
         }
@@ -405,7 +411,7 @@ impl Cluster<'_> {
                     toml.taken("cert", &quote(&file), cert.line);
                     toml.taken("key", &quote(&file), cert.line);
                 }
-                Err(why) => told.lacks(
+                Err(why) => remarks.lacks(
                     cert.line,
                     format!("`crt {}`: {why}; no certificate is shown to servers", cert.value),
                 ),
@@ -419,7 +425,7 @@ impl Cluster<'_> {
         &self,
         (word, usual): (&str, Option<u64>),
         of: impl Fn(&Parameters) -> Option<&Taken<u64>>,
-        told: &mut Told,
+        remarks: &mut Remarks,
     ) -> Option<Taken<u64>> {
         let said = || {
             let servers = self.servers.iter();
@@ -430,7 +436,7 @@ impl Cluster<'_> {
         let mut lines = said().flatten().filter(|taken| taken.value == least);
         let line = lines.next().or_else(|| said().flatten().next())?.line;
         if values().count() < self.servers.len() || values().any(|value| value != least) {
-            told.lacks(
+            remarks.lacks(
                 line,
                 format!(
                     "`{word}`: not the same for all servers of `{}`; the smallest is taken for all",
@@ -442,14 +448,19 @@ impl Cluster<'_> {
     }
 
     /// A line that has it, where any server has: then it is for all.
-    fn any(&self, word: &str, of: impl Fn(&Parameters) -> Option<usize>, told: &mut Told) -> Option<usize> {
+    fn any(
+        &self,
+        word: &str,
+        of: impl Fn(&Parameters) -> Option<usize>,
+        remarks: &mut Remarks,
+    ) -> Option<usize> {
         let mut having = self
             .servers
             .iter()
             .filter_map(|(_, server)| of(&server.parameters));
         let line = having.next()?;
         if having.count() + 1 < self.servers.len() {
-            told.lacks(
+            remarks.lacks(
                 line,
                 format!(
                     "`{word}`: of some servers of `{}` only; it is taken for all of them",

@@ -1,6 +1,6 @@
 //! Words of HAProxy that are known and not taken over: of sections, of `bind` lines and of `server` lines.
 
-use super::told::Equal::{self, Lacks, NeedsNone};
+use super::remarks::Equal::{self, Lacks, NeedsNone};
 
 const HTTP: Equal = NeedsNone("about HTTP, which is not in front of MySQL");
 const PROCESS: Equal = NeedsNone("how the process runs is a matter of systemd or the container");

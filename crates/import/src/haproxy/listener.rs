@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::parameters::{Bind, Taken, Tls};
 use super::proxy::Proxy;
-use super::told::Told;
+use super::remarks::Remarks;
 use super::{Global, congestion, figure, time};
 use crate::write::{Toml, list, quote};
 
@@ -29,7 +29,7 @@ pub(super) fn plan<'p>(
     proxies: &'p [Proxy],
     clusters: &'p [Cluster<'p>],
     global: &Global,
-    told: &mut Told,
+    remarks: &mut Remarks,
 ) -> Vec<Listener<'p>> {
     let mut listeners: Vec<Listener<'p>> = Vec::new();
     for proxy in proxies.iter().filter(|proxy| proxy.has_clients()) {
@@ -40,30 +40,30 @@ pub(super) fn plan<'p>(
         let own =
             (proxy.has_servers() && !proxy.servers.is_empty()).then_some((proxy.name.as_str(), proxy.line));
         let goes_to = named.or(own);
-        tell_choices(proxy, goes_to.map(|(backend, _)| backend), told);
+        tell_choices(proxy, goes_to.map(|(backend, _)| backend), remarks);
         let Some((backend, backend_line)) = goes_to else {
-            told.lacks(
+            remarks.lacks(
                 proxy.line,
                 format!("{shown}: no server and no `default_backend`; left out"),
             );
             continue;
         };
         let Some(cluster) = clusters.iter().find(|cluster| cluster.proxy.name == backend) else {
-            told.lacks(
+            remarks.lacks(
                 backend_line,
                 format!("{shown}: there is no server behind `{backend}` that is taken over; left out"),
             );
             continue;
         };
         if proxy.binds.is_empty() {
-            told.lacks(proxy.line, format!("{shown}: no address to listen on; left out"));
+            remarks.lacks(proxy.line, format!("{shown}: no address to listen on; left out"));
         }
         if proxy.binds.len() > 1
             && let Some(limit) = &proxy.maxconn
             && limit.value > 0
         {
             let why = "`maxconn`: of all addresses of the section together there, of each one here";
-            told.lacks(limit.line, why);
+            remarks.lacks(limit.line, why);
         }
         for (index, bind) in proxy.binds.iter().enumerate() {
             if let Err((line, why)) = TlsFiles::of(&bind.tls, global) {
@@ -71,7 +71,7 @@ pub(super) fn plan<'p>(
                     "{why}; `bind {}` is left out: it would be open without TLS",
                     bind.address
                 );
-                told.lacks(line, words);
+                remarks.lacks(line, words);
                 continue;
             }
             let mut name = match index {
@@ -90,18 +90,18 @@ pub(super) fn plan<'p>(
             });
         }
     }
-    tell_unused(&listeners, clusters, told);
+    tell_unused(&listeners, clusters, remarks);
     listeners
 }
 
 /// Whoever would have gone elsewhere, by a condition that is not looked at here.
-fn tell_choices(proxy: &Proxy, backend: Option<&str>, told: &mut Told) {
+fn tell_choices(proxy: &Proxy, backend: Option<&str>, remarks: &mut Remarks) {
     let goes = match backend {
         Some(backend) => format!("all clients of {} go to `{backend}` here", proxy.shown()),
         None => "nobody goes there".to_owned(),
     };
     for choice in &proxy.choices {
-        told.lacks(choice.line, format!(
+        remarks.lacks(choice.line, format!(
             "{}: needs a hand: {goes}; write a listener for each choice, or one of mode `split`, which knows writes from reads",
             choice.value
         ));
@@ -109,18 +109,18 @@ fn tell_choices(proxy: &Proxy, backend: Option<&str>, told: &mut Told) {
 }
 
 /// Servers that no address leads to.
-fn tell_unused(listeners: &[Listener<'_>], clusters: &[Cluster<'_>], told: &mut Told) {
+fn tell_unused(listeners: &[Listener<'_>], clusters: &[Cluster<'_>], remarks: &mut Remarks) {
     for cluster in clusters
         .iter()
         .filter(|cluster| !leads_to(listeners, &cluster.name))
     {
         let proxy = cluster.proxy;
         let why = "nothing that is taken over leads to it; left out";
-        told.lacks(proxy.line, format!("{}: {why}", proxy.shown()));
+        remarks.lacks(proxy.line, format!("{}: {why}", proxy.shown()));
     }
 }
 
-pub(super) fn write(listeners: &[Listener<'_>], global: &Global, toml: &mut Toml, told: &mut Told) {
+pub(super) fn write(listeners: &[Listener<'_>], global: &Global, toml: &mut Toml, remarks: &mut Remarks) {
     for (index, listener) in listeners.iter().enumerate() {
         toml.section("[[listener]]");
         toml.text("name", &listener.name);
@@ -130,35 +130,35 @@ pub(super) fn write(listeners: &[Listener<'_>], global: &Global, toml: &mut Toml
         }
         toml.text("mode", "session");
         toml.taken("cluster", &quote(&listener.cluster.name), listener.backend_line);
-        listener.options(toml, told);
-        listener.tls(global, toml, told);
+        listener.options(toml, remarks);
+        listener.tls(global, toml, remarks);
     }
 }
 
 impl Listener<'_> {
-    fn options(&self, toml: &mut Toml, told: &mut Told) {
+    fn options(&self, toml: &mut Toml, remarks: &mut Remarks) {
         let (proxy, bind) = (self.proxy, self.bind);
         let limits = [&proxy.maxconn, &bind.maxconn].into_iter().flatten();
         let limit = limits
             .filter(|limit| limit.value > 0)
             .min_by_key(|limit| limit.value);
-        figure(toml, "max_connections", limit, (1, 10_000_000), told);
+        figure(toml, "max_connections", limit, (1, 10_000_000), remarks);
         let backlog = bind.backlog.as_ref().or(proxy.backlog.as_ref());
-        figure(toml, "backlog", backlog, (1, 65_535), told);
-        self.idle(toml, told);
+        figure(toml, "backlog", backlog, (1, 65_535), remarks);
+        self.idle(toml, remarks);
         if let Some(line) = bind.accept_proxy {
             toml.taken("accept_proxy_from", &list(["0.0.0.0/0", "::/0"]), line);
-            told.lacks(line, "`accept-proxy`: whoever connects is believed; name the balancers' networks in `accept_proxy_from`");
+            remarks.lacks(line, "`accept-proxy`: whoever connects is believed; name the balancers' networks in `accept_proxy_from`");
         } else if let Some(networks) = &proxy.proxy_from {
             let networks_list = list(networks.value.iter().map(String::as_str));
             toml.taken("accept_proxy_from", &networks_list, networks.line);
         }
-        self.unix_mode(toml, told);
-        congestion(bind.congestion.as_ref(), toml, told);
+        self.unix_mode(toml, remarks);
+        congestion(bind.congestion.as_ref(), toml, remarks);
     }
 
     /// An idle session is ended there by the shorter of two times, or by the one for tunnels alone.
-    fn idle(&self, toml: &mut Toml, told: &mut Told) {
+    fn idle(&self, toml: &mut Toml, remarks: &mut Remarks) {
         let backend = self.cluster.proxy;
         let time_of =
             |proxy: &Proxy, what: &str| proxy.timeouts.get(what).filter(|time| time.value > 0).cloned();
@@ -168,7 +168,7 @@ impl Listener<'_> {
         let idle = match (tunnel, client, server) {
             (Some(tunnel), _, _) => Some(tunnel),
             (None, Some(client), Some(server)) if server.value < client.value => {
-                told.lacks(client.line, format!(
+                remarks.lacks(client.line, format!(
                     "`timeout client`: `timeout server` of line {} is shorter and ends idle sessions there: it is `client_idle_timeout` here",
                     server.line
                 ));
@@ -178,10 +178,10 @@ impl Listener<'_> {
         };
         // No time at all is no limit on both sides, where it is said.
         let idle = idle.or_else(|| self.proxy.timeouts.get("client").cloned());
-        time(toml, "client_idle_timeout", idle.as_ref(), (0, YEAR_MS), told);
+        time(toml, "client_idle_timeout", idle.as_ref(), (0, YEAR_MS), remarks);
     }
 
-    fn unix_mode(&self, toml: &mut Toml, told: &mut Told) {
+    fn unix_mode(&self, toml: &mut Toml, remarks: &mut Remarks) {
         let Some(mode) = &self.bind.mode else { return };
         let digits = mode.value.trim_start_matches('0');
         let fits = u32::from_str_radix(digits, 8).is_ok_and(|mode| mode <= 0o777);
@@ -189,17 +189,17 @@ impl Listener<'_> {
             let bits = u32::from_str_radix(digits, 8).unwrap_or_default();
             toml.taken("unix_mode", &quote(&format!("{bits:04o}")), mode.line);
         } else {
-            told.lacks(
+            remarks.lacks(
                 mode.line,
                 format!("`mode {}`: no permissions of a socket; left out", mode.value),
             );
         }
     }
 
-    fn tls(&self, global: &Global, toml: &mut Toml, told: &mut Told) {
+    fn tls(&self, global: &Global, toml: &mut Toml, remarks: &mut Remarks) {
         let tls = &self.bind.tls;
         let Some(line) = tls.line else { return };
-        told.lacks(line, "`ssl`: TLS begins within MySQL's login here, as MySQL's clients have it; those of a TLS tunnel cannot connect");
+        remarks.lacks(line, "`ssl`: TLS begins within MySQL's login here, as MySQL's clients have it; those of a TLS tunnel cannot connect");
         // Where they cannot be had, there is no listener.
         let Ok(files) = TlsFiles::of(&self.bind.tls, global) else {
             return;

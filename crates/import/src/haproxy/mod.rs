@@ -12,8 +12,8 @@ mod listener;
 mod one;
 mod parameters;
 mod proxy;
+mod remarks;
 mod samples;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use config::{Congestion, show_duration};
 use self::lines::{Line, Section};
 use self::parameters::{Taken, milliseconds, read, say};
 use self::proxy::{Proxy, limit, number};
-use self::told::Told;
+use self::remarks::Remarks;
 use crate::Imported;
 use crate::dump::{ImportError, text_of};
 use crate::write::{ADMIN, Toml, mistakes, quote};
@@ -59,16 +59,19 @@ pub fn haproxy(text: &str) -> Result<Imported, ImportError> {
             "nothing here is HAProxy's: expected an haproxy.cfg with `listen`, or `frontend` and `backend`";
         return Err(ImportError::new(1, what));
     }
-    let mut told = Told::default();
+    let mut remarks = Remarks::default();
     let mut global = Global::default();
     for section in sections.iter().filter(|section| section.kind() == "global") {
-        section.lines.iter().for_each(|line| global.line(line, &mut told));
+        section
+            .lines
+            .iter()
+            .for_each(|line| global.line(line, &mut remarks));
     }
-    let proxies = proxies(&sections, &mut told);
-    let clusters = cluster::plan(&proxies, &mut told);
-    let listeners = listener::plan(&proxies, &clusters, &global, &mut told);
+    let proxies = proxies(&sections, &mut remarks);
+    let clusters = cluster::plan(&proxies, &mut remarks);
+    let listeners = listener::plan(&proxies, &clusters, &global, &mut remarks);
     if listeners.is_empty() {
-        let why = told.finish().join("; ");
+        let why = remarks.finish().join("; ");
         return Err(ImportError::new(
             1,
             format!("nothing here leads to servers of MySQL; {why}"),
@@ -85,17 +88,17 @@ pub fn haproxy(text: &str) -> Result<Imported, ImportError> {
         toml.comment(&words);
     }
     toml.blank();
-    global.write(&mut toml, &mut told);
-    listener::write(&listeners, &global, &mut toml, &mut told);
+    global.write(&mut toml, &mut remarks);
+    listener::write(&listeners, &global, &mut toml, &mut remarks);
     toml.section("[admin]");
     toml.comment("/metrics, /status and /sessions, in the place of `stats`: to read needs no login.");
     toml.text("bind", ADMIN);
     for cluster in reached {
-        cluster.write(&global, &mut toml, &mut told);
+        cluster.write(&global, &mut toml, &mut remarks);
     }
-    told.write_needless(&mut toml);
+    remarks.write_needless(&mut toml);
     let toml = toml.finish();
-    let mut without_equal = told.finish();
+    let mut without_equal = remarks.finish();
     without_equal.extend(mistakes(&toml));
     Ok(Imported { toml, without_equal })
 }
@@ -114,30 +117,30 @@ struct Global {
 }
 
 impl Global {
-    fn line(&mut self, line: &Line, told: &mut Told) {
+    fn line(&mut self, line: &Line, remarks: &mut Remarks) {
         let mut time = || {
             read(
                 milliseconds(line.word(1)),
                 line.number,
                 &line.shown(),
                 "time",
-                told,
+                remarks,
             )
         };
         match line.word(0) {
-            "maxconn" => self.maxconn = limit(line, told).filter(|limit| limit.value > 0),
-            "nbthread" => self.threads = number(line, told),
+            "maxconn" => self.maxconn = limit(line, remarks).filter(|limit| limit.value > 0),
+            "nbthread" => self.threads = number(line, remarks),
             "hard-stop-after" => self.stop_after = time(),
             "grace" => self.grace = time(),
             "ssl-server-verify" => {
                 self.trusts_servers = line.word(1) == "none";
-                told.needs_nothing(line.number, "it is in `verify` of [cluster.NAME.tls]");
+                remarks.needs_nothing(line.number, "it is in `verify` of [cluster.NAME.tls]");
             }
             // What most files have there is so anyway.
             "ssl-default-bind-options"
                 if !line.words.iter().any(|word| WITHOUT_12.contains(&word.as_str())) =>
             {
-                told.needs_nothing(line.number, keywords::SAFE_TLS);
+                remarks.needs_nothing(line.number, keywords::SAFE_TLS);
             }
             word => {
                 match word {
@@ -145,23 +148,35 @@ impl Global {
                     "crt-base" => self.crt_base = Some(line.word(1).to_owned()),
                     _ => {}
                 }
-                say(line, keywords::of_section(word, line.word(1)), told);
+                say(line, keywords::of_section(word, line.word(1)), remarks);
             }
         }
     }
 
-    fn write(&self, toml: &mut Toml, told: &mut Told) {
-        figure(toml, "workers", self.threads.as_ref(), (1, 1024), told);
+    fn write(&self, toml: &mut Toml, remarks: &mut Remarks) {
+        figure(toml, "workers", self.threads.as_ref(), (1, 1024), remarks);
         figure(
             toml,
             "max_connections",
             self.maxconn.as_ref(),
             (1, 10_000_000),
-            told,
+            remarks,
         );
         const DAY: u64 = 86_400_000;
-        time(toml, "shutdown_timeout", self.stop_after.as_ref(), (0, DAY), told);
-        time(toml, "shutdown_delay", self.grace.as_ref(), (0, DAY / 24), told);
+        time(
+            toml,
+            "shutdown_timeout",
+            self.stop_after.as_ref(),
+            (0, DAY),
+            remarks,
+        );
+        time(
+            toml,
+            "shutdown_delay",
+            self.grace.as_ref(),
+            (0, DAY / 24),
+            remarks,
+        );
     }
 
     /// Where a file is, or why that is not known.
@@ -180,18 +195,30 @@ impl Global {
 }
 
 /// Writes a figure within the bounds of its option.
-fn figure(toml: &mut Toml, option: &str, taken: Option<&Taken<u64>>, bounds: (u64, u64), told: &mut Told) {
+fn figure(
+    toml: &mut Toml,
+    option: &str,
+    taken: Option<&Taken<u64>>,
+    bounds: (u64, u64),
+    remarks: &mut Remarks,
+) {
     if let Some(taken) = taken {
-        let value = within(taken, option, bounds, |value| value.to_string(), told);
+        let value = within(taken, option, bounds, |value| value.to_string(), remarks);
         toml.taken(option, &value, taken.line);
     }
 }
 
 /// Writes milliseconds within the bounds of their option.
-fn time(toml: &mut Toml, option: &str, taken: Option<&Taken<u64>>, bounds: (u64, u64), told: &mut Told) {
+fn time(
+    toml: &mut Toml,
+    option: &str,
+    taken: Option<&Taken<u64>>,
+    bounds: (u64, u64),
+    remarks: &mut Remarks,
+) {
     if let Some(taken) = taken {
         let shown = |ms| show_duration(std::time::Duration::from_millis(ms));
-        let value = within(taken, option, bounds, shown, told);
+        let value = within(taken, option, bounds, shown, remarks);
         toml.taken(option, &quote(&value), taken.line);
     }
 }
@@ -202,12 +229,12 @@ fn within(
     option: &str,
     (least, most): (u64, u64),
     shown: impl Fn(u64) -> String,
-    told: &mut Told,
+    remarks: &mut Remarks,
 ) -> String {
     let within = shown(taken.value.clamp(least, most));
     if !(least..=most).contains(&taken.value) {
         let value = shown(taken.value);
-        told.lacks(
+        remarks.lacks(
             taken.line,
             format!("{value} is beyond what `{option}` takes: {within}"),
         );
@@ -216,13 +243,13 @@ fn within(
 }
 
 /// Writes a congestion control of a listener or cluster.
-fn congestion(taken: Option<&Taken<String>>, toml: &mut Toml, told: &mut Told) {
+fn congestion(taken: Option<&Taken<String>>, toml: &mut Toml, remarks: &mut Remarks) {
     let Some(Taken { value, line }) = taken else {
         return;
     };
     match Congestion::parse(value) {
         Some(Congestion::Named(name)) => toml.taken("congestion", &quote(&name), *line),
-        _ => told.lacks(
+        _ => remarks.lacks(
             *line,
             format!("`cc {value}`: no name of a congestion control; left out"),
         ),
@@ -230,7 +257,7 @@ fn congestion(taken: Option<&Taken<String>>, toml: &mut Toml, told: &mut Told) {
 }
 
 /// All sections that may be in front of MySQL; of the others it is told that they are left out.
-fn proxies(sections: &[Section], told: &mut Told) -> Vec<Proxy> {
+fn proxies(sections: &[Section], remarks: &mut Remarks) -> Vec<Proxy> {
     // `defaults` by their index, each with those it goes back to.
     let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     let mut latest = None;
@@ -245,7 +272,7 @@ fn proxies(sections: &[Section], told: &mut Told) -> Vec<Proxy> {
             None => latest,
         };
         if let Some(name) = from.filter(|name| !named.contains_key(name)) {
-            told.lacks(
+            remarks.lacks(
                 header.number,
                 format!("there is no `defaults {name}` in front of it"),
             );
@@ -262,7 +289,7 @@ fn proxies(sections: &[Section], told: &mut Told) -> Vec<Proxy> {
             "listen" | "frontend" | "backend" => {}
             "global" | "defaults" => continue,
             _ => {
-                told.lacks(section.header.number, other_section(section));
+                remarks.lacks(section.header.number, other_section(section));
                 continue;
             }
         }
@@ -270,7 +297,7 @@ fn proxies(sections: &[Section], told: &mut Told) -> Vec<Proxy> {
         chain.reverse();
         let defaults = || chain.iter().flat_map(|base| &sections[*base].lines);
         if let Some(why) = no_mysql(section, defaults().chain(&section.lines)) {
-            told.lacks(
+            remarks.lacks(
                 section.header.number,
                 format!(
                     "{}: {why}; left out, with its {}",
@@ -280,13 +307,13 @@ fn proxies(sections: &[Section], told: &mut Told) -> Vec<Proxy> {
             );
             continue;
         }
-        proxies.push(Proxy::read(section, defaults(), told));
+        proxies.push(Proxy::read(section, defaults(), remarks));
         used.extend(chain);
     }
     for (index, section) in sections.iter().enumerate() {
         if section.kind() == "defaults" && !used.contains(&index) {
             let shown = section.header.shown();
-            told.lacks(
+            remarks.lacks(
                 section.header.number,
                 format!("{shown}: nothing that is taken over goes by it; left out"),
             );

@@ -2,7 +2,7 @@
 
 use super::keywords::{OF_BINDS, OF_SERVERS, Parameter};
 use super::lines::{Line, shown};
-use super::told::{Equal, Told};
+use super::remarks::{Equal, Remarks};
 
 /// A value, and the line it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,27 +36,33 @@ impl<'l> Words<'l> {
         Some(Taken::of(self.line, value))
     }
 
-    fn number(&mut self, word: &str, told: &mut Told) -> Option<Taken<u64>> {
+    fn number(&mut self, word: &str, remarks: &mut Remarks) -> Option<Taken<u64>> {
         let text = self.next().unwrap_or_default();
         let shown = format!("`{word} {text}`");
-        read(text.parse().ok(), self.line.number, &shown, "whole number", told)
+        read(
+            text.parse().ok(),
+            self.line.number,
+            &shown,
+            "whole number",
+            remarks,
+        )
     }
 
-    fn time(&mut self, word: &str, told: &mut Told) -> Option<Taken<u64>> {
+    fn time(&mut self, word: &str, remarks: &mut Remarks) -> Option<Taken<u64>> {
         let text = self.next().unwrap_or_default();
         let shown = format!("`{word} {text}`");
-        read(milliseconds(text), self.line.number, &shown, "time", told)
+        read(milliseconds(text), self.line.number, &shown, "time", remarks)
     }
 
     /// A word that is not taken over, with those that belong to it.
-    fn other(&mut self, word: &str, known: &[Parameter], told: &mut Told) {
+    fn other(&mut self, word: &str, known: &[Parameter], remarks: &mut Remarks) {
         let number = self.line.number;
         let Some((_, count, equal)) = known.iter().find(|(name, _, _)| *name == word) else {
-            return told.lacks(number, format!("`{word}`: not known; left out"));
+            return remarks.lacks(number, format!("`{word}`: not known; left out"));
         };
         let end = (self.next + count).min(self.line.words.len());
         let words = &self.line.words[self.next - 1..end];
-        told.of_words(number, &shown(words), *equal);
+        remarks.of_words(number, &shown(words), *equal);
         self.next = end;
     }
 }
@@ -67,10 +73,10 @@ pub(super) fn read(
     line: usize,
     shown: &str,
     kind: &str,
-    told: &mut Told,
+    remarks: &mut Remarks,
 ) -> Option<Taken<u64>> {
     if value.is_none() {
-        told.lacks(line, format!("{shown}: no {kind}; left out"));
+        remarks.lacks(line, format!("{shown}: no {kind}; left out"));
     }
     Some(Taken { value: value?, line })
 }
@@ -118,7 +124,7 @@ pub(super) struct Bind {
 
 impl Bind {
     /// Its parameters begin at the word `from`.
-    pub(super) fn new(address: &str, line: &Line, from: usize, told: &mut Told) -> Self {
+    pub(super) fn new(address: &str, line: &Line, from: usize, remarks: &mut Remarks) -> Self {
         let mut bind = Self {
             address: address.to_owned(),
             line: line.number,
@@ -128,16 +134,16 @@ impl Bind {
         while let Some(word) = words.next() {
             match word {
                 "accept-proxy" => bind.accept_proxy = Some(line.number),
-                "maxconn" => bind.maxconn = words.number(word, told),
-                "backlog" => bind.backlog = words.number(word, told),
+                "maxconn" => bind.maxconn = words.number(word, remarks),
+                "backlog" => bind.backlog = words.number(word, remarks),
                 "mode" => bind.mode = words.taken(),
                 "cc" => bind.congestion = words.taken(),
                 "ssl" => bind.tls.line = Some(line.number),
-                "crt" => bind.tls.certificate(words.taken(), told),
+                "crt" => bind.tls.certificate(words.taken(), remarks),
                 "crt-list" => {
                     words.next();
                     let why = "`crt-list`: a listener has one certificate: name its file in [listener.tls]";
-                    told.lacks(line.number, why);
+                    remarks.lacks(line.number, why);
                 }
                 "ca-file" => bind.tls.ca = words.taken(),
                 "verify" => bind.tls.verify = words.taken(),
@@ -146,7 +152,7 @@ impl Bind {
                     bind.tls.min_is_13 = (version == "TLSv1.3").then_some(line.number);
                 }
                 "no-tlsv12" | "force-tlsv13" => bind.tls.min_is_13 = Some(line.number),
-                _ => words.other(word, OF_BINDS, told),
+                _ => words.other(word, OF_BINDS, remarks),
             }
         }
         bind
@@ -154,14 +160,14 @@ impl Bind {
 }
 
 impl Tls {
-    fn certificate(&mut self, file: Option<Taken<String>>, told: &mut Told) {
+    fn certificate(&mut self, file: Option<Taken<String>>, remarks: &mut Remarks) {
         let Some(file) = file else { return };
         if let Some(first) = &self.cert {
             let why = format!(
                 "`crt {}`: a listener has one certificate, that of line {}",
                 file.value, first.line
             );
-            return told.lacks(file.line, why);
+            return remarks.lacks(file.line, why);
         }
         self.cert = Some(file);
     }
@@ -189,28 +195,28 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// Takes what the line says from the word `from` on.
-    pub(super) fn read(&mut self, line: &Line, from: usize, told: &mut Told) {
+    pub(super) fn read(&mut self, line: &Line, from: usize, remarks: &mut Remarks) {
         let number = line.number;
         let mut words = Words { line, next: from };
         while let Some(word) = words.next() {
             match word {
-                "id" => self.id = words.number(word, told),
-                "weight" => self.weight = words.number(word, told),
-                "maxconn" => self.maxconn = words.number(word, told),
-                "maxqueue" => self.maxqueue = words.number(word, told),
+                "id" => self.id = words.number(word, remarks),
+                "weight" => self.weight = words.number(word, remarks),
+                "maxconn" => self.maxconn = words.number(word, remarks),
+                "maxqueue" => self.maxqueue = words.number(word, remarks),
                 "backup" => self.is_backup = Some(number),
                 "no-backup" => self.is_backup = None,
                 "disabled" => self.disabled = Some(number),
                 "enabled" => self.disabled = None,
                 "check" => self.check = Some(number),
                 "no-check" => self.check = None,
-                "inter" => self.inter = words.time(word, told),
-                "rise" => self.rise = words.number(word, told),
-                "fall" => self.fall = words.number(word, told),
-                "slowstart" => self.slowstart = words.time(word, told),
+                "inter" => self.inter = words.time(word, remarks),
+                "rise" => self.rise = words.number(word, remarks),
+                "fall" => self.fall = words.number(word, remarks),
+                "slowstart" => self.slowstart = words.time(word, remarks),
                 "send-proxy" => {
                     self.send_proxy = Some(number);
-                    told.lacks(
+                    remarks.lacks(
                         number,
                         "`send-proxy`: version 2 of the header is sent, as with `send-proxy-v2`",
                     );
@@ -218,7 +224,7 @@ impl Parameters {
                 "send-proxy-v2" => self.send_proxy = Some(number),
                 "send-proxy-v2-ssl" | "send-proxy-v2-ssl-cn" => {
                     self.send_proxy = Some(number);
-                    told.lacks(
+                    remarks.lacks(
                         number,
                         format!("`{word}`: the header has the addresses, and nothing about TLS"),
                     );
@@ -229,14 +235,14 @@ impl Parameters {
                 }
                 "cc" => self.congestion = words.taken(),
                 "no-ssl" | "no-check-ssl" => self.tls.line = self.tls.line.filter(|_| word != "no-ssl"),
-                _ => self.tls.of_server(word, &mut words, told),
+                _ => self.tls.of_server(word, &mut words, remarks),
             }
         }
     }
 }
 
 impl Tls {
-    fn of_server(&mut self, word: &str, words: &mut Words<'_>, told: &mut Told) {
+    fn of_server(&mut self, word: &str, words: &mut Words<'_>, remarks: &mut Remarks) {
         match word {
             "ssl" => self.line = Some(words.line.number),
             "crt" => self.cert = words.taken(),
@@ -248,21 +254,21 @@ impl Tls {
                 let why = format!(
                     "`verifyhost {name}`: the name in the certificate must be that of the server's `address`"
                 );
-                told.lacks(words.line.number, why);
+                remarks.lacks(words.line.number, why);
             }
             "sni" => {
                 words.next();
                 self.checks_name = true;
             }
-            _ => words.other(word, OF_SERVERS, told),
+            _ => words.other(word, OF_SERVERS, remarks),
         }
     }
 }
 
 /// One word of a table, for lines where such a word is all there is.
-pub(super) fn say(line: &Line, equal: Option<Equal>, told: &mut Told) {
+pub(super) fn say(line: &Line, equal: Option<Equal>, remarks: &mut Remarks) {
     match equal {
-        Some(equal) => told.of_table(line, equal),
-        None => told.lacks(line.number, format!("{}: not known; left out", line.shown())),
+        Some(equal) => remarks.of_table(line, equal),
+        None => remarks.lacks(line.number, format!("{}: not known; left out", line.shown())),
     }
 }

@@ -6,8 +6,8 @@ use super::address;
 use super::keywords;
 use super::lines::{Line, Section};
 use super::parameters::{Bind, Parameters, Taken, milliseconds, read, say};
+use super::remarks::Remarks;
 use super::samples::is_same_for_all;
-use super::told::Told;
 
 /// What HAProxy finds out about its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Proxy {
     pub(super) fn read<'l>(
         section: &'l Section,
         defaults: impl Iterator<Item = &'l Line>,
-        told: &mut Told,
+        remarks: &mut Remarks,
     ) -> Self {
         let header = &section.header;
         let mut proxy = Self {
@@ -72,10 +72,10 @@ impl Proxy {
         };
         // As versions before 1.7 had it.
         if header.words.len() > 2 && header.word(2) != "from" {
-            proxy.bind(header, 2, told);
+            proxy.bind(header, 2, remarks);
         }
         for line in defaults.chain(&section.lines) {
-            proxy.line(line, told);
+            proxy.line(line, remarks);
         }
         proxy
     }
@@ -98,60 +98,64 @@ impl Proxy {
         self.kind != "frontend"
     }
 
-    fn line(&mut self, line: &Line, told: &mut Told) {
+    fn line(&mut self, line: &Line, remarks: &mut Remarks) {
         if line.has_variable {
             let why = "`$`: a variable of the environment, of which only HAProxy knows the value; it stands as it is written";
-            told.lacks(line.number, why);
+            remarks.lacks(line.number, why);
         }
         let taken = |value: &str| Taken::of(line, value.to_owned());
         match (line.word(0), line.word(1)) {
-            ("mode", _) => told.needs_nothing(line.number, "sections that are taken over are of `mode tcp`"),
-            ("bind", _) => self.bind(line, 1, told),
-            ("server", _) if self.has_servers() => self.server(line, told),
-            ("default-server", _) => self.default_server.read(line, 1, told),
+            ("mode", _) => {
+                remarks.needs_nothing(line.number, "sections that are taken over are of `mode tcp`")
+            }
+            ("bind", _) => self.bind(line, 1, remarks),
+            ("server", _) if self.has_servers() => self.server(line, remarks),
+            ("default-server", _) => self.default_server.read(line, 1, remarks),
             ("default_backend", name) => self.default = Some(taken(name)),
             ("use_backend", name) if self.has_clients() => self.use_backend(name, line),
-            ("maxconn", _) => self.maxconn = limit(line, told),
-            ("backlog", _) => self.backlog = number(line, told),
+            ("maxconn", _) => self.maxconn = limit(line, remarks),
+            ("backlog", _) => self.backlog = number(line, remarks),
             ("balance", _) => self.balance = Some(taken(line.words[1..].join(" ").trim())),
             ("stick", _) if self.has_servers() && sticks_all(line) => {
                 self.sticks = Some(taken(&line.shown()))
             }
-            ("timeout", what) => self.timeout(what, line.word(2), line, told),
+            ("timeout", what) => self.timeout(what, line.word(2), line, remarks),
             // As versions before 2.1 had them.
-            ("contimeout", text) => self.timeout("connect", text, line, told),
-            ("clitimeout", text) => self.timeout("client", text, line, told),
-            ("srvtimeout", text) => self.timeout("server", text, line, told),
-            ("option", _) => self.option(line, told),
+            ("contimeout", text) => self.timeout("connect", text, line, remarks),
+            ("clitimeout", text) => self.timeout("client", text, line, remarks),
+            ("srvtimeout", text) => self.timeout("server", text, line, remarks),
+            ("option", _) => self.option(line, remarks),
             ("tcp-request", _) if expects_proxy(line) => self.expect_proxy(line),
             ("tcp-request", "connection") if line.word(2) == "expect-proxy" => {
                 let why = "needs a hand: who sends a PROXY header cannot log in without its network in `accept_proxy_from`";
-                told.lacks(line.number, format!("{}: {why}", line.shown()));
+                remarks.lacks(line.number, format!("{}: {why}", line.shown()));
             }
             ("no", _) => {
-                told.needs_nothing(line.number, "what is switched off there is not done here either")
+                remarks.needs_nothing(line.number, "what is switched off there is not done here either")
             }
-            (first, second) => say(line, keywords::of_section(first, second), told),
+            (first, second) => say(line, keywords::of_section(first, second), remarks),
         }
     }
 
-    fn bind(&mut self, line: &Line, at: usize, told: &mut Told) {
+    fn bind(&mut self, line: &Line, at: usize, remarks: &mut Remarks) {
         for address in line.word(at).split(',') {
             match address::binds(address) {
                 Ok(binds) => {
-                    let binds = binds.iter().map(|address| Bind::new(address, line, at + 1, told));
+                    let binds = binds
+                        .iter()
+                        .map(|address| Bind::new(address, line, at + 1, remarks));
                     let binds: Vec<Bind> = binds.collect();
                     self.binds.extend(binds);
                 }
-                Err(why) => told.lacks(line.number, format!("`bind {address}`: {why}; left out")),
+                Err(why) => remarks.lacks(line.number, format!("`bind {address}`: {why}; left out")),
             }
         }
     }
 
-    fn server(&mut self, line: &Line, told: &mut Told) {
+    fn server(&mut self, line: &Line, remarks: &mut Remarks) {
         let (name, address) = (line.word(1), line.word(2));
         let mut parameters = self.default_server.clone();
-        parameters.read(line, 3, told);
+        parameters.read(line, 3, remarks);
         self.servers.push(Server {
             name: name.to_owned(),
             address: address.to_owned(),
@@ -170,19 +174,19 @@ impl Proxy {
         }
     }
 
-    fn timeout(&mut self, what: &str, text: &str, line: &Line, told: &mut Told) {
+    fn timeout(&mut self, what: &str, text: &str, line: &Line, remarks: &mut Remarks) {
         if !["connect", "client", "server", "queue", "check", "tunnel"].contains(&what) {
-            return say(line, keywords::of_section("timeout", what), told);
+            return say(line, keywords::of_section("timeout", what), remarks);
         }
-        let time = read(milliseconds(text), line.number, &line.shown(), "time", told);
+        let time = read(milliseconds(text), line.number, &line.shown(), "time", remarks);
         self.timeouts.extend(time.map(|time| (what.to_owned(), time)));
     }
 
-    fn option(&mut self, line: &Line, told: &mut Told) {
+    fn option(&mut self, line: &Line, remarks: &mut Remarks) {
         let asks = match line.word(1) {
             "mysql-check" => {
                 if line.word(4) == "pre-41" {
-                    told.lacks(line.number, "`pre-41`: logins of MySQL 4.0 are not known here");
+                    remarks.lacks(line.number, "`pre-41`: logins of MySQL 4.0 are not known here");
                 }
                 let user = (line.word(2) == "user").then(|| line.word(3).to_owned());
                 Asks::Mysql(user.filter(|user| !user.is_empty()))
@@ -191,12 +195,12 @@ impl Proxy {
             "httpchk" | "external-check" => {
                 let why = "no equal: what another program says of a server (clustercheck) is a `query` of \
                            [cluster.NAME.check]; until there is one, a server that greets is up: docs/guide/from-haproxy.md";
-                told.lacks(line.number, format!("{}: {why}", line.shown()));
+                remarks.lacks(line.number, format!("{}: {why}", line.shown()));
                 Asks::Other
             }
             option => {
                 self.all_backups |= option == "allbackups";
-                return say(line, keywords::of_section("option", option), told);
+                return say(line, keywords::of_section("option", option), remarks);
             }
         };
         self.asks = Some(Taken::of(line, asks));
@@ -237,16 +241,16 @@ fn expects_proxy(line: &Line) -> bool {
 }
 
 /// The figure of a `maxconn` line, of which 0 sets no limit.
-pub(super) fn limit(line: &Line, told: &mut Told) -> Option<Taken<u64>> {
-    let limit = number(line, told)?;
+pub(super) fn limit(line: &Line, remarks: &mut Remarks) -> Option<Taken<u64>> {
+    let limit = number(line, remarks)?;
     if limit.value == 0 {
-        told.needs_nothing(line.number, "0 sets no limit of its own");
+        remarks.needs_nothing(line.number, "0 sets no limit of its own");
     }
     Some(limit)
 }
 
 /// The figure behind a word.
-pub(super) fn number(line: &Line, told: &mut Told) -> Option<Taken<u64>> {
+pub(super) fn number(line: &Line, remarks: &mut Remarks) -> Option<Taken<u64>> {
     let number = line.word(1).parse().ok();
-    read(number, line.number, &line.shown(), "whole number", told)
+    read(number, line.number, &line.shown(), "whole number", remarks)
 }

@@ -7,13 +7,13 @@ use crate::write::Toml;
 
 /// Collects both, by line.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Remarks {
     lacking: BTreeSet<(usize, String)>,
     /// Lines by the reason why they are not needed.
     needless: BTreeMap<&'static str, BTreeSet<usize>>,
 }
 
-impl Told {
+impl Remarks {
     /// Something that has no equal, or not quite the same meaning.
     pub(super) fn lacks(&mut self, line: usize, what: impl AsRef<str>) {
         // One line each, whatever names and texts of the file are in it.
