@@ -64,7 +64,9 @@ pub(crate) async fn rebuild_alone(
     if !commands.is_empty() {
         done_alone(connection, commands).await?;
     }
-    connection.state.carried = Rc::clone(want);
+    let state = &mut connection.state;
+    state.syncs_reads &= keeps_sync_wait(&state.carried, want);
+    state.carried = Rc::clone(want);
     Some(())
 }
 
