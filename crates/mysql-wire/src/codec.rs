@@ -89,12 +89,9 @@ impl<'a> Reader<'a> {
 
     /// Bytes up to a zero byte or the end: several peers leave out the zero of a packet's last string.
     pub(crate) fn until_nul_or_end(&mut self) -> &'a [u8] {
-        let end = self.rest.iter().position(|&byte| byte == 0);
-        let (text, rest) = match end {
-            Some(end) => (&self.rest[..end], &self.rest[end + 1..]),
-            None => (self.rest, &self.rest[self.rest.len()..]),
-        };
-        self.rest = rest;
+        let mut parts = self.rest.splitn(2, |&byte| byte == 0);
+        let text = parts.next().unwrap_or_default();
+        self.rest = parts.next().unwrap_or_default();
         text
     }
 
@@ -121,6 +118,41 @@ pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
 /// A number whose highest byte comes first.
 pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// Whether a bit is set, counted from the lowest of the first byte. Bits behind the last byte are not.
+pub(crate) fn is_bit_set(bits: &[u8], at: usize) -> bool {
+    bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+}
+
+/// The bytes before the first zero byte, or all of them.
+pub(crate) fn before_nul(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// The bytes with zeros behind them; what is longer is cut.
+pub(crate) fn zero_padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut padded = [0; N];
+    padded
+        .iter_mut()
+        .zip(bytes)
+        .for_each(|(place, &byte)| *place = byte);
+    padded
+}
+
+/// Appends the lowest bytes of a number, at most eight, the lowest first.
+pub(crate) fn put_low_bytes(out: &mut Vec<u8>, number: u64, len: usize) {
+    let start = out.len();
+    out.extend_from_slice(&number.to_le_bytes());
+    out.truncate(start + len);
+}
+
+/// Appends a byte as two hexadecimal digits.
+pub(crate) fn put_hex(out: &mut Vec<u8>, byte: u8) {
+    out.extend([byte >> 4, byte & 15].map(|digit| match digit {
+        0..=9 => b'0' + digit,
+        _ => b'a' + digit - 10,
+    }));
 }
 
 pub(crate) fn put_lenenc(out: &mut Vec<u8>, value: u64) {
@@ -159,8 +191,7 @@ pub fn take_lenenc_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 /// Writes `text` and a zero byte. Text with a zero byte inside would shift all that follows, so it is cut
 /// there.
 pub(crate) fn put_nul(out: &mut Vec<u8>, text: &[u8]) {
-    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-    out.extend_from_slice(&text[..end]);
+    out.extend_from_slice(before_nul(text));
     out.push(0);
 }
 

@@ -4,8 +4,10 @@
 //! `plugin/type_inet/sql_type_inet.cc` (unlike RFC 5952, a single zero is left out as well).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use super::ColumnKind;
+use crate::codec::put_hex;
 use crate::gtid::parse_uuid;
 
 /// Appends the text of a value that is stored in these bytes. None: it is not of this length, or no address
@@ -42,13 +44,11 @@ pub(super) fn read(kind: ColumnKind, text: &[u8]) -> Option<Vec<u8>> {
 const DASHES: [usize; 4] = [4, 6, 8, 10];
 
 fn put_uuid(uuid: &[u8; 16], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    for (at, byte) in uuid.iter().enumerate() {
+    for (at, &byte) in uuid.iter().enumerate() {
         if DASHES.contains(&at) {
             out.push(b'-');
         }
-        out.push(HEX[usize::from(byte >> 4)]);
-        out.push(HEX[usize::from(byte & 15)]);
+        put_hex(out, byte);
     }
 }
 
@@ -63,9 +63,10 @@ fn inet6(address: Ipv6Addr) -> String {
         }
     }
     let has_ipv4 = gap == 0 && (gap_len == 6 || gap_len == 5 && words[5] == 0xffff);
-    let hex = |words: &[u16]| {
-        let words: Vec<String> = words.iter().map(|word| format!("{word:x}")).collect();
-        words.join(":")
+    let hex = |places: Range<usize>| {
+        let shown = words.iter().take(places.end).skip(places.start);
+        let shown: Vec<String> = shown.map(|word| format!("{word:x}")).collect();
+        shown.join(":")
     };
     if has_ipv4 {
         let [.., a, b, c, d] = address.octets();
@@ -73,9 +74,9 @@ fn inet6(address: Ipv6Addr) -> String {
         return format!("{prefix}{}", Ipv4Addr::new(a, b, c, d));
     }
     if gap_len == 0 {
-        return hex(&words);
+        return hex(0..words.len());
     }
-    format!("{}::{}", hex(&words[..gap]), hex(&words[gap + gap_len..]))
+    format!("{}::{}", hex(0..gap), hex(gap + gap_len..words.len()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::temporal::{Date, DateTime, Time, Zone};
 use super::text::{from_text, text};
 use super::{BinlogError, ColumnKind, ColumnType, Value};
 use crate::WireError;
-use crate::codec::{Reader, put_lenenc, put_lenenc_bytes};
+use crate::codec::{Reader, is_bit_set, put_lenenc, put_lenenc_bytes, put_low_bytes, zero_padded};
 
 /// Appends what the binary protocol carries of a column's value. Nothing for NULL, which is a bit of the row.
 pub fn binary(
@@ -15,13 +15,11 @@ pub fn binary(
     zone: Zone,
     out: &mut Vec<u8>,
 ) -> Result<(), BinlogError> {
-    let put =
-        |number: u64, len: usize, out: &mut Vec<u8>| out.extend_from_slice(&number.to_le_bytes()[..len]);
     match value {
         Value::Null => {}
-        Value::Int(number) => put(*number as u64, integer_len(column.kind), out),
-        Value::UInt(number) => put(*number, integer_len(column.kind), out),
-        Value::Year(year) => put(u64::from(*year), 2, out),
+        Value::Int(number) => put_low_bytes(out, *number as u64, integer_len(column.kind)),
+        Value::UInt(number) => put_low_bytes(out, *number, integer_len(column.kind)),
+        Value::Year(year) => out.extend_from_slice(&year.to_le_bytes()),
         Value::Float(number) => out.extend_from_slice(&number.to_le_bytes()),
         Value::Double(number) => out.extend_from_slice(&number.to_le_bytes()),
         Value::Date(date) => {
@@ -133,7 +131,7 @@ impl<'a> BinaryRow<'a> {
         }
         let bit = self.column + 2;
         self.column += 1;
-        if self.nulls[bit / 8] >> (bit % 8) & 1 == 1 {
+        if is_bit_set(self.nulls, bit) {
             return Ok(Value::Null);
         }
         read(&mut self.reader, column)
@@ -179,9 +177,7 @@ fn read_date_time(reader: &mut Reader<'_>) -> Result<DateTime, BinlogError> {
     if !matches!(bytes.len(), 0 | 4 | 7 | 11) {
         return Err(INVALID);
     }
-    let mut whole = [0; 11];
-    whole[..bytes.len()].copy_from_slice(bytes);
-    let [year, year_high, month, day, hour, minute, second, a, b, c, d] = whole;
+    let [year, year_high, month, day, hour, minute, second, a, b, c, d] = zero_padded(bytes);
     let year = u16::from_le_bytes([year, year_high]);
     if year > 9999 || month > 12 || day > 31 || hour > 23 || minute > 59 || second > 59 {
         return Err(INVALID);
@@ -201,9 +197,7 @@ fn read_time(reader: &mut Reader<'_>) -> Result<Time, BinlogError> {
     if !matches!(bytes.len(), 0 | 8 | 12) {
         return Err(INVALID);
     }
-    let mut whole = [0; 12];
-    whole[..bytes.len()].copy_from_slice(bytes);
-    let [negative, a, b, c, d, hours, minutes, seconds, e, f, g, h] = whole;
+    let [negative, a, b, c, d, hours, minutes, seconds, e, f, g, h] = zero_padded(bytes);
     let days = u32::from_le_bytes([a, b, c, d]);
     if days > 34 || hours > 23 || minutes > 59 || seconds > 59 {
         return Err(INVALID);

@@ -4,7 +4,7 @@ use crc32fast::Hasher;
 
 use super::BinlogError;
 use super::event::{self, Event, HEADER_LEN, Header, Kind};
-use crate::codec::Reader;
+use crate::codec::{Reader, before_nul};
 use crate::{Capabilities, ErrPacket, WireError};
 
 /// Reads the packets that a server sends after [`super::Command::Dump`] and [`super::Command::DumpGtid`].
@@ -78,8 +78,8 @@ impl Decoder {
         if !is_intact(bytes) {
             return Err(wrong_checksum(header));
         }
-        let len = body.len().saturating_sub(CHECKSUM_LEN);
-        event::read_body(header, &body[..len], self.is_mariadb)
+        let body = body.split_last_chunk::<CHECKSUM_LEN>().map(|(body, _)| body);
+        event::read_body(header, body.unwrap_or_default(), self.is_mariadb)
     }
 
     /// Reads one event of a [`super::Payload`]: they have no checksums.
@@ -130,8 +130,7 @@ impl Decoder {
         if algorithm == 1 && header.next_position != 0 && created != 0 && !is_intact(bytes) {
             return Err(wrong_checksum(header));
         }
-        let end = server_version.iter().position(|&byte| byte == 0);
-        let server_version = &server_version[..end.unwrap_or(server_version.len())];
+        let server_version = before_nul(server_version);
         let kind = Kind::FormatDescription { server_version };
         Ok(Event { header, kind })
     }
@@ -156,7 +155,7 @@ fn is_intact(event: &[u8]) -> bool {
     let Some((head, [flags, tail @ ..])) = content.split_at_checked(FLAGS_AT) else {
         return false;
     };
-    content[4] == event::FORMAT_DESCRIPTION && crc(&[head, &[flags & !IN_USE], tail]) == expected
+    head.get(4) == Some(&event::FORMAT_DESCRIPTION) && crc(&[head, &[flags & !IN_USE], tail]) == expected
 }
 
 fn crc(parts: &[&[u8]]) -> u32 {

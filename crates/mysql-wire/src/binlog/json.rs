@@ -9,7 +9,7 @@ use super::table_map::code;
 use super::temporal::{DateTime, Time, micros};
 use super::{BinlogError, decimal, float};
 use crate::WireError;
-use crate::codec::Reader;
+use crate::codec::{Reader, put_hex};
 
 /// What servers nest at most.
 const DEPTH_MAX: u32 = 100;
@@ -143,13 +143,13 @@ impl Printer<'_> {
     fn double(&mut self, number: f64) {
         let start = self.out.len();
         float::put_double(number, self.out);
-        if !self.out[start..].iter().any(|byte| matches!(byte, b'.' | b'e')) {
+        let mut shown = self.out.iter().skip(start);
+        if !shown.any(|byte| matches!(byte, b'.' | b'e')) {
             self.out.extend_from_slice(b".0");
         }
     }
 
     fn string(&mut self, text: &[u8]) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         self.out.push(b'"');
         for &byte in text {
             let escaped = match byte {
@@ -161,8 +161,7 @@ impl Printer<'_> {
                 0x0d => b'r',
                 0x00..=0x1f => {
                     self.out.extend_from_slice(b"\\u00");
-                    self.out.push(HEX[usize::from(byte >> 4)]);
-                    self.out.push(HEX[usize::from(byte & 15)]);
+                    put_hex(self.out, byte);
                     continue;
                 }
                 _ => {

@@ -4,7 +4,7 @@ use super::field;
 use super::table_map::{TableMap, WireColumn};
 use super::{BinlogError, ColumnType, Value};
 use crate::WireError;
-use crate::codec::Reader;
+use crate::codec::{Reader, is_bit_set};
 
 /// How to read the row events of a table. Made when the table's definition is known, and again for another
 /// table map (compare [`TableMap::columns`]).
@@ -63,17 +63,16 @@ impl Layout {
         if columns != self.columns.len() {
             return Err(WireError::Invalid { field: FIELD }.into());
         }
-        let is_set = |bits: &[u8], at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
-        let stored = (0..columns).filter(|&column| is_set(present, column)).count();
+        let stored = (0..columns).filter(|&column| is_bit_set(present, column)).count();
         let nulls = reader.bytes(stored.div_ceil(8), FIELD)?;
         let mut fields = Vec::with_capacity(columns);
         let mut at = 0;
         for (column, (wire, _)) in self.columns.iter().enumerate() {
-            if !is_set(present, column) {
+            if !is_bit_set(present, column) {
                 fields.push(Field::Absent);
                 continue;
             }
-            let is_null = is_set(nulls, at);
+            let is_null = is_bit_set(nulls, at);
             at += 1;
             fields.push(if is_null {
                 Field::Null

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::temporal::{Date, DateTime, Time, Timestamp};
 use crate::WireError;
-use crate::codec::{Reader, little_endian};
+use crate::codec::{Reader, little_endian, put_low_bytes};
 
 /// A value as the table's definition means it. Text is UTF-8 whatever the column's character set is.
 #[derive(Debug, Clone, PartialEq)]
@@ -197,12 +197,14 @@ fn put_int(number: i64, out: &mut Vec<u8>) {
     // Bits that are not the sign, and one for it.
     let bits = 65 - (number ^ number >> 63).leading_zeros();
     let len = if number == 0 { 0 } else { bits.div_ceil(8) as usize };
-    put(INT + len as u8, &number.to_le_bytes()[..len], out);
+    out.push(INT + len as u8);
+    put_low_bytes(out, number as u64, len);
 }
 
 fn put_minimal(tag: u8, bits: u64, out: &mut Vec<u8>) {
     let len = (64 - bits.leading_zeros()).div_ceil(8) as usize;
-    put(tag + len as u8, &bits.to_le_bytes()[..len], out);
+    out.push(tag + len as u8);
+    put_low_bytes(out, bits, len);
 }
 
 fn put_long(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
