@@ -82,10 +82,9 @@ impl Charset {
 }
 
 fn latin1(byte: u8) -> char {
-    match byte {
-        0x80..=0x9f => WINDOWS_1252[usize::from(byte - 0x80)],
-        _ => char::from(byte),
-    }
+    let at = byte.checked_sub(0x80).map(usize::from);
+    let special = at.and_then(|at| WINDOWS_1252.get(at));
+    special.copied().unwrap_or(char::from(byte))
 }
 
 fn utf16(units: impl Iterator<Item = u16>) -> Option<Cow<'static, [u8]>> {

@@ -56,7 +56,7 @@ impl Command<'_> {
                 out.push(crate::Command::REGISTER_SLAVE.0);
                 out.extend_from_slice(&server_id.to_le_bytes());
                 // Up to 250 bytes a length is one byte, as it has to be here.
-                put_lenenc_bytes(&mut out, &host[..host.len().min(60)]);
+                put_lenenc_bytes(&mut out, host.get(..60).unwrap_or(host));
                 put_lenenc_bytes(&mut out, b"");
                 put_lenenc_bytes(&mut out, b"");
                 out.extend_from_slice(&port.to_le_bytes());

@@ -6,20 +6,23 @@
 
 use super::BinlogError;
 
-/// Bytes of 0 to 9 digits.
-const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 /// A column has at most 65 digits. A calculated number inside a JSON document may have all that the server
 /// calculates with: nine groups of nine.
 pub(super) const PRECISION_MAX: u8 = 81;
 pub(super) const SCALE_MAX: u8 = 38;
 const INVALID: BinlogError = BinlogError::Value { kind: "decimal" };
 
+/// Bytes of 0 to 9 digits.
+fn group_bytes(digits: usize) -> usize {
+    digits.div_ceil(2).min(4)
+}
+
 /// Bytes of a `DECIMAL(precision, scale)`; None where there is no such type.
 pub(super) fn packed_len(precision: u8, scale: u8) -> Option<usize> {
     if precision == 0 || precision > PRECISION_MAX || scale > precision || scale > SCALE_MAX {
         return None;
     }
-    let len = |digits: u8| usize::from(digits) / 9 * 4 + GROUP_BYTES[usize::from(digits) % 9];
+    let len = |digits: u8| usize::from(digits) / 9 * 4 + group_bytes(usize::from(digits) % 9);
     Some(len(precision - scale) + len(scale))
 }
 
@@ -41,7 +44,7 @@ pub(super) fn put(packed: &[u8], precision: u8, scale: u8, out: &mut Vec<u8>) ->
     let (mut rest, mut first) = (packed, 0x80);
     let mut digits = Vec::with_capacity(usize::from(PRECISION_MAX));
     for count in groups(precision, scale) {
-        let (group, behind) = rest.split_at_checked(GROUP_BYTES[count]).ok_or(INVALID)?;
+        let (group, behind) = rest.split_at_checked(group_bytes(count)).ok_or(INVALID)?;
         rest = behind;
         let value = group.iter().fold(0_u32, |value, &byte| {
             let byte = byte ^ invert ^ std::mem::take(&mut first);
@@ -56,8 +59,7 @@ pub(super) fn put(packed: &[u8], precision: u8, scale: u8, out: &mut Vec<u8>) ->
     if negative && digits.iter().any(|&digit| digit != b'0') {
         out.push(b'-');
     }
-    let leading = whole.iter().take_while(|&&digit| digit == b'0').count();
-    match &whole[leading..] {
+    match without_leading_zeros(whole) {
         [] => out.push(b'0'),
         whole => out.extend_from_slice(whole),
     }
@@ -76,21 +78,22 @@ pub(super) fn pack(text: &[u8], precision: u8, scale: u8) -> Result<Vec<u8>, Bin
         [b'+', text @ ..] => (false, text),
         _ => (false, text),
     };
-    let point = text.iter().position(|&byte| byte == b'.').unwrap_or(text.len());
-    let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
+    let mut parts = text.splitn(2, |&byte| byte == b'.');
+    let (whole, fraction) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if whole.is_empty() && fraction.is_empty() {
         return Err(INVALID);
     }
-    let leading = whole.iter().take_while(|&&digit| digit == b'0').count();
-    let whole = &whole[leading..];
+    let whole = without_leading_zeros(whole);
     let (fraction, excess) = fraction.split_at(fraction.len().min(usize::from(scale)));
     let room = usize::from(precision - scale);
     if whole.len() > room || excess.iter().any(|&digit| digit != b'0') {
         return Err(INVALID);
     }
-    let mut digits = vec![b'0'; usize::from(precision)];
-    digits[room - whole.len()..room].copy_from_slice(whole);
-    digits[room..room + fraction.len()].copy_from_slice(fraction);
+    let mut digits = Vec::with_capacity(usize::from(precision));
+    digits.resize(room - whole.len(), b'0');
+    digits.extend_from_slice(whole);
+    digits.extend_from_slice(fraction);
+    digits.resize(usize::from(precision), b'0');
     if !digits.iter().all(u8::is_ascii_digit) {
         return Err(INVALID);
     }
@@ -102,7 +105,7 @@ pub(super) fn pack(text: &[u8], precision: u8, scale: u8) -> Result<Vec<u8>, Bin
         let value = group
             .iter()
             .fold(0, |value, digit| value * 10 + u32::from(digit - b'0'));
-        packed.extend_from_slice(&value.to_be_bytes()[4 - GROUP_BYTES[count]..]);
+        packed.extend(value.to_be_bytes().into_iter().skip(4 - group_bytes(count)));
     }
     if negative {
         packed.iter_mut().for_each(|byte| *byte = !*byte);
@@ -111,6 +114,13 @@ pub(super) fn pack(text: &[u8], precision: u8, scale: u8) -> Result<Vec<u8>, Bin
         *first ^= 0x80;
     }
     Ok(packed)
+}
+
+fn without_leading_zeros(mut digits: &[u8]) -> &[u8] {
+    while let [b'0', behind @ ..] = digits {
+        digits = behind;
+    }
+    digits
 }
 
 #[cfg(test)]

@@ -185,9 +185,9 @@ fn time(wire: WireColumn, bytes: &[u8]) -> Result<Time, BinlogError> {
     let number = big_endian(bytes) as i64 - zero;
     let bits = number.unsigned_abs();
     let whole = (bits >> (8 * fraction_len)) as u32;
-    let fraction = bits.to_be_bytes();
-    let micros = fraction_micros(&fraction[8 - fraction_len.min(8)..])?;
-    Ok(Time::from_packed(number < 0, whole, micros))
+    let bits = bits.to_be_bytes();
+    let (_, fraction) = bits.split_at(8 - fraction_len.min(8));
+    Ok(Time::from_packed(number < 0, whole, fraction_micros(fraction)?))
 }
 
 fn date_time(wire: WireColumn, bytes: &[u8]) -> Result<DateTime, BinlogError> {

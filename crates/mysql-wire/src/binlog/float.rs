@@ -81,9 +81,11 @@ fn put(scientific: &str, out: &mut Vec<u8>) {
         return;
     };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
-    let zeros = digits.iter().rev().take_while(|&&digit| digit == b'0').count();
-    let digits = &digits[..(digits.len() - zeros).max(1)];
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = match digits.trim_end_matches('0').as_bytes() {
+        [] => b"0",
+        digits => digits,
+    };
     if mantissa.starts_with('-') {
         out.push(b'-');
     }
@@ -92,10 +94,11 @@ fn put(scientific: &str, out: &mut Vec<u8>) {
     let is_plain = point > -PLAIN_MAX && (point <= PLAIN_MAX || digits.len() as i32 > point);
     match point {
         _ if !is_plain => {
-            out.push(digits[0]);
-            if digits.len() > 1 {
+            let (first, behind) = digits.split_at(1);
+            out.extend_from_slice(first);
+            if !behind.is_empty() {
                 out.push(b'.');
-                out.extend_from_slice(&digits[1..]);
+                out.extend_from_slice(behind);
             }
             out.extend_from_slice(format!("e{exponent}").as_bytes());
         }
@@ -106,12 +109,12 @@ fn put(scientific: &str, out: &mut Vec<u8>) {
         }
         _ => {
             let point = point as usize;
-            let whole = digits.len().min(point);
-            out.extend_from_slice(&digits[..whole]);
-            out.resize(out.len() + point - whole, b'0');
-            if digits.len() > point {
+            let (whole, fraction) = digits.split_at(digits.len().min(point));
+            out.extend_from_slice(whole);
+            out.resize(out.len() + point - whole.len(), b'0');
+            if !fraction.is_empty() {
                 out.push(b'.');
-                out.extend_from_slice(&digits[point..]);
+                out.extend_from_slice(fraction);
             }
         }
     }

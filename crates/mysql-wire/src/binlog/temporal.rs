@@ -159,8 +159,11 @@ impl Time {
 
     /// `[-]HH:MM:SS[.ffffff]`.
     pub(super) fn read(text: &[u8]) -> Option<Time> {
-        let negative = text.first() == Some(&b'-');
-        let mut scan = Scan(&text[usize::from(negative)..]);
+        let (negative, text) = match text {
+            [b'-', text @ ..] => (true, text),
+            _ => (false, text),
+        };
+        let mut scan = Scan(text);
         let hours = scan.number(2, 3).filter(|&hours| hours <= 838)?;
         let (minutes, seconds, micros) = scan.minutes()?;
         let zero = hours == 0 && minutes == 0 && seconds == 0 && micros == 0;
@@ -259,14 +262,17 @@ pub(super) fn micros(micros: u32) -> Result<u32, BinlogError> {
 
 pub(super) fn put_number(out: &mut Vec<u8>, number: u32, width: usize) {
     let mut digits = [b'0'; 10];
-    let (mut left, mut start) = (number, digits.len());
-    while left > 0 {
-        start -= 1;
-        digits[start] = b'0' + (left % 10) as u8;
+    let (mut left, mut len) = (number, 0);
+    for digit in digits.iter_mut().rev() {
+        if left == 0 {
+            break;
+        }
+        *digit = b'0' + (left % 10) as u8;
         left /= 10;
+        len += 1;
     }
-    let start = start.min(digits.len().saturating_sub(width));
-    out.extend_from_slice(&digits[start..]);
+    let (_, shown) = digits.split_at(digits.len().saturating_sub(len.max(width)));
+    out.extend_from_slice(shown);
 }
 
 fn put_fraction(out: &mut Vec<u8>, micros: u32, decimals: u8) {
@@ -313,8 +319,8 @@ impl Scan<'_> {
         self.byte(b':')?;
         let seconds = self.number(2, 2).filter(|&seconds| seconds < 60)?;
         let mut micros = 0;
-        if self.0.first() == Some(&b'.') {
-            self.0 = &self.0[1..];
+        if let [b'.', fraction @ ..] = self.0 {
+            self.0 = fraction;
             let before = self.0.len();
             let fraction = self.number(1, 6)?;
             micros = fraction * 10_u32.pow(6 - (before - self.0.len()) as u32);

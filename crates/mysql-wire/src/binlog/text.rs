@@ -44,7 +44,7 @@ pub fn text(
         Value::Year(year) => super::temporal::put_number(out, u32::from(*year), 4),
         Value::Bit(bits) => {
             let bytes = (column.length as usize).div_ceil(8).min(8);
-            out.extend_from_slice(&bits.to_be_bytes()[8 - bytes..]);
+            out.extend(bits.to_be_bytes().into_iter().skip(8 - bytes));
         }
         Value::Enum(0) => {}
         Value::Enum(index) => {
@@ -60,9 +60,9 @@ pub fn text(
 fn put_integer(negative: bool, mut left: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut start = digits.len();
-    loop {
+    for digit in digits.iter_mut().rev() {
         start -= 1;
-        digits[start] = b'0' + (left % 10) as u8;
+        *digit = b'0' + (left % 10) as u8;
         left /= 10;
         if left == 0 {
             break;
@@ -71,7 +71,8 @@ fn put_integer(negative: bool, mut left: u64, out: &mut Vec<u8>) {
     if negative {
         out.push(b'-');
     }
-    out.extend_from_slice(&digits[start..]);
+    let (_, shown) = digits.split_at(start);
+    out.extend_from_slice(shown);
 }
 
 fn put_set(bits: u64, column: &ColumnType, out: &mut Vec<u8>) {

@@ -26,13 +26,13 @@ const INVALID: WireError = WireError::Invalid { field: FIELD };
 /// The content of a compressed MariaDB event: a byte `1ffffnnn` (algorithm 0 is zlib), `n` bytes of length, a
 /// zlib stream.
 pub(super) fn mariadb(data: &[u8]) -> Result<Vec<u8>, BinlogError> {
-    let (&head, _) = data.split_first().ok_or(INVALID)?;
+    let (&head, rest) = data.split_first().ok_or(INVALID)?;
     if head & 0x80 == 0 || head & 0x70 != 0 {
         return Err(BinlogError::Unsupported(format!(
             "compression {head:#04x} of MariaDB events"
         )));
     }
-    zlib(data, head & 7, true)
+    zlib(rest, head & 7, true)
 }
 
 /// The value of a column with the attribute COMPRESSED: a byte 0 and the value, or a byte `1000wnnn` (`w`:
@@ -41,18 +41,16 @@ pub(super) fn mariadb_column(data: &[u8]) -> Result<Cow<'_, [u8]>, BinlogError> 
     match data.split_first() {
         None => Ok(data.into()),
         Some((0, value)) => Ok(value.into()),
-        Some((head, _)) if head >> 4 == 8 => Ok(zlib(data, head & 7, head & 8 == 0)?.into()),
+        Some((head, rest)) if head >> 4 == 8 => Ok(zlib(rest, head & 7, head & 8 == 0)?.into()),
         Some((head, _)) => Err(BinlogError::Unsupported(format!(
             "compression {head:#04x} of MariaDB columns"
         ))),
     }
 }
 
-/// A byte, the length in `len_bytes` bytes, compressed data.
+/// The length in `len_bytes` bytes, compressed data.
 fn zlib(data: &[u8], len_bytes: u8, zlib_header: bool) -> Result<Vec<u8>, BinlogError> {
-    let (len, packed) = data[1..]
-        .split_at_checked(usize::from(len_bytes))
-        .ok_or(INVALID)?;
+    let (len, packed) = data.split_at_checked(usize::from(len_bytes)).ok_or(INVALID)?;
     let len = usize::try_from(big_endian(len)).map_err(|_| INVALID)?;
     if len > UNPACKED_MAX || len > packed.len().saturating_mul(ZLIB_RATIO_MAX) {
         return Err(INVALID.into());
@@ -113,7 +111,7 @@ impl<'a> Payload<'a> {
     pub fn next_event(&mut self) -> Result<Option<&[u8]>, BinlogError> {
         const SIZE_AT: usize = 9;
         self.fill(HEADER_LEN)?;
-        let unpacked = &self.unpacked[self.given..];
+        let unpacked = self.unpacked.get(self.given..).unwrap_or_default();
         if unpacked.is_empty() {
             return Ok(None);
         }
@@ -123,7 +121,8 @@ impl<'a> Payload<'a> {
             return Err(INVALID.into());
         }
         self.fill(size)?;
-        let event = self.unpacked[self.given..].get(..size).ok_or(INVALID)?;
+        let event = self.unpacked.get(self.given..self.given + size);
+        let event = event.ok_or(INVALID)?;
         self.given += size;
         Ok(Some(event))
     }
@@ -138,8 +137,9 @@ impl<'a> Payload<'a> {
             let start = self.unpacked.len();
             let Some(decoder) = &mut self.decoder else {
                 let step = (len - start).min(self.packed.len());
-                self.unpacked.extend_from_slice(&self.packed[..step]);
-                self.packed = &self.packed[step..];
+                let (taken, rest) = self.packed.split_at(step);
+                self.unpacked.extend_from_slice(taken);
+                self.packed = rest;
                 return Ok(());
             };
             self.unpacked.reserve(STEP);
@@ -147,7 +147,7 @@ impl<'a> Payload<'a> {
             let mut output = OutBuffer::around_pos(&mut self.unpacked, start);
             decoder.run(&mut input, &mut output).map_err(|_| INVALID)?;
             let consumed = input.pos();
-            self.packed = &self.packed[consumed..];
+            self.packed = self.packed.get(consumed..).unwrap_or_default();
             if consumed == 0 && self.unpacked.len() == start {
                 return Ok(());
             }
