@@ -24,6 +24,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::WireError;
+use crate::codec::zero_padded;
 
 /// `mysql_native_password`: `SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password)))`, empty for no password.
 pub fn native_password(nonce: &[u8; 20], password: &[u8]) -> Vec<u8> {
@@ -146,12 +147,11 @@ fn ed25519_hash(parts: [&[u8]; 3]) -> Scalar {
 /// The first 64 bytes of PBKDF2 (RFC 8018) over HMAC-SHA512 (RFC 2104).
 fn pbkdf2_sha512(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 64] {
     const BLOCK: usize = 128;
-    let mut key = [0; BLOCK];
-    if password.len() > BLOCK {
-        key[..64].copy_from_slice(&Sha512::digest(password));
+    let key: [u8; BLOCK] = if password.len() > BLOCK {
+        zero_padded(&Sha512::digest(password))
     } else {
-        key[..password.len()].copy_from_slice(password);
-    }
+        zero_padded(password)
+    };
     let inner = Sha512::new().chain_update(key.map(|byte| byte ^ 0x36));
     let outer = Sha512::new().chain_update(key.map(|byte| byte ^ 0x5c));
     let hmac = |parts: [&[u8]; 2]| -> [u8; 64] {

@@ -210,15 +210,16 @@ impl Decompressor {
         let mut done = Unpacked::default();
         loop {
             let Some(mut frame) = self.frame else {
-                done.consumed += self.read_header(&input[done.consumed..]);
+                done.consumed += self.read_header(input.get(done.consumed..).unwrap_or_default());
                 if self.frame.is_none() {
                     return Ok(done);
                 }
                 continue;
             };
-            let available = &input[done.consumed..];
-            let available = &available[..available.len().min(frame.left)];
-            let step = self.unpack(&mut frame, available, &mut output[done.produced..])?;
+            let available = input.get(done.consumed..).unwrap_or_default();
+            let available = available.get(..frame.left).unwrap_or(available);
+            let room = output.get_mut(done.produced..).unwrap_or_default();
+            let step = self.unpack(&mut frame, available, room)?;
             done.consumed += step.consumed;
             done.produced += step.produced;
             frame.left -= step.consumed;
@@ -241,7 +242,8 @@ impl Decompressor {
     /// Takes header bytes; begins the frame when all are there.
     fn read_header(&mut self, input: &[u8]) -> usize {
         let wanted = (HEADER_LEN - self.header_len).min(input.len());
-        self.header[self.header_len..self.header_len + wanted].copy_from_slice(&input[..wanted]);
+        let places = self.header.iter_mut().skip(self.header_len);
+        places.zip(input).for_each(|(place, &byte)| *place = byte);
         self.header_len += wanted;
         if self.header_len == HEADER_LEN {
             let [a, b, c, sequence, d, e, f] = self.header;
@@ -262,7 +264,8 @@ impl Decompressor {
     fn unpack(&mut self, frame: &mut Frame, input: &[u8], output: &mut [u8]) -> Result<Unpacked, WireError> {
         if frame.claimed == 0 {
             let len = input.len().min(output.len());
-            output[..len].copy_from_slice(&input[..len]);
+            let ((from, _), (to, _)) = (input.split_at(len), output.split_at_mut(len));
+            to.copy_from_slice(from);
             return Ok(Unpacked {
                 consumed: len,
                 produced: len,
@@ -270,7 +273,8 @@ impl Decompressor {
         }
         // One byte more than claimed would be an error: never let the library write it.
         let room = output.len().min(frame.claimed - frame.produced);
-        self.unpacker.run(frame, input, &mut output[..room])
+        let (output, _) = output.split_at_mut(room);
+        self.unpacker.run(frame, input, output)
     }
 }
 

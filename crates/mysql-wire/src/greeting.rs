@@ -49,7 +49,8 @@ impl Greeting {
         let tail = reader.bytes(usize::from(auth_data_len).saturating_sub(8).max(13), "nonce")?;
         let mut nonce = [0; 20];
         nonce[..8].copy_from_slice(&nonce_head);
-        nonce[8..].copy_from_slice(&tail[..12]);
+        let nonce_tail = tail.first_chunk::<12>();
+        nonce[8..].copy_from_slice(nonce_tail.ok_or(WireError::Truncated { field: "nonce" })?);
         let auth_plugin = match capabilities.contains(Capabilities::PLUGIN_AUTH) {
             true => reader.until_nul_or_end().to_vec(),
             false => Vec::new(),

@@ -198,7 +198,7 @@ impl ChangeUser {
         if capabilities.contains(Capabilities::SECURE_CONNECTION) {
             let len = u8::try_from(self.auth_response.len()).unwrap_or(0);
             out.push(len);
-            out.extend_from_slice(&self.auth_response[..usize::from(len)]);
+            out.extend(self.auth_response.iter().take(usize::from(len)));
         } else {
             put_nul(out, &self.auth_response);
         }

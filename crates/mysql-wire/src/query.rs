@@ -5,7 +5,7 @@
 //!
 //! Source: MySQL "COM_QUERY", "Binary Protocol Resultset", section on values.
 
-use crate::codec::Reader;
+use crate::codec::{Reader, is_bit_set};
 use crate::{Capabilities, Command, WireError};
 
 /// A COM_QUERY packet.
@@ -81,7 +81,7 @@ fn read_attributes<'a>(reader: &mut Reader<'a>) -> Result<Vec<Attribute<'a>>, Wi
         });
     }
     for (index, attribute) in attributes.iter_mut().enumerate() {
-        if nulls[index / 8] >> (index % 8) & 1 == 0 {
+        if !is_bit_set(nulls, index) {
             attribute.value = Some(read_value(reader, attribute.kind as u8)?);
         }
     }

@@ -23,8 +23,9 @@ pub fn native_stage2_from_hash(hash: &str) -> Option<[u8; 20]> {
         return None;
     }
     let mut stage2 = [0; NATIVE_LEN];
-    for (byte, pair) in stage2.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = [pair[0], pair[1]].map(|digit| (digit as char).to_digit(16));
+    let (pairs, _) = digits.as_chunks::<2>();
+    for (byte, pair) in stage2.iter_mut().zip(pairs) {
+        let [high, low] = pair.map(|digit| (digit as char).to_digit(16));
         *byte = (high? << 4 | low?) as u8;
     }
     Some(stage2)
