@@ -49,8 +49,8 @@ impl MariaDbPosition {
     /// What is here is as far as `other`, or farther, in each of its domains.
     pub fn covers(&self, other: &MariaDbPosition) -> bool {
         other.last.iter().all(|want| {
-            let place = self.place(want.domain);
-            place.is_ok_and(|index| self.last[index].sequence >= want.sequence)
+            let own = self.find(want.domain);
+            own.is_some_and(|own| own.sequence >= want.sequence)
         })
     }
 
@@ -72,7 +72,7 @@ impl MariaDbPosition {
     #[must_use]
     pub fn common(&self, other: &MariaDbPosition) -> MariaDbPosition {
         let nearer = |own: &Gtid| {
-            let theirs = other.last[other.place(own.domain).ok()?];
+            let theirs = *other.find(own.domain)?;
             Some(if theirs.sequence < own.sequence {
                 theirs
             } else {
@@ -122,10 +122,18 @@ impl MariaDbPosition {
         self.last.binary_search_by_key(&domain, |gtid| gtid.domain)
     }
 
+    fn find(&self, domain: u32) -> Option<&Gtid> {
+        self.last.get(self.place(domain).ok()?)
+    }
+
     fn raise(&mut self, gtid: Gtid) {
         match self.place(gtid.domain) {
-            Ok(index) if self.last[index].sequence < gtid.sequence => self.last[index] = gtid,
-            Ok(_) => {}
+            Ok(index) => {
+                let known = self.last.get_mut(index);
+                if let Some(known) = known.filter(|known| known.sequence < gtid.sequence) {
+                    *known = gtid;
+                }
+            }
             Err(index) => self.last.insert(index, gtid),
         }
     }

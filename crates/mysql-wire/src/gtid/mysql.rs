@@ -98,8 +98,8 @@ impl MySqlSet {
     /// All of `other` is here.
     pub fn covers(&self, other: &MySqlSet) -> bool {
         other.sources.iter().all(|want| {
-            let place = self.place(&want.origin);
-            place.is_ok_and(|index| self.sources[index].covers(want))
+            let own = self.find(&want.origin);
+            own.is_some_and(|own| own.covers(want))
         })
     }
 
@@ -113,7 +113,8 @@ impl MySqlSet {
             first: number,
             last: number,
         };
-        place.is_ok_and(|index| self.sources[index].has(interval))
+        let source = place.ok().and_then(|index| self.sources.get(index));
+        source.is_some_and(|source| source.has(interval))
     }
 
     /// What is in both.
@@ -121,10 +122,10 @@ impl MySqlSet {
     pub fn common(&self, other: &MySqlSet) -> MySqlSet {
         let mut common = MySqlSet::default();
         for source in &self.sources {
-            let Ok(place) = other.place(&source.origin) else {
+            let Some(theirs) = other.find(&source.origin) else {
                 continue;
             };
-            let intervals = source.common(&other.sources[place]);
+            let intervals = source.common(theirs);
             if !intervals.is_empty() {
                 common.insert(&source.origin, &intervals);
             }
@@ -218,6 +219,10 @@ impl MySqlSet {
         self.intervals = self.intervals - before + source.intervals.len();
     }
 
+    fn find(&self, origin: &Origin) -> Option<&Source> {
+        self.sources.get(self.place(origin).ok()?)
+    }
+
     fn place(&self, origin: &Origin) -> Result<usize, usize> {
         self.sources.binary_search_by(|source| source.origin.cmp(origin))
     }
@@ -289,7 +294,7 @@ impl Interval {
 /// 32 hexadecimal digits, with or without dashes in their four places.
 pub(crate) fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     const DASHES: [usize; 4] = [8, 13, 18, 23];
-    let has_dashes = text.len() == 36 && DASHES.iter().all(|&at| text[at] == b'-');
+    let has_dashes = text.len() == 36 && DASHES.iter().all(|&at| text.get(at) == Some(&b'-'));
     if !has_dashes && text.len() != 32 {
         return None;
     }
