@@ -111,7 +111,9 @@ impl RequestTracker {
     pub fn renumber(&self, bytes: &mut [u8], next: &mut u8) {
         let (mut tracker, mut at) = (*self, 0);
         while let RequestStep::Header(header) = tracker.step(bytes, &mut at) {
-            bytes[header + PacketHeader::LEN - 1] = *next;
+            if let Some(sequence) = bytes.get_mut(header + PacketHeader::LEN - 1) {
+                *sequence = *next;
+            }
             *next = next.wrapping_add(1);
         }
     }
@@ -133,7 +135,7 @@ impl RequestTracker {
             return RequestStep::Finished;
         }
         let header_at = *at;
-        let Some(header) = PacketHeader::parse(&bytes[header_at..]) else {
+        let Some(header) = bytes.get(header_at..).and_then(PacketHeader::parse) else {
             return RequestStep::NeedMore;
         };
         *at += PacketHeader::LEN;

@@ -251,7 +251,7 @@ impl ResponseTracker {
                 return Ok(Progress::more(at));
             }
             if self.continued {
-                let Some(header) = PacketHeader::parse(&bytes[at..]) else {
+                let Some(header) = bytes.get(at..).and_then(PacketHeader::parse) else {
                     return Ok(Progress::more(at));
                 };
                 at += self.enter(header);
@@ -267,7 +267,7 @@ impl ResponseTracker {
                 let consumed = if event == Event::Stream { bytes.len() } else { at };
                 return Ok(Progress { consumed, event });
             }
-            let Some(head) = self.head(&bytes[at..])? else {
+            let Some(head) = self.head(bytes.get(at..).unwrap_or_default())? else {
                 return Ok(Progress::more(at));
             };
             if self.inspects_state && !std::mem::take(&mut self.state_passes) && self.carries_state(&head)? {
@@ -356,7 +356,7 @@ impl ResponseTracker {
                 expected: self.expect.words(),
             });
         }
-        let payload = &bytes[PacketHeader::LEN..];
+        let payload = bytes.get(PacketHeader::LEN..).unwrap_or_default();
         let Some(&first) = payload.first() else {
             return Ok(None);
         };
@@ -383,6 +383,8 @@ const ROWS_ALIKE: u32 = 6;
 fn rows_alike(bytes: &[u8], payload_len: usize) -> usize {
     let [a, b, c, _] = (payload_len as u32).to_le_bytes();
     let rows = bytes.chunks_exact(PacketHeader::LEN + payload_len);
-    let alike = rows.take_while(|row| row[..3] == [a, b, c] && row[PacketHeader::LEN] < EOF);
+    let alike = rows.take_while(|row| {
+        row.first_chunk() == Some(&[a, b, c]) && row.get(PacketHeader::LEN).is_some_and(|&first| first < EOF)
+    });
     alike.count().saturating_sub(1)
 }

@@ -172,12 +172,12 @@ impl Reshaper {
     ) -> Result<Progress, WireError> {
         let mut at = 0;
         loop {
-            at += self.pass_payload(&bytes[at..], out);
+            at += self.pass_payload(bytes.get(at..).unwrap_or_default(), out);
             if self.tracker.skip > 0 {
                 return Ok(Progress::more(at));
             }
             if self.tracker.continued {
-                let Some(header) = PacketHeader::parse(&bytes[at..]) else {
+                let Some(header) = bytes.get(at..).and_then(PacketHeader::parse) else {
                     return Ok(Progress::more(at));
                 };
                 at += self.enter(header, out);
@@ -192,10 +192,10 @@ impl Reshaper {
             }
             if let Some(event) = self.tracker.settled() {
                 let consumed = if event == Event::Stream { bytes.len() } else { at };
-                out.extend_from_slice(&bytes[at..consumed]);
+                out.extend_from_slice(bytes.get(at..consumed).unwrap_or_default());
                 return Ok(Progress { consumed, event });
             }
-            let Some(head) = self.tracker.head(&bytes[at..])? else {
+            let Some(head) = self.tracker.head(bytes.get(at..).unwrap_or_default())? else {
                 return Ok(Progress::more(at));
             };
             self.packet_begins(&head, out)?;
@@ -207,7 +207,7 @@ impl Reshaper {
 
     fn pass_payload(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let passed = self.tracker.pass_payload(bytes.len());
-        self.write(&bytes[..passed], out);
+        self.write(bytes.get(..passed).unwrap_or(bytes), out);
         passed
     }
 
@@ -237,7 +237,7 @@ impl Reshaper {
     fn pass_rows(&mut self, bytes: &[u8], from: usize, out: &mut Vec<u8>) -> usize {
         let to = self.tracker.pass_rows(bytes, from);
         let mut at = out.len();
-        out.extend_from_slice(&bytes[from..to]);
+        out.extend_from_slice(bytes.get(from..to).unwrap_or_default());
         if self.ahead == 0 {
             return to;
         }
