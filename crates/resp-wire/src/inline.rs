@@ -10,15 +10,16 @@ pub(crate) fn split(
     mut add: impl FnMut(usize, usize),
 ) -> Result<(), ProtocolError> {
     let mut rest = line;
-    loop {
-        let Some(next) = rest.iter().position(|&byte| !is_blank(byte)) else {
-            return Ok(());
-        };
-        rest = &rest[next..];
+    while let Some((&first, behind)) = rest.split_first() {
+        if is_blank(first) {
+            rest = behind;
+            continue;
+        }
         let start = words.len();
         rest = word(rest, words)?;
         add(start, words.len());
     }
+    Ok(())
 }
 
 /// Takes one word off the line and returns what is behind it.

@@ -173,13 +173,10 @@ impl<'a> Writer<'a> {
     #[inline]
     fn line(&mut self, kind: u8, text: &str) {
         self.out.push(kind);
-        let start = self.out.len();
-        self.out.extend_from_slice(text.as_bytes());
-        for byte in &mut self.out[start..] {
-            if matches!(byte, b'\r' | b'\n') {
-                *byte = b' ';
-            }
-        }
+        self.out.extend(text.bytes().map(|byte| match byte {
+            b'\r' | b'\n' => b' ',
+            byte => byte,
+        }));
         self.out.extend_from_slice(b"\r\n");
     }
 }

@@ -331,8 +331,8 @@ impl Parser {
         };
         self.begin();
         self.own_used = true;
-        let spans = &mut self.spans;
-        inline::split(&bytes[..end], &mut self.own, |start, end| {
+        let (line, spans) = (bytes.get(..end).unwrap_or_default(), &mut self.spans);
+        inline::split(line, &mut self.own, |start, end| {
             spans.push(Span {
                 start: start as u32,
                 end: end as u32,
@@ -372,15 +372,12 @@ fn bulk_length(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<(usize
 #[inline]
 fn header(bytes: &[u8], at: usize, too_big: ProtocolError) -> Result<Option<(&[u8], usize)>, ProtocolError> {
     let line = bytes.get(at + 1..).unwrap_or_default();
-    let line = &line[..line.len().min(HEADER_MAX)];
-    match line.iter().position(|&byte| byte == b'\r') {
-        Some(end) => match line.get(end + 1) {
-            None if line.len() == HEADER_MAX => Err(too_big),
-            None => Ok(None),
-            Some(b'\n') => Ok(Some((&line[..end], at + end + 3))),
-            Some(_) => Err(ProtocolError::MissingLineEnd),
-        },
-        None if line.len() == HEADER_MAX => Err(too_big),
-        None => Ok(None),
+    let line = line.get(..HEADER_MAX).unwrap_or(line);
+    let end = line.iter().position(|&byte| byte == b'\r');
+    match end.and_then(|end| line.split_at_checked(end)) {
+        Some((text, [_, b'\n', ..])) => Ok(Some((text, at + text.len() + 3))),
+        Some((_, [_, _, ..])) => Err(ProtocolError::MissingLineEnd),
+        _ if line.len() == HEADER_MAX => Err(too_big),
+        _ => Ok(None),
     }
 }
