@@ -12,6 +12,9 @@
 //! What it does not do: sequence numbers are carried, not enforced (MariaDB and MySQL both renumber the inner
 //! packets of a compressed connection), and the pre-4.1 protocol of clients before 2004 is refused.
 
+// Readers of a peer's bytes check bounds where they read; an index that stays says why it is within them.
+#![warn(clippy::indexing_slicing)]
+
 mod auth_exchange;
 mod capabilities;
 mod codec;
@@ -29,6 +32,10 @@ pub mod auth;
 pub mod binlog;
 pub mod compression;
 #[doc(hidden)]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "code of tests: a panic is how it reports a fault"
+)]
 pub mod fuzzing;
 pub mod gtid;
 pub mod query;

@@ -6,12 +6,19 @@
 //!
 //! Facts: the protocol description of Redis (RESP) and the errors of `networking.c` of Redis 7.
 
+// Readers of a client's bytes check bounds where they read; an index that stays says why it is within them.
+#![warn(clippy::indexing_slicing)]
+
 mod error;
 mod inline;
 mod number;
 mod reply;
 mod request;
 
+#[allow(
+    clippy::indexing_slicing,
+    reason = "code of tests: a panic is how it reports a fault"
+)]
 pub mod fuzzing;
 
 pub use error::ProtocolError;

@@ -79,6 +79,10 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// Those of `write`; nothing is written then.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`write` only appends, and what it wrote begins at `before + header` by now"
+    )]
     pub fn bulk_with<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         let before = self.out.len();
         self.out.extend_from_slice(&[0; HEADER_ROOM]);

@@ -204,6 +204,10 @@ impl MySqlSet {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a source was found at this index, or has just been put there"
+    )]
     fn insert(&mut self, origin: &Origin, intervals: &[Interval]) {
         let index = self.place(origin).unwrap_or_else(|index| {
             let source = Source {
@@ -257,6 +261,10 @@ impl Source {
     }
 
     /// Joins the interval with those that it touches.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an interval that ends before this one also begins before it: `from` is not over `to`"
+    )]
     fn insert(&mut self, interval: Interval) {
         let from = self
             .intervals
