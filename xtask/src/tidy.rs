@@ -66,6 +66,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     problems.extend(links::check(root, &files(root, &["."], ".md")?)?);
     let files = files(root, &CODE, ".rs")?;
     let mut tests = BTreeMap::<String, String>::new();
+    let targets = files.iter().filter(|path| path.starts_with("fuzz/fuzz_targets"));
+    let mut unused_targets: Vec<_> = targets.collect();
     for path in &files {
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.display().to_string())?;
         let source = Source::new(&text);
@@ -77,14 +79,26 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
             println!("tidy: {length} (a hint, no fault)");
         }
         problems.extend(ignored_tests(&file, &source));
+        unused_targets.retain(|target| !replays(&text, target));
         if let Some(module) = path.file_stem().filter(|_| path.starts_with("e2e/tests")) {
             *tests.entry(module.to_string_lossy().into_owned()).or_default() += &text;
         }
     }
     let list = std::fs::read_to_string(root.join(LEFT_OUT)).context(LEFT_OUT)?;
     problems.extend(left_out(&list, &tests));
+    problems.extend(
+        unused_targets
+            .iter()
+            .map(|target| format!("{}: no test replays its corpus", target.display())),
+    );
     println!("tidy: {} files", files.len());
     Ok(problems)
+}
+
+/// Whether a test runs the body of a fuzz target on its corpus: CI does not build the targets.
+fn replays(text: &str, target: &Path) -> bool {
+    let name = target.file_stem().unwrap_or_default().to_string_lossy();
+    text.contains(&format!("replay(\"{name}\""))
 }
 
 /// Every file of ours in these folders whose name ends so, relative to the root, in order.
@@ -209,6 +223,13 @@ mod tests {
 
     fn named(path: &str, text: &str) -> Vec<String> {
         names(Path::new(path), path, &Source::new(text))
+    }
+
+    #[test]
+    fn a_target_is_replayed_by_its_name() {
+        let target = Path::new("fuzz/fuzz_targets/gtid.rs");
+        assert!(replays("inputs::replay(\"gtid\", fuzzing::gtid);", target));
+        assert!(!replays("inputs::replay(\"gtids\", fuzzing::gtid);", target));
     }
 
     #[test]
