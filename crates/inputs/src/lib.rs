@@ -119,7 +119,7 @@ pub fn replay(target: &str, body: fn(&[u8])) {
     }
 }
 
-/// One input with up to four changes.
+/// An input of the corpus with up to four changes.
 fn changed(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     /// First bytes of lengths and ends of numbers' ranges.
     const EDGES: [u8; 10] = [0, 1, 0x7f, 0x80, 0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff];

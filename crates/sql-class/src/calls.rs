@@ -32,7 +32,7 @@ const DEPTH_MAX: usize = 64;
 /// Servers cut longer names of columns: MySQL at 256 bytes, MariaDB at 255 (tested with 10.11).
 const NAME_MAX: usize = 255;
 
-/// What may stand between `SELECT` and the first item.
+/// Words that may stand between `SELECT` and the first item.
 const SELECT_OPTIONS: &[&str] = &[
     "ALL",
     "DISTINCT",
@@ -105,7 +105,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// One item of a select list, as far as it was read.
+/// An item of a select list, as far as it was read.
 #[derive(Clone, Copy, Default)]
 struct Item {
     start: usize,

@@ -22,7 +22,7 @@ pub(crate) fn without_semicolon(text: &[u8]) -> &[u8] {
     text.strip_suffix(b";").unwrap_or(text)
 }
 
-/// What stands between backticks; a name without them as it is.
+/// The name between backticks; a name without them as it is.
 pub(crate) fn without_backticks(name: &[u8]) -> &[u8] {
     let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
     inner.unwrap_or(name)

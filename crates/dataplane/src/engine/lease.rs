@@ -40,7 +40,7 @@ pub(crate) async fn lease(session: &mut ClientSession, target: &Target) -> Resul
     resume(session, target, now, false).await
 }
 
-/// What is left to be done after [`try_lease`]. `state_may_wait`: what a connection lacks of the session's
+/// Does the rest of a lease after [`try_lease`]. `state_may_wait`: what a connection lacks of the session's
 /// state may be sent with the statement; see [`LeasedConnection::lacks_state`].
 pub(crate) async fn resume(
     session: &mut ClientSession,

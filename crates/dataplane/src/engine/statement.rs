@@ -45,7 +45,7 @@ pub(crate) struct Statement {
     pub(crate) may_load_file: bool,
     pub(crate) lists_processes: bool,
     pub(crate) executes_call: bool,
-    /// What is relayed is not what the client sent but waits in the flow, whole.
+    /// The command to relay is not the client's but one of ours, which waits in the flow, whole.
     pub(crate) is_ours: bool,
     /// What its client has sent, where a rule has it prepared as another text.
     pub(crate) original: Option<Rc<[u8]>>,

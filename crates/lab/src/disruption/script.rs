@@ -126,7 +126,7 @@ impl Statement {
         }
     }
 
-    /// One that has no parameters, and whose answer says nothing.
+    /// A statement without parameters, whose answer says nothing.
     fn bare(template: Template, doing: Doing) -> Self {
         Self::new(template, [], doing, Expected::Nothing)
     }

@@ -43,7 +43,7 @@ impl Session {
         self.gtid = Some(Box::new(WrittenGtids { text, set }));
     }
 
-    /// What [`Session::gtid`] gives, as the set that is compared with those of servers.
+    /// The text of [`Session::gtid`] as the set that is compared with those of servers.
     ///
     /// # Errors
     /// There are too many of them, or the text is none of GTIDs.

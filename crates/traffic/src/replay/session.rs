@@ -219,7 +219,7 @@ impl Session {
                 self.after_loss(captured, verdict).await
             }
             Fate::Open => {
-                // What such a statement begins or ends has to be known once a connection is lost.
+                // A transaction that it begins or ends has to be known once a connection is lost.
                 if Command(captured.command) == Command::STMT_PREPARE {
                     self.part(captured);
                 }

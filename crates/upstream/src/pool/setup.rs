@@ -222,8 +222,8 @@ impl Setup {
         &self.tracked.trackers
     }
 
-    /// What makes a connection as it was after [`begin`](Self::begin), once a COM_RESET_CONNECTION has set
-    /// every variable to its global value.
+    /// The commands that make a connection as it was after [`begin`](Self::begin), once a
+    /// COM_RESET_CONNECTION has set every variable to its global value.
     pub(super) fn again(&self, capabilities: Capabilities, baseline: &Baseline) -> Vec<Vec<u8>> {
         let mut commands = vec![query(capabilities, &self.tracked.trackers)];
         commands.extend(self.config.pool.init.iter().map(|sql| query(capabilities, sql)));

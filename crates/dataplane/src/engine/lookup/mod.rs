@@ -389,7 +389,7 @@ pub(crate) fn finish(lookups: &mut Option<Box<SessionLookups>>) {
     }
 }
 
-/// What the session has written, where that matters.
+/// The GTIDs that the session has written, where they matter.
 fn own(session: &ClientSession, consistency: ReadConsistency) -> Option<&GtidSet> {
     let own = session.state.written().ok()??;
     (consistency == ReadConsistency::Session).then_some(&**own)

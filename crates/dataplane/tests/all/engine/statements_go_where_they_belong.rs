@@ -355,7 +355,7 @@ async fn and_why_is_told_of_no_later_statement() {
     assert_eq!(writes(&mut session).await[2..], usual);
 }
 
-/// What is told of a write. Another session's connection may be back later than its answer.
+/// The reason that is told of a write. Another session's connection may be back later than its answer.
 async fn writes(session: &mut Session) -> Vec<String> {
     let began = Instant::now();
     while let Err(code) = session.query("INSERT INTO t VALUES ('OK')").await {
