@@ -1,7 +1,8 @@
 //! Words of a text, where its tokens are not needed.
 
 /// Whether the word is one of these, in whatever case.
-pub(crate) fn is_one_of(word: &[u8], known: &[&str]) -> bool {
+#[must_use]
+pub fn is_one_of(word: &[u8], known: &[&str]) -> bool {
     known
         .iter()
         .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
-use sql_class::text::has;
+use sql_class::text::{has, is_one_of};
 use sql_class::{Class, Effects, Literal, Syntax, digest, facts, literals};
 
 use crate::binary;
@@ -20,7 +20,7 @@ use crate::capture::schema_of;
 use crate::file::{FileError, Folder, FolderWriter};
 use crate::record::{CommandRecord, Filters, Flags, Record};
 use crate::seal::Key;
-use crate::words::{comment_len, is_one_of};
+use crate::words::comment_len;
 
 use self::pseudonyms::Pseudonyms;
 

@@ -9,13 +9,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use mysql_wire::Command;
-use sql_class::text::has;
+use sql_class::text::{has, is_one_of};
 
 use crate::file::{FileError, Folder};
 use crate::record::{CommandRecord, Flags, Record, SessionRecord, plain};
 use crate::replay::{Judge, Permitted};
 use crate::seal::Key;
-use crate::words::{comment_len, is_one_of, without_comments_in_front, without_semicolon};
+use crate::words::{comment_len, without_comments_in_front, without_semicolon};
 
 mod charset;
 mod values;

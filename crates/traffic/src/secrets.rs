@@ -9,9 +9,10 @@
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
+use sql_class::text::is_one_of;
 use sql_class::{Class, Dialect, Effects, Facts, Syntax};
 
-use crate::words::{comment_len, is_alone, is_one_of, without_comments_in_front, without_semicolon};
+use crate::words::{comment_len, is_alone, without_comments_in_front, without_semicolon};
 
 /// Words, as [`words`] has them.
 type Words = LazyLock<Option<Regex>>;

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
-use sql_class::text::has;
+use sql_class::text::{has, is_one_of};
 use sql_class::{Literal, Syntax, literals};
 
-use crate::words::{is_one_of, without_backticks, without_comments_in_front};
+use crate::words::{without_backticks, without_comments_in_front};
 
 /// The names are found as words, with a bracket where a column could be called so.
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {

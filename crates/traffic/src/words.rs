@@ -1,12 +1,5 @@
 //! Words, names and comments of a statement's text, whatever it is.
 
-/// Whether a word is one of these, in capital letters or small ones.
-pub(crate) fn is_one_of(word: &[u8], words: &[&str]) -> bool {
-    words
-        .iter()
-        .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
-}
-
 /// Whether a text begins with these letters, capital or small.
 pub(crate) fn begins_with(text: &[u8], word: &str) -> bool {
     let begin = text.get(..word.len());

@@ -16,7 +16,8 @@ pub use self::collation::Collation;
 pub use self::numbers::{elsewhere, in_text, is_near};
 pub use self::processes::{Kill, kill, shows_processes};
 pub use self::row_count::{RowCount, may_count_rows};
-use crate::words::{is_one_of, plain_words};
+pub use crate::words::is_one_of;
+use crate::words::plain_words;
 use crate::{Effects, Syntax, TableName};
 
 /// A longer text is not looked into.

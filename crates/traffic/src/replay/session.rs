@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, StatusFlags, statement};
 use regex::bytes::Regex;
-use sql_class::text::{has, only_sets_insert_id};
+use sql_class::text::{has, is_one_of, only_sets_insert_id};
 use sql_class::{Class, Effects};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -31,7 +31,6 @@ use crate::capture::schema_of;
 use crate::checks;
 use crate::record::{CommandRecord, Flags, Record, ResultRecord, SessionRecord};
 use crate::volatile::asks_for_time;
-use crate::words::is_one_of;
 
 /// For an answer, or four times as long as it took when it was captured.
 const ANSWER_LIMIT: Duration = Duration::from_secs(600);

@@ -4,10 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use sql_class::text::is_one_of;
 use sql_class::{Literal, TableName, literals, tables};
 
 use super::super::plan::{readings, syntaxes};
-use crate::words::is_one_of;
 
 /// The number of a table whose ids are mapped.
 pub(super) type Owner = usize;
