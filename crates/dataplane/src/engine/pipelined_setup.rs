@@ -7,8 +7,6 @@
 //! seen the answer, and all is dropped with the connection. Anything else waits for the answers: a write must
 //! not be executed in the schema of somebody else.
 
-use std::rc::Rc;
-
 use mysql_wire::{PacketHeader, WireError, command_packet};
 use session::Session;
 use sql_class::{Class, Effects, Facts};
@@ -100,8 +98,7 @@ pub(crate) fn take_state(leased: Option<&mut LeasedConnection>, of: &Session) ->
     leased.lacks_state = false;
     let (want, state) = (of.carried(), &mut leased.connection.state);
     let mut commands = session::rebuild(want, &state.carried, &state.baseline);
-    state.syncs_reads &= rebuild::keeps_sync_wait(&state.carried, want);
-    state.carried = Rc::clone(want);
+    rebuild::note_carried(state, want);
     if !commands.is_empty() {
         // What the gateway is warned of is not for the session to see.
         commands.push(session::clear_diagnostics());

@@ -37,9 +37,7 @@ pub(crate) async fn rebuild_to(
         // What the gateway is warned of is not for the session to see.
         set_state(session, connection, vec![session::clear_diagnostics()]).await?;
     }
-    let state = &mut connection.state;
-    state.syncs_reads &= keeps_sync_wait(&state.carried, want);
-    state.carried = Rc::clone(want);
+    note_carried(&mut connection.state, want);
     Ok(())
 }
 
@@ -64,9 +62,7 @@ pub(crate) async fn rebuild_alone(
     if !commands.is_empty() {
         done_alone(connection, commands).await?;
     }
-    let state = &mut connection.state;
-    state.syncs_reads &= keeps_sync_wait(&state.carried, want);
-    state.carried = Rc::clone(want);
+    note_carried(&mut connection.state, want);
     Some(())
 }
 
@@ -167,9 +163,10 @@ pub(super) const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
 /// The older name of its first bit.
 pub(super) const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
 
-/// Whether a connection goes on waiting when its state becomes another.
-pub(crate) fn keeps_sync_wait(from: &PortableState, to: &PortableState) -> bool {
-    [SYNC_WAIT, CAUSAL_READS]
-        .iter()
-        .all(|name| from.variable(name) == to.variable(name))
+/// Notes the state that a connection has now. Its reads go on waiting for other nodes where that state leaves
+/// the variables alone by which the gateway has them wait.
+pub(crate) fn note_carried(state: &mut ConnectionState, now: &Rc<PortableState>) {
+    let mut names = [SYNC_WAIT, CAUSAL_READS].iter();
+    state.syncs_reads &= names.all(|name| state.carried.variable(name) == now.variable(name));
+    state.carried = Rc::clone(now);
 }
