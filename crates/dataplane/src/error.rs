@@ -1,8 +1,7 @@
 //! Why a session ends or a statement is refused, whose fault it is, and what the client is told.
 //!
-//! This file is the only place where the gateway makes up MySQL errors of its own
-//! ([`SessionError::to_packet`]). The same words appear in the log line of the session and, as labels, in the
-//! metrics.
+//! MySQL errors of the gateway's own are made up here and nowhere else ([`SessionError::to_packet`]). The
+//! same words appear in the log line of the session and, as labels, in the metrics.
 
 use std::io;
 

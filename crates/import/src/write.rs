@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use config::Config;
 use config::docs::wrap;
 
-/// Where operators find out what goes on.
+/// The address of the admin server in a configuration that is imported.
 pub(crate) const ADMIN: &str = "127.0.0.1:6080";
 
 /// Columns of a comment.

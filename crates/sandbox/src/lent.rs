@@ -43,7 +43,7 @@ struct Again {
 pub struct Lent {
     /// None only while it is dropped.
     sandbox: Option<Sandbox>,
-    /// None where the sandbox cannot be used again.
+    /// How the sandbox is used again; `None` where that cannot be.
     again: Option<Again>,
 }
 

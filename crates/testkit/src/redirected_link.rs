@@ -9,7 +9,7 @@ use std::thread;
 
 /// Forwards connections to a port of this machine, until the process ends.
 pub struct RedirectedLink {
-    /// Where it is connected to.
+    /// The port that clients of the link connect to.
     pub port: u16,
     to: Arc<AtomicU16>,
     turned_away: Arc<AtomicU64>,
@@ -19,7 +19,7 @@ pub struct RedirectedLink {
 
 impl RedirectedLink {
     /// # Errors
-    /// Where there is no port to listen at.
+    /// If there is no port to listen at.
     pub fn start(to: u16) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();

@@ -81,7 +81,7 @@ pub(super) struct Filters {
     ignore_db: String,
 }
 
-/// Where the binary log ends, to ask MySQL 8.2 and later.
+/// The question for the end of the binary log, to ask MySQL 8.2 and later.
 pub(crate) const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
 /// The question for all other servers.
 pub(crate) const OLD_STATUS: &str = "SHOW MASTER STATUS";

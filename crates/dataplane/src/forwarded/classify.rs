@@ -39,7 +39,7 @@ pub(crate) fn classify(
 ) -> Need {
     match command {
         Command::QUERY if payload_len <= KILL_MAX && may_be_kill(payload, capabilities) => {
-            // Nobody sends attributes with it.
+            // No client sends query attributes with a KILL.
             let kill = plain_text(payload, capabilities).and_then(kill);
             kill.map_or(Need::Forward, Need::Kill)
         }

@@ -252,8 +252,8 @@ fn of_lab(client: &mut Client) -> Result<Vec<String>, ClientError> {
         .collect())
 }
 
-/// Whether it was not there before. One that was is asked for, and has nothing with the name of one of the
-/// lab's tables: what a run has left that was killed cannot be told from what is the user's.
+/// Makes the schema, and says whether it is new. A schema that was there is asked for, and has nothing with
+/// the name of one of the lab's tables: tables that a killed run has left cannot be told from the user's own.
 fn create(client: &mut Client, primary: SocketAddr, asked: &Asked<'_>) -> anyhow::Result<bool> {
     let created = client.query(&format!("CREATE DATABASE {SCHEMA}"));
     if !matches!(created, Err(ClientError::Refused { code: EXISTS, .. })) {

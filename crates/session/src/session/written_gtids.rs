@@ -1,10 +1,10 @@
 //! What a session has written, as one set of GTIDs.
 //!
-//! It is text in the form of the servers, for it is little, and read once for all reads until the next
-//! write. Its end is what was written last. A transaction that is in it and no other is not enough: a replica
-//! that applies in parallel may have the last one and not the one before.
+//! The set is kept as text in the form of the servers, for the text is short. The text is parsed once for all
+//! reads until the next write. The end of the text is the session's last write. The last transaction alone is
+//! not enough to know: a replica that applies in parallel may have the last one and not the one before.
 //!
-//! It does not grow with what is written. Of each origin so many intervals are kept, and the smallest gaps
+//! The set does not grow with each write. Of each origin so many intervals are kept, and the smallest gaps
 //! between them are taken for the session's own: others' transactions that were committed before its last
 //! one, which replicas have by then as a rule.
 
@@ -19,9 +19,9 @@ use sql_class::Dialect;
 
 use super::Session;
 
-/// Of one origin.
+/// Most intervals that are kept of one origin.
 const INTERVALS_MAX: usize = 4;
-/// More than primaries that one session sees.
+/// Most origins that are kept: more than primaries that one session sees.
 const ORIGINS_MAX: usize = 8;
 
 /// More than can be told. Nobody can read it, and so no position has it.
@@ -46,7 +46,7 @@ impl Session {
     /// The text of [`Session::gtid`] as the set that is compared with those of servers.
     ///
     /// # Errors
-    /// There are too many of them, or the text is none of GTIDs.
+    /// The text names too many GTIDs, or is not a list of GTIDs.
     pub fn written(&self) -> Result<Option<&Rc<GtidSet>>, WireError> {
         let Some(WrittenGtids { text, set }) = self.gtid.as_deref() else {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Session {
         set.as_ref().map(Some).map_err(|error| *error)
     }
 
-    /// Whose GTIDs its servers report.
+    /// The kind of GTIDs that the session's servers report.
     #[must_use]
     pub fn flavor(&self) -> Flavor {
         match self.dialect {

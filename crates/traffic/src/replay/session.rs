@@ -759,7 +759,7 @@ impl Session {
         };
         if !schema.is_empty() {
             let payload = [&[Command::INIT_DB.0], self.schema(schema)].concat();
-            // Where it is not there each statement says so.
+            // If the schema is not there, each statement says so.
             if !matches!(timeout(ANSWER_LIMIT, client.ask(&payload)).await, Ok(Ok(_))) {
                 return Err(LeftOut::NoLogin);
             }
