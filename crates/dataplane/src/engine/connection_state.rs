@@ -8,7 +8,7 @@ use session::{Baseline, PackedState, PortableState};
 use telemetry::ServerMetrics;
 use upstream::Travel;
 
-use crate::engine::prepared::{NextId, OnServer, close_command};
+use crate::engine::prepared::{OnServer, StatementsLuggage};
 
 /// What is known of a server connection beside what the pool knows.
 pub(crate) struct ConnectionState {
@@ -17,8 +17,6 @@ pub(crate) struct ConnectionState {
     pub(crate) carried: Rc<PortableState>,
     pub(crate) baseline: Rc<Baseline>,
     pub(crate) statements: OnServer,
-    /// Statements of the server's to be closed with the next command.
-    pub(crate) to_close: Vec<u32>,
     /// The session whose statement was the last on it, with nothing of anybody else's since.
     pub(crate) last_session: Option<u32>,
     /// Which of its turns that session had on it.
@@ -48,55 +46,12 @@ impl ConnectionState {
             cost => cost,
         }
     }
-
-    /// Commands that close what is to be closed.
-    pub(crate) fn take_closing(&mut self) -> Vec<Vec<u8>> {
-        self.to_close.drain(..).map(close_command).collect()
-    }
-
-    /// Keeps a statement that was just prepared. Statements whose place it takes are closed with the next
-    /// command that is about one.
-    pub(crate) fn remember(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) {
-        let closed = self.statements.add(id, text, owner);
-        self.to_close.extend(closed);
-    }
-
-    /// Forgets what was prepared for a client's statement, which is closed with the next command that is
-    /// about a statement.
-    pub(crate) fn close(&mut self, owner: &Rc<()>) {
-        let id = self.statements.remove(owner);
-        self.to_close.extend(id);
-    }
-
-    /// No session holds anything on the connection any more.
-    pub(crate) fn let_go(&mut self) {
-        let closed = self.statements.let_go();
-        self.to_close.extend(closed);
-    }
-
-    /// A preparation has come to nothing: it was refused, or the statement of this id is of no use.
-    pub(crate) fn note_unused(&mut self, id: Option<u32>) {
-        match id {
-            Some(id) => {
-                self.statements.note_given(id);
-                self.to_close.push(id);
-            }
-            None => self.statements.note_refused(),
-        }
-    }
-
-    /// Gives up half of the statements, and says how many are to be closed now.
-    pub(crate) fn give_up_half(&mut self) -> usize {
-        self.to_close.extend(self.statements.give_up_half());
-        self.to_close.len()
-    }
 }
 
 /// [`ConnectionState`] on its way to another worker.
 pub(crate) struct Luggage {
     carried: PackedState,
-    next_id: NextId,
-    to_close: Vec<u32>,
+    statements: StatementsLuggage,
     known: session::KnownConnection,
     syncs_reads: bool,
     lacks_schema: bool,
@@ -107,11 +62,9 @@ impl Travel for ConnectionState {
     type Luggage = Luggage;
 
     fn pack(self) -> Luggage {
-        let (ids, next_id) = self.statements.pack();
         Luggage {
             carried: PackedState::of(&self.carried),
-            next_id,
-            to_close: [self.to_close, ids].concat(),
+            statements: self.statements.pack(),
             known: self.known,
             syncs_reads: self.syncs_reads,
             lacks_schema: self.lacks_schema,
@@ -119,10 +72,9 @@ impl Travel for ConnectionState {
     }
 
     fn unpack(mut self, luggage: Luggage) -> Self {
-        self.statements.unpack(luggage.next_id);
+        self.statements.unpack(luggage.statements);
         Self {
             carried: Rc::new(luggage.carried.unpack()),
-            to_close: luggage.to_close,
             known: luggage.known,
             syncs_reads: luggage.syncs_reads,
             lacks_schema: luggage.lacks_schema,

@@ -477,7 +477,6 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         carried: Rc::new(PortableState::fresh(None, multi_statements)),
         baseline: Rc::new(opened.baseline.iter().cloned().collect()),
         statements: OnServer::new(cluster.config().pool.prepared_max),
-        to_close: Vec::new(),
         last_session: None,
         last_turn: 0,
         is_untouched: false,
@@ -558,7 +557,7 @@ pub(crate) fn give_back(session: &mut ClientSession) {
         }
         connection.state.known = session.state.connection_left(connection.state.known);
         consistency::leave(&mut connection.state, session.state.leave());
-        connection.state.let_go();
+        connection.state.statements.let_go();
         if connection.state.lacks_schema || session.control.is_aimed_at() {
             return;
         }
@@ -638,7 +637,6 @@ pub(crate) async fn give_back_as_new(session: &mut ClientSession) -> Result<(), 
     let multi_statements = session.state.carried().multi_statements();
     connection.state.carried = Rc::new(PortableState::fresh(schema, multi_statements));
     connection.state.statements.clear();
-    connection.state.to_close.clear();
     connection.state.last_session = None;
     connection.state.known = KnownConnection::UNKNOWN;
     connection.state.syncs_reads = false;

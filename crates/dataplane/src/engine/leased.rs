@@ -43,7 +43,6 @@ impl LeasedConnection {
     /// The server has dropped its statements, and its last one is not the session's.
     pub(crate) fn forget_statements(&mut self) {
         self.connection.state.statements.clear();
-        self.connection.state.to_close.clear();
         self.left = Left::default();
     }
 }

@@ -80,8 +80,8 @@ async fn syntax_error(session: &mut ClientSession, head: CommandHead) -> Result<
         return Ok(None);
     };
     if let Some(leased) = &mut session.lease {
-        let ids = reprepare::prepared_ids(reply);
-        leased.connection.state.note_unused(ids.map(|(id, _)| id));
+        let id = reprepare::prepared_ids(reply).map(|(id, _)| id);
+        leased.connection.state.statements.note_unused(id);
     }
     let error = reply.error(session.client.key.capabilities);
     Ok(error.filter(|packet| packet.code == ER_PARSE_ERROR))

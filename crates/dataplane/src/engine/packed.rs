@@ -194,13 +194,13 @@ fn pack_identity(session: &ClientSession) -> PackedIdentity {
 
 fn pack_lease(leased: &LeasedConnection, state: &mut Session) -> Result<PackedLease, Stays> {
     let of = &leased.connection.state;
-    let (statements, superfluous) = of.statements.packed(state.statements()).ok_or(Stays::Figures)?;
+    let (statements, to_close) = of.statements.packed(state.statements()).ok_or(Stays::Figures)?;
     Ok(PackedLease {
         connection: leased.connection.pack(),
         carried: PortableState::clone(&of.carried),
         baseline: Baseline::clone(&of.baseline),
         statements,
-        to_close: [of.to_close.as_slice(), &superfluous].concat(),
+        to_close,
         known: of.known,
         syncs_reads: of.syncs_reads,
         lacks_schema: of.lacks_schema,
@@ -384,10 +384,8 @@ fn unpack_lease(
         true => Rc::clone(session.state.baseline()),
         false => Rc::new(packed.baseline),
     };
-    let closed = state
-        .statements
-        .unpacked(packed.statements, session.state.statements());
-    state.to_close = [packed.to_close, closed].concat();
+    let statements = (packed.statements, packed.to_close);
+    state.statements.unpacked(statements, session.state.statements());
     state.known = packed.known;
     (state.syncs_reads, state.lacks_schema) = (packed.syncs_reads, packed.lacks_schema);
     let key = session.context.listener.key(server);

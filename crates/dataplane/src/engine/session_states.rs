@@ -49,7 +49,6 @@ pub(super) async fn leave(session: &mut ClientSession, cause: Cause) -> Result<(
     if let Some(mut old) = lease::detach(session) {
         // The other server gives its statements the ids that they had here.
         std::mem::swap(&mut connection.state.statements, &mut old.state.statements);
-        std::mem::swap(&mut connection.state.to_close, &mut old.state.to_close);
         move_target::go_on(session, connection, None);
         old.quit();
     }

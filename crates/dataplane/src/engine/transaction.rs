@@ -380,7 +380,7 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
 /// nothing is lost.
 async fn leave(session: &ClientSession, mut replica: Connection<ConnectionState>, in_step: bool) {
     replica.state.known = session::KnownConnection::UNKNOWN;
-    replica.state.let_go();
+    replica.state.statements.let_go();
     if !in_step || session.control.is_aimed_at() {
         return;
     }

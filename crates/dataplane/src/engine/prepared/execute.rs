@@ -18,12 +18,12 @@ use crate::engine::exchange::exchange;
 use crate::engine::lease::LeaseAttempt;
 use crate::engine::leased::LeasedConnection;
 use crate::engine::next::{Execution, Next};
+use crate::engine::prepared::ServerStatement;
 use crate::engine::prepared::known::{
     OF_THE_LAST, begin_prepared, is_kept, is_known_here, unknown_statement,
 };
 use crate::engine::prepared::prepare_execute::{self, PipelinedExecution};
 use crate::engine::prepared::reprepare;
-use crate::engine::prepared::{ServerStatement, close_packets};
 use crate::engine::target::Target;
 use crate::engine::{answer, choose, command, last, lease, pipelined_setup};
 use crate::error::SessionError;
@@ -121,7 +121,7 @@ async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared
             known.types.clone_from(&prepared.types);
         }
         if let Some(leased) = &mut session.lease {
-            leased.connection.state.close(&prepared.owner);
+            leased.connection.state.statements.close(&prepared.owner);
         }
     }
     Next::settle(ended)
@@ -186,8 +186,8 @@ fn address(
     let Some(leased) = &mut session.lease else {
         return Err(unknown_statement(id, head.command));
     };
-    let state = &mut leased.connection.state;
-    let Some(on_server) = state.statements.find(prepared) else {
+    let statements = &mut leased.connection.state.statements;
+    let Some(on_server) = statements.find(prepared) else {
         return Err(unknown_statement(id, head.command));
     };
     let unseen = session.streams.up.unseen_mut();
@@ -216,13 +216,13 @@ fn address(
     }
     // Servers remember that data in pieces was wrong, until they are told to forget it.
     let is_held = parsed.opens_cursor || prepared.long_data || !is_kept(prepared);
-    state.statements.set_held(&prepared.owner, is_held);
+    statements.set_held(&prepared.owner, is_held);
     let up = &mut session.streams.up;
     if changed.is_some() {
         up.discard(end);
     }
     if closes {
-        up.say(&close_packets(&mut state.to_close));
+        up.say(&statements.take_closing_packets());
     }
     if let Some(changed) = changed {
         session.statement.say(up, &changed);
@@ -331,7 +331,7 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
     if held_text(session, &prepared).is_none() {
         answer::discard(session).await?;
         if let Some(leased) = &mut session.lease {
-            leased.connection.state.close(&prepared.owner);
+            leased.connection.state.statements.close(&prepared.owner);
         }
         session.state.statements().remove(id);
         return Ok(Next::Done);

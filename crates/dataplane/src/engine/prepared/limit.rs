@@ -13,24 +13,23 @@ use crate::engine::rebuild;
 pub(crate) const NO_ROOM: u16 = 1461;
 
 /// Whether there may be room now on the server of the leased connection. Statements of that connection are
-/// closed by whoever sends the next command there ([`ConnectionState::take_closing`]); those of one that is
-/// idle are closed here.
+/// closed by whoever sends the next command there; those of one that is idle are closed here.
 pub(crate) async fn make(session: &mut ClientSession) -> bool {
     let Some(leased) = &mut session.lease else {
         return false;
     };
-    let here = leased.connection.state.give_up_half();
+    let here = leased.connection.state.statements.give_up_half();
     if here > 0 {
         session.context.worker.metrics.evicted_statements.add(here as u64);
         return true;
     }
     let server = Arc::clone(&leased.connection.server);
-    let most = |held: &ConnectionState| held.statements.len() + held.to_close.len();
+    let most = |held: &ConnectionState| held.statements.len();
     let Some(mut other) = session.pool().take_idle(&server, most) else {
         return false;
     };
-    let closed = other.state.give_up_half();
-    let mut commands = other.state.take_closing();
+    let closed = other.state.statements.give_up_half();
+    let mut commands = other.state.statements.take_closing();
     // Once this is answered they are closed; or with their connection.
     commands.push(vec![Command::PING.0]);
     let asked = rebuild::asked_in_time(session, &mut other, &commands).await;

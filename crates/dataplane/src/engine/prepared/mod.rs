@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use foldhash::fast::RandomState;
-use mysql_wire::statement::PrepareOk;
+use mysql_wire::statement::{PrepareOk, encode};
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use net::buffer;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ pub(crate) struct OnServer {
     looked_at: usize,
     /// The server's ids of statements that have a cursor or long data.
     held: Vec<u32>,
+    /// The server's ids of statements that are to be closed with the next command that is about one.
+    to_close: Vec<u32>,
     /// Counts uses, to find the statement used longest ago.
     uses: u64,
     /// Greater than every id that the server has given on this connection: the one that it gives next, as a
@@ -86,6 +88,7 @@ impl OnServer {
             has_long: false,
             looked_at: UNOWNED.min(max as usize),
             held: Vec::new(),
+            to_close: Vec::new(),
             uses: 0,
             next_id: 0,
             wrong_guesses: 0,
@@ -130,18 +133,17 @@ impl OnServer {
         statement.filter(|statement| self.held.contains(&statement.id))
     }
 
-    /// Adds a statement that was just prepared. Returns the ids of those that must be closed for it: those
-    /// that are of no use any more, and some of those not used for the longest time, where the limit is
-    /// reached.
-    pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) -> Vec<u32> {
+    /// Adds a statement that was just prepared. Statements that are of no use any more are closed for it, and
+    /// where the limit is reached some of those not used for the longest time.
+    pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) {
         self.uses += 1;
         self.note_given(id);
-        let mut closed = Vec::from_iter(self.remove(owner));
+        self.close(owner);
         self.has_long |= text.len() > buffer::CAPACITY;
         if self.statements.len() >= self.looked_at {
-            closed.extend(self.give_up(|statement| !statement.is_owned()));
+            self.give_up(|statement| !statement.is_owned());
             if self.statements.len() >= self.max {
-                closed.extend(self.give_up_oldest(self.statements.len().div_ceil(GIVEN_UP)));
+                self.give_up_oldest(self.statements.len().div_ceil(GIVEN_UP));
             }
             self.looked_at = (2 * self.statements.len() + UNOWNED).min(self.max);
         }
@@ -153,7 +155,6 @@ impl OnServer {
             used: self.uses,
         };
         self.statements.insert(Rc::as_ptr(owner), statement);
-        closed
     }
 
     /// The id that the server most likely gives to the statement prepared next. No statement of the
@@ -164,13 +165,20 @@ impl OnServer {
     }
 
     /// The server has given this id to a statement. To be told of every one.
-    pub(crate) fn note_given(&mut self, id: u32) {
+    fn note_given(&mut self, id: u32) {
         self.next_id = self.next_id.max(id.saturating_add(1));
     }
 
-    /// The server has refused to prepare a statement, which takes an id all the same.
-    pub(crate) fn note_refused(&mut self) {
-        self.next_id = self.next_id.saturating_add(u32::from(self.next_id > 0));
+    /// A preparation has come to nothing: the statement of this id is of no use, or the server has refused to
+    /// prepare it, which takes an id all the same.
+    pub(crate) fn note_unused(&mut self, id: Option<u32>) {
+        match id {
+            Some(id) => {
+                self.note_given(id);
+                self.to_close.push(id);
+            }
+            None => self.next_id = self.next_id.saturating_add(u32::from(self.next_id > 0)),
+        }
     }
 
     /// Whether the id was the one that was guessed.
@@ -181,50 +189,48 @@ impl OnServer {
         };
     }
 
+    /// How many statements the server has, with those that are to be closed.
     pub(crate) fn len(&self) -> usize {
-        self.statements.len()
+        self.statements.len() + self.to_close.len()
     }
 
-    /// Forgets the half of the statements that hold nothing, those of no use first, then those used longest
-    /// ago, and gives their ids: they are to be closed.
-    pub(crate) fn give_up_half(&mut self) -> Vec<u32> {
+    /// Gives up the half of the statements that hold nothing, those of no use first, then those used longest
+    /// ago. Returns how many statements are to be closed now.
+    pub(crate) fn give_up_half(&mut self) -> usize {
         let free = self.statements.len() - self.held.len().min(self.statements.len());
-        self.give_up_oldest(free.div_ceil(2))
+        self.give_up_oldest(free.div_ceil(2));
+        self.to_close.len()
     }
 
-    fn give_up_oldest(&mut self, count: usize) -> Vec<u32> {
+    fn give_up_oldest(&mut self, count: usize) {
         let statements = self.statements.values();
         let free = statements.filter(|statement| !self.held.contains(&statement.id));
         let mut free: Vec<_> = free
             .map(|statement| (statement.is_owned(), statement.used))
             .collect();
         free.sort_unstable();
-        let Some(last) = free.get(count.min(free.len()).wrapping_sub(1)).copied() else {
-            return Vec::new();
-        };
-        self.give_up(|statement| (statement.is_owned(), statement.used) <= last)
+        if let Some(last) = free.get(count.min(free.len()).wrapping_sub(1)).copied() {
+            self.give_up(|statement| (statement.is_owned(), statement.used) <= last);
+        }
     }
 
-    /// Forgets those that hold nothing, and gives their ids.
-    fn give_up(&mut self, is_superfluous: impl Fn(&ServerStatement) -> bool) -> Vec<u32> {
+    /// Forgets those that hold nothing, which are to be closed.
+    fn give_up(&mut self, is_superfluous: impl Fn(&ServerStatement) -> bool) {
         let held = &self.held;
         let given_up = self
             .statements
             .extract_if(|_, statement| !held.contains(&statement.id) && is_superfluous(statement));
-        given_up.map(|(_, statement)| statement.id).collect()
+        self.to_close.extend(given_up.map(|(_, statement)| statement.id));
     }
 
-    /// No session holds anything on the connection any more. Returns the ids of statements that must be
-    /// closed.
-    pub(crate) fn let_go(&mut self) -> Vec<u32> {
+    /// No session holds anything on the connection any more. Long texts of no use are not kept.
+    pub(crate) fn let_go(&mut self) {
         self.held.clear();
-        if !self.has_long {
-            return Vec::new();
+        if self.has_long {
+            let is_long = |statement: &ServerStatement| statement.text.len() > buffer::CAPACITY;
+            self.give_up(|statement| is_long(statement) && !statement.is_owned());
+            self.has_long = self.statements.values().any(is_long);
         }
-        let is_long = |statement: &ServerStatement| statement.text.len() > buffer::CAPACITY;
-        let closed = self.give_up(|statement| is_long(statement) && !statement.is_owned());
-        self.has_long = self.statements.values().any(is_long);
-        closed
     }
 
     /// Forgets the client's statement, and gives the server's id of it.
@@ -234,23 +240,56 @@ impl OnServer {
         Some(id)
     }
 
+    /// Forgets the client's statement, which is to be closed.
+    pub(crate) fn close(&mut self, owner: &Rc<()>) {
+        let id = self.remove(owner);
+        self.to_close.extend(id);
+    }
+
+    /// Commands that close what is to be closed.
+    pub(crate) fn take_closing(&mut self) -> Vec<Vec<u8>> {
+        let close = |id| encode(Command::STMT_CLOSE, id).to_vec();
+        self.to_close.drain(..).map(close).collect()
+    }
+
+    /// These commands as packets. None has an answer.
+    pub(crate) fn take_closing_packets(&mut self) -> Vec<u8> {
+        let mut packets = Vec::new();
+        for id in self.to_close.drain(..) {
+            write_packet(&mut packets, &mut 0, &encode(Command::STMT_CLOSE, id));
+        }
+        packets
+    }
+
     /// After COM_RESET_CONNECTION the server has none of them any more.
     pub(crate) fn clear(&mut self) {
         self.statements.clear();
         self.held.clear();
+        self.to_close.clear();
     }
 
-    /// For another worker, whose sessions have prepared none of these statements: their ids, which are to be
-    /// closed, and what is known of the ids to come.
-    pub(crate) fn pack(self) -> (Vec<u32>, NextId) {
+    /// For another worker, whose sessions have prepared none of these statements: all are to be closed.
+    pub(crate) fn pack(self) -> StatementsLuggage {
         let ids = self.statements.into_values().map(|statement| statement.id);
-        (ids.collect(), NextId(self.next_id, self.wrong_guesses))
+        StatementsLuggage {
+            to_close: self.to_close.into_iter().chain(ids).collect(),
+            next_id: self.next_id,
+            wrong_guesses: self.wrong_guesses,
+        }
     }
 
-    /// The same on that worker.
-    pub(crate) fn unpack(&mut self, NextId(next_id, wrong_guesses): NextId) {
-        (self.next_id, self.wrong_guesses) = (next_id, wrong_guesses);
+    /// Takes in what another worker has packed.
+    pub(crate) fn unpack(&mut self, luggage: StatementsLuggage) {
+        self.to_close = luggage.to_close;
+        (self.next_id, self.wrong_guesses) = (luggage.next_id, luggage.wrong_guesses);
     }
+}
+
+/// [`OnServer`] on its way to another worker.
+pub(crate) struct StatementsLuggage {
+    to_close: Vec<u32>,
+    next_id: u32,
+    wrong_guesses: u8,
 }
 
 /// What a connection has prepared for the session that holds it, on its way to another process with both.
@@ -272,8 +311,8 @@ struct PackedStatement {
 }
 
 impl OnServer {
-    /// What is prepared for these statements, and the ids of those that are of no use to them. `None` where
-    /// one of the latter has a cursor or long data.
+    /// What is prepared for these statements, and the ids of those to be closed, among which are all that are
+    /// of no use to them. `None` where one of the latter has a cursor or long data.
     pub(crate) fn packed(&self, of: &Statements) -> Option<(PackedStatements, Vec<u32>)> {
         let mut superfluous: Vec<u32> = self.statements.values().map(|statement| statement.id).collect();
         let mut statements = Vec::new();
@@ -295,13 +334,13 @@ impl OnServer {
             wrong_guesses: self.wrong_guesses,
         };
         let holds_none = superfluous.iter().all(|id| !self.held.contains(id));
-        holds_none.then_some((packed, superfluous))
+        holds_none.then(|| (packed, [self.to_close.as_slice(), &superfluous].concat()))
     }
 
-    /// The same in the other process, on a connection of which nothing else is known yet. The ids of those
-    /// for which there is no room here.
-    pub(crate) fn unpacked(&mut self, packed: PackedStatements, of: &Statements) -> Vec<u32> {
-        let mut closed = Vec::new();
+    /// Takes that in in the other process, on a connection of which nothing else is known yet. Statements for
+    /// which there is no room here are closed.
+    pub(crate) fn unpacked(&mut self, (packed, to_close): (PackedStatements, Vec<u32>), of: &Statements) {
+        self.to_close = to_close;
         for PackedStatement {
             of: client_id,
             id,
@@ -312,7 +351,7 @@ impl OnServer {
             let Some(prepared) = of.get(client_id) else {
                 continue;
             };
-            closed.extend(self.add(id, Rc::clone(&prepared.text), &prepared.owner));
+            self.add(id, Rc::clone(&prepared.text), &prepared.owner);
             let types = match types == prepared.types {
                 true => prepared.types.clone(),
                 false => types,
@@ -323,12 +362,8 @@ impl OnServer {
             self.set_held(&prepared.owner, is_held);
         }
         (self.next_id, self.wrong_guesses) = (packed.next_id, packed.wrong_guesses);
-        closed
     }
 }
-
-/// Which id a server gives next, on its way to another worker.
-pub(crate) struct NextId(u32, u8);
 
 /// Gives the answer to COM_STMT_PREPARE the client's id in the place of the server's.
 #[derive(Debug)]
@@ -396,20 +431,6 @@ impl Renaming {
     }
 }
 
-/// COM_STMT_CLOSE. It has no answer.
-pub(crate) fn close_command(id: u32) -> Vec<u8> {
-    mysql_wire::statement::encode(Command::STMT_CLOSE, id).to_vec()
-}
-
-/// The same as packets, of all that are to be closed.
-pub(crate) fn close_packets(to_close: &mut Vec<u32>) -> Vec<u8> {
-    let mut packets = Vec::new();
-    for id in to_close.drain(..) {
-        write_packet(&mut packets, &mut 0, &close_command(id));
-    }
-    packets
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,8 +440,14 @@ mod tests {
         Prepared::new(text.as_bytes().into(), Rc::new(facts), 0, 0)
     }
 
+    /// The ids of those that are closed for it.
     fn add(on_server: &mut OnServer, id: u32, prepared: &Prepared) -> Vec<u32> {
-        let mut closed = on_server.add(id, Rc::clone(&prepared.text), &prepared.owner);
+        on_server.add(id, Rc::clone(&prepared.text), &prepared.owner);
+        take_closed(on_server)
+    }
+
+    fn take_closed(on_server: &mut OnServer) -> Vec<u32> {
+        let mut closed = std::mem::take(&mut on_server.to_close);
         closed.sort_unstable();
         closed
     }
@@ -450,14 +477,14 @@ mod tests {
     #[test]
     fn the_next_id_is_one_that_no_statement_has() {
         let mut on_server = OnServer::new(2);
-        on_server.note_refused();
+        on_server.note_unused(None);
         assert_eq!(on_server.next_id(), None, "the first one is not known");
         let prepared = of("a");
         add(&mut on_server, 7, &prepared);
         assert_eq!(on_server.next_id(), Some(8));
         on_server.note_given(3);
         assert_eq!(on_server.next_id(), Some(8), "never one from before");
-        on_server.note_refused();
+        on_server.note_unused(None);
         assert_eq!(on_server.remove(&prepared.owner), Some(7));
         on_server.clear();
         assert_eq!(on_server.next_id(), Some(9));
@@ -469,7 +496,7 @@ mod tests {
         assert_eq!(on_server.next_id(), None, "a server that gives others");
         let mut at_its_end = OnServer::new(2);
         at_its_end.note_given(u32::MAX);
-        at_its_end.note_refused();
+        at_its_end.note_unused(None);
         assert_eq!(at_its_end.next_id(), None, "where ids may begin anew");
     }
 
@@ -495,11 +522,11 @@ mod tests {
         }
         on_server.find(&statements[0]).unwrap();
         on_server.set_held(&statements[1].owner, true);
-        let mut given_up = on_server.give_up_half();
-        given_up.sort_unstable();
-        assert_eq!(given_up, [3, 4]);
-        assert_eq!(on_server.give_up_half(), [1]);
-        assert_eq!(on_server.give_up_half(), [0; 0]);
+        assert_eq!(on_server.give_up_half(), 2);
+        assert_eq!(take_closed(&mut on_server), [3, 4]);
+        assert_eq!(on_server.give_up_half(), 1);
+        assert_eq!(take_closed(&mut on_server), [1]);
+        assert_eq!(on_server.give_up_half(), 0);
         assert_eq!(on_server.len(), 1);
         assert!(on_server.held(&statements[1].owner).is_some());
     }
@@ -515,7 +542,8 @@ mod tests {
         assert_eq!(add(&mut on_server, 3, &c), [2]);
         assert!(on_server.find(&b).is_none());
         assert!(on_server.find(&a).is_some());
-        assert_eq!(on_server.let_go(), [0; 0]);
+        on_server.let_go();
+        assert_eq!(take_closed(&mut on_server), [0; 0]);
         assert_eq!(add(&mut on_server, 4, &b), [3], "used longest ago");
         assert!(on_server.find(&a).is_some());
         assert_eq!(on_server.len(), 2);
@@ -527,11 +555,32 @@ mod tests {
         let (short, long) = (of("a"), of(&"a".repeat(buffer::CAPACITY + 1)));
         add(&mut on_server, 1, &short);
         add(&mut on_server, 2, &long);
-        assert_eq!(on_server.let_go(), [0; 0]);
+        on_server.let_go();
+        assert_eq!(take_closed(&mut on_server), [0; 0]);
         let text = Rc::downgrade(&long.text);
         drop((short, long));
-        assert_eq!(on_server.let_go(), [2]);
+        on_server.let_go();
+        assert_eq!(take_closed(&mut on_server), [2]);
         assert_eq!((on_server.len(), text.strong_count()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_to_be_closed_is_closed_on_whatever_worker() {
+        let mut on_server = OnServer::new(9);
+        let (closed, open) = (of("a"), of("b"));
+        add(&mut on_server, 1, &closed);
+        add(&mut on_server, 2, &open);
+        on_server.close(&closed.owner);
+        on_server.note_unused(Some(3));
+        let mut there = OnServer::new(9);
+        there.unpack(on_server.pack());
+        assert_eq!((there.next_id(), there.len()), (Some(4), 3));
+        let close = |id: u8| [5, 0, 0, 0, Command::STMT_CLOSE.0, id, 0, 0, 0];
+        assert_eq!(
+            there.take_closing_packets(),
+            [close(1), close(3), close(2)].concat()
+        );
+        assert_eq!(there.len(), 0);
     }
 
     #[test]

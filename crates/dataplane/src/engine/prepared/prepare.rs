@@ -13,8 +13,8 @@ use crate::engine::begin::{begin, let_go};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::exchange::exchange;
 use crate::engine::next::Next;
+use crate::engine::prepared::Renaming;
 use crate::engine::prepared::known::{NOT_KEPT, OF_THE_LAST};
-use crate::engine::prepared::{Renaming, close_packets};
 use crate::engine::prepared::{limit, reprepare};
 use crate::engine::target::Target;
 use crate::engine::{again, choose, command, last, lease, pipelined_setup};
@@ -129,10 +129,10 @@ pub(crate) async fn prepare_as_it_is(
                 prepared.params = params;
                 (prepared.text, prepared.context) = (text.clone(), context);
                 if let Some(leased) = &mut session.lease {
-                    let state = &mut leased.connection.state;
-                    state.remember(server_id, Rc::clone(&sent), &prepared.owner);
+                    let statements = &mut leased.connection.state.statements;
+                    statements.add(server_id, Rc::clone(&sent), &prepared.owner);
                     if !wanted.is_kept {
-                        state.statements.set_held(&prepared.owner, true);
+                        statements.set_held(&prepared.owner, true);
                     }
                 }
             }
@@ -149,7 +149,7 @@ pub(crate) async fn prepare_as_it_is(
         _ => {
             session.state.statements().remove(id);
             if let Some(leased) = &mut session.lease {
-                leased.connection.state.note_unused(None);
+                leased.connection.state.statements.note_unused(None);
             }
         }
     }
@@ -183,7 +183,7 @@ async fn exchange_for_room(
         }
         renaming.begin_anew();
         if let Some(leased) = &mut session.lease {
-            leased.connection.state.note_unused(None);
+            leased.connection.state.statements.note_unused(None);
         }
         // Once there is none to be made the client is told.
         session.statement.may_go_elsewhere = limit::make(session).await;
@@ -238,16 +238,15 @@ async fn close_superfluous(session: &mut ClientSession) -> Result<(), Refused> {
     let Some(leased) = &mut session.lease else {
         return Ok(());
     };
-    let state = &mut leased.connection.state;
-    if state.to_close.is_empty() {
+    let statements = &mut leased.connection.state.statements;
+    if statements.to_close.is_empty() {
         return Ok(());
     }
     if is_compressed {
         // Packets of a compressed connection are numbered command by command.
-        let closing = state.take_closing();
+        let closing = statements.take_closing();
         return lease::ask_on_lease(session, &closing).await.map(drop);
     }
-    let closing = close_packets(&mut state.to_close);
-    session.streams.up.say(&closing);
+    session.streams.up.say(&statements.take_closing_packets());
     Ok(())
 }

@@ -111,7 +111,7 @@ async fn execute(
     let ahead_of_it = state.len();
     let mut commands = state;
     if let Some(leased) = &mut session.lease {
-        commands.extend(leased.connection.state.take_closing());
+        commands.extend(leased.connection.state.statements.take_closing());
     }
     let at = commands.len();
     commands.extend(plan.preparation.iter().cloned());
@@ -199,17 +199,17 @@ fn is_prepared(session: &mut ClientSession, reply: Option<&Reply>, plan: &Plan, 
     let Some(leased) = &mut session.lease else {
         return false;
     };
-    let state = &mut leased.connection.state;
+    let statements = &mut leased.connection.state.statements;
     match ids {
         Some((given, params)) if params == prepared.params => {
             let was_right = given == plan.server_id;
-            state.statements.note_guess(was_right);
+            statements.note_guess(was_right);
             session.context.worker.metrics.reprepares.inc();
-            state.remember(given, Rc::clone(&prepared.text), &prepared.owner);
+            statements.add(given, Rc::clone(&prepared.text), &prepared.owner);
             was_right
         }
         ids => {
-            state.note_unused(ids.map(|(id, _)| id));
+            statements.note_unused(ids.map(|(id, _)| id));
             false
         }
     }

@@ -82,8 +82,10 @@ async fn try_to_prepare(
     let text = last::without_schema(session, prepared);
     let mut command = vec![Command::STMT_PREPARE.0];
     command.extend_from_slice(text.as_deref().unwrap_or(&prepared.text));
-    let leased = session.lease.as_mut();
-    let closing = leased.map_or_else(Vec::new, |leased| leased.connection.state.take_closing());
+    let closing = match &mut session.lease {
+        Some(leased) => leased.connection.state.statements.take_closing(),
+        None => Vec::new(),
+    };
     let (unanswered, at) = (closing.len(), there.len());
     let commands = closing.into_iter().chain(there).chain([command]).chain(back);
     let commands: Vec<_> = commands.collect();
@@ -108,15 +110,16 @@ async fn try_to_prepare(
         (None, Some((server_id, params))) if params == prepared.params => {
             session.context.worker.metrics.reprepares.inc();
             if let Some(leased) = &mut session.lease {
-                let text = Rc::clone(&prepared.text);
-                leased.connection.state.remember(server_id, text, &prepared.owner);
+                let statements = &mut leased.connection.state.statements;
+                statements.add(server_id, Rc::clone(&prepared.text), &prepared.owner);
             }
             Ok(())
         }
         (None, None) => Err(NotPrepared::Lost(unknown_statement(id, Command::STMT_EXECUTE))),
         (refused, ids) => {
             if let Some(leased) = &mut session.lease {
-                leased.connection.state.note_unused(ids.map(|(id, _)| id));
+                let id = ids.map(|(id, _)| id);
+                leased.connection.state.statements.note_unused(id);
             }
             Err(NotPrepared::Refused(
                 refused.unwrap_or(SessionError::StatementChanged),

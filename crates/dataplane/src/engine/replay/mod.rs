@@ -287,9 +287,9 @@ async fn execute(session: &mut ClientSession, replay: &Replay) -> Result<(), Aga
         execute_one(session, replay, executed, &mut prepared).await?;
     }
     if let Some(leased) = &mut session.lease {
-        prepared
-            .iter()
-            .for_each(|(_, id)| leased.connection.state.note_unused(Some(*id)));
+        for (_, id) in prepared {
+            leased.connection.state.statements.note_unused(Some(id));
+        }
         leased.left = Left::ALL;
         // What is known of it is from before.
         leased.connection.state.known = session::KnownConnection::UNKNOWN;
