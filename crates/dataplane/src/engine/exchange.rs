@@ -139,7 +139,7 @@ async fn exchange_since(
     if arrived().is_none()
         && let Some(number) = session.statement.number
     {
-        cluster.pipelines.note_alone(number, &ended, reported);
+        cluster.pipelines.quick.note_alone(number, &ended, reported);
     }
     if let Some(leased) = &session.lease
         && cluster.by_latency.get()

@@ -13,21 +13,12 @@ use upstream::{Credential, Key, Server};
 
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
-use crate::relay::RelayOutcome;
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]
 pub(crate) struct Pipelines {
     pub(super) waiting: WaitingBatches,
-    pub(super) quick: QuickStatements,
-}
-
-impl Pipelines {
-    /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the
-    /// server has said that something of the session has changed.
-    pub(crate) fn note_alone(&self, number: NonZeroU64, outcome: &RelayOutcome, reported: bool) {
-        self.quick.note(number, outcome, reported);
-    }
+    pub(crate) quick: QuickStatements,
 }
 
 /// Statements that wait for a connection to one server, for one account, with one state.

@@ -18,7 +18,7 @@ const PLACES: usize = 1024;
 
 /// The numbers of so many statements, each at the place that it names: another one takes it.
 #[derive(Default)]
-pub(super) struct QuickStatements {
+pub(crate) struct QuickStatements {
     places: OnceCell<Box<[Cell<Option<NonZeroU64>>]>>,
 }
 
@@ -29,8 +29,9 @@ impl QuickStatements {
             .is_some_and(|places| places[place(number)].get() == Some(number))
     }
 
-    /// It has run alone. `reported`: the server has said that something of the session has changed.
-    pub(super) fn note(&self, number: NonZeroU64, ended: &RelayOutcome, reported: bool) {
+    /// Notes of a statement that has run alone whether it may go with others the next time. `reported`: the
+    /// server has said that something of the session has changed.
+    pub(crate) fn note_alone(&self, number: NonZeroU64, ended: &RelayOutcome, reported: bool) {
         let leaves_nothing = matches!(
             &ended.result,
             Ok(Exchanged::Done(outcome)) if !reported && answers::leaves_nothing(outcome)
