@@ -16,9 +16,10 @@ use crate::control::{Signal, Waiting};
 use crate::engine::answer::Bereft;
 use crate::engine::client_session::ClientSession;
 use crate::engine::replay::without::{can_do_without, note_lost};
-use crate::engine::{answer, client_limits, do_without, lease, lookup};
+use crate::engine::{answer, client_limits, do_without, lease};
 use crate::error::SessionError;
 use crate::forwarded::classify::{Need, classify};
+use crate::read_gate;
 use crate::relay::flow::Flow;
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
@@ -30,7 +31,9 @@ pub(crate) fn begin_to_wait(session: &mut ClientSession) {
     session.control.mark(Waiting::Client);
     session.control.shown.state(session.state.carried());
     session.answer.error_sequence = Some(0);
-    lookup::next_command(&mut session.lookups);
+    if let Some(lookups) = &mut session.lookups {
+        lookups.gating.next_command();
+    }
     session.prepared.forget_long_texts();
 }
 
@@ -110,7 +113,12 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result
             session.control.mark_if_new(Waiting::Client);
             return Poll::Ready(Ok(Accepted::Command(head)));
         }
-        match lookup::poll_read(cx, session) {
+        let (streams, now) = (&mut session.streams, session.context.worker.clock.now());
+        let read = match &mut session.lookups {
+            Some(of) => read_gate::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
+            None => streams.up.poll_read(cx, &mut streams.client),
+        };
+        match read {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
             Poll::Ready(Ok(_)) if whole(session).is_none() => session.control.mark(Waiting::Request),
             Poll::Ready(Ok(_)) => {}

@@ -11,9 +11,7 @@ mod own_rights;
 mod ruled;
 pub(crate) mod session_lookups;
 
-use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
@@ -42,7 +40,6 @@ use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupMetrics, Parameters, Plan, Recorder, Surroundings,
     Variable,
 };
-use crate::read_gate;
 use crate::relay::flow::Flow;
 
 /// What a lookup is to everybody else.
@@ -66,14 +63,6 @@ pub(crate) enum Looked {
     Answered,
 }
 
-/// The session waits for its next command.
-#[inline]
-pub(crate) fn next_command(lookups: &mut Option<Box<SessionLookups>>) {
-    if let Some(of) = lookups {
-        of.gating.next_command();
-    }
-}
-
 /// A command is about to be sent, of which the session knows.
 #[inline]
 pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
@@ -85,15 +74,6 @@ pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     if session.binding.is_own() {
         let now = session.context.worker.clock.now();
         of.note_sent(command, session.state.statement(), now);
-    }
-}
-
-#[inline]
-pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<io::Result<usize>> {
-    let (streams, now) = (&mut session.streams, session.context.worker.clock.now());
-    match &mut session.lookups {
-        Some(of) => read_gate::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
-        None => streams.up.poll_read(cx, &mut streams.client),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::read_gate::Gating;
 
 /// What a session has where `point_lookups` is on.
 pub(crate) struct SessionLookups {
-    pub(super) lookups: Rc<dyn Lookups>,
+    pub(crate) lookups: Rc<dyn Lookups>,
     pub(super) consistency: ReadConsistency,
     pub(super) seen: Option<Seen>,
     /// What is to be done about the statement under way.
@@ -34,7 +34,7 @@ pub(crate) struct SessionLookups {
     pub(super) out: Vec<u8>,
     /// How prepared statements were answered that have only parameters, by their ids.
     pub(super) plans: HashMap<u32, Planned, RandomState>,
-    pub(super) gating: Gating,
+    pub(crate) gating: Gating,
     /// Where the session has a server connection for itself.
     pub(super) on_own: Option<OnOwnConnection>,
 }
