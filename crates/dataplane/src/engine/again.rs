@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mysql_wire::PacketHeader;
 use sql_class::{Class, Effects, Facts};
 use tokio::time::Instant;
 
@@ -133,14 +134,14 @@ pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead,
     let may_read_elsewhere = session.lease.is_none() || do_without::can_do_without(session);
     let is_kept = is_write || is_plain && may_read_elsewhere;
     if is_kept && head.payload_len <= LONGEST {
-        session.statement.keep(&session.streams.up, head, is_plain);
+        keep_copy(session, head, is_plain);
     }
 }
 
 /// Keeps a command that any server can execute: it leaves nothing but what it sets, which is gone with the
 /// connection.
 pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
-    session.statement.keep(&session.streams.up, head, true);
+    keep_copy(session, head, true);
     session.statement.asks_primary = session.statement.copy.is_some();
 }
 
@@ -148,6 +149,17 @@ pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
 /// that is lost.
 pub(crate) fn keep_to_prepare_again(session: &mut ClientSession, head: CommandHead) {
     if session.lease.is_none() && head.payload_len <= LONGEST {
-        session.statement.keep(&session.streams.up, head, true);
+        keep_copy(session, head, true);
     }
+}
+
+/// `leaves_nothing`: however often the command is executed.
+fn keep_copy(session: &mut ClientSession, head: CommandHead, leaves_nothing: bool) {
+    let packet = session
+        .streams
+        .up
+        .unseen()
+        .get(..PacketHeader::LEN + head.payload_len);
+    session.statement.copy = packet.map(Into::into);
+    session.statement.leaves_nothing = leaves_nothing;
 }

@@ -110,13 +110,6 @@ impl Statement {
         self.is_ours = true;
     }
 
-    /// Keeps the command, so that it can be sent again; see [`leaves_nothing`](Self::leaves_nothing).
-    pub(crate) fn keep(&mut self, up: &Flow, head: CommandHead, leaves_nothing: bool) {
-        let packet = up.unseen().get(..PacketHeader::LEN + head.payload_len);
-        self.copy = packet.map(Into::into);
-        self.leaves_nothing = leaves_nothing;
-    }
-
     /// It has been put back into the flow.
     pub(crate) fn comes_again(&mut self) {
         self.comes_again = true;
