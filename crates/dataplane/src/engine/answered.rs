@@ -26,3 +26,13 @@ pub(crate) enum Why {
     /// A read that could have gone to a replica.
     AtPrimary(AtPrimary),
 }
+
+impl Why {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::Held => "held",
+            Self::AtPrimary(why) => why.label(),
+        }
+    }
+}

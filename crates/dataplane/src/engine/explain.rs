@@ -14,13 +14,14 @@ use upstream::Member;
 
 use crate::command_head::CommandHead;
 use crate::engine::account_backoff;
+use crate::engine::answered::Answered;
 use crate::engine::choose;
 use crate::engine::client_session::ClientSession;
 use crate::engine::command;
 use crate::engine::consistency::Freshness;
 use crate::engine::next::Next;
 use crate::engine::target::Target;
-use crate::engine::{answer, consistency, lookup, rules, show_last, transaction};
+use crate::engine::{answer, consistency, lookup, rules, transaction};
 use crate::error::SessionError;
 use crate::lookups;
 
@@ -44,8 +45,8 @@ pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) ->
                     answer::rows(session, &["reason", "digest", "since_seconds"], &rows).await
                 }
                 "LAST" => {
-                    let rows = show_last::rows(session);
-                    answer::rows(session, &show_last::COLUMNS, &rows).await
+                    let rows = last_of(session);
+                    answer::rows(session, &["server", "address", "role", "why"], &rows).await
                 }
                 _ => Ok(unknown()),
             }
@@ -131,6 +132,20 @@ fn pins_of(session: &ClientSession) -> Vec<Vec<String>> {
         ]
     };
     session.shown_pins().map(row).collect()
+}
+
+/// Who answered the session's last statement; no row before the first one.
+fn last_of(session: &ClientSession) -> Vec<Vec<String>> {
+    let row = |parts: [&str; 4]| vec![parts.map(str::to_owned).to_vec()];
+    match (session.control.of_split.answered.get(), &session.last.server) {
+        (Answered::Server { is_primary, why }, Some(server)) => {
+            let role = if is_primary { "primary" } else { "replica" };
+            row([server.name(), &server.address().to_string(), role, why.label()])
+        }
+        (Answered::Memory, _) => row(["", "", "memory", "point-lookup"]),
+        (Answered::Gateway, _) => row(["", "", "gateway", ""]),
+        (Answered::Nobody | Answered::Server { .. }, _) => Vec::new(),
+    }
 }
 
 /// What is known of a statement, and where it would go.

@@ -13,13 +13,12 @@ use sql_class::text::{self, has};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::command_head::CommandHead;
+use crate::engine::answered::{Answered, Why};
 use crate::engine::begin::{has_count_alone, with_statement};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::leased::{Left, says_nothing};
 use crate::engine::next::Next;
-use crate::engine::{
-    again, answer, ask, command, explicit_ids, generated_ids, lease, lookup, replay, show_last,
-};
+use crate::engine::{again, answer, ask, command, explicit_ids, generated_ids, lease, lookup, replay};
 use crate::error::SessionError;
 
 /// A command is about to be sent, or was.
@@ -31,8 +30,15 @@ pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     if runs_sql {
         session.last.turn = session.last.turn.wrapping_add(1);
         session.prepared.with_figures = None;
-        show_last::note_sent(session);
+        let why = match session.statement.at_primary.get() {
+            Some(why) => Why::AtPrimary(why),
+            None if session.statement.was_pinned => Why::Held,
+            None => Why::Usual,
+        };
         if let Some(leased) = &mut session.lease {
+            let is_primary = leased.is_primary;
+            let answered = Answered::Server { is_primary, why };
+            session.control.of_split.answered.set(answered);
             let has_count = leased.left.has_count;
             leased.left = Left {
                 has_count,

@@ -77,7 +77,6 @@ pub(crate) mod serve;
 mod server;
 mod session_states;
 mod shape;
-mod show_last;
 mod start;
 mod stashed_error;
 mod statement;
