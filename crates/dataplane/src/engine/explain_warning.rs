@@ -15,8 +15,7 @@ use sql_class::text::shows_warnings;
 use sql_class::{Effects, Facts};
 
 use crate::command_head::CommandHead;
-use crate::engine::client_session::ClientSession;
-use crate::engine::last_statement::ExplainWarning;
+use crate::engine::client_session::{ClientSession, ExplainWarning};
 use crate::engine::next::{Execution, Next};
 use crate::engine::{answer, command, explain, rules};
 use crate::error::SessionError;

@@ -43,7 +43,6 @@ mod kept_variables;
 pub(crate) mod kill;
 mod last;
 mod last_error;
-mod last_statement;
 mod lease;
 mod leased;
 pub(crate) mod leavers;

@@ -17,11 +17,10 @@ use upstream::{Key, PackedConnection, Server, ServerId, ServerProfile};
 
 use crate::control::Control;
 use crate::engine::binding::{Binding, PackedBinding};
-use crate::engine::client_session::ClientSession;
+use crate::engine::client_session::{ClientSession, ExplainWarning, LastStatement};
 use crate::engine::identity::Identity;
 use crate::engine::kept_variables::KeptVariables;
 use crate::engine::last_error::LastError;
-use crate::engine::last_statement::{ExplainWarning, LastStatement};
 use crate::engine::leased::{LeasedConnection, Left};
 use crate::engine::login::without_server;
 use crate::engine::lookup::session_lookups::SessionLookups;
