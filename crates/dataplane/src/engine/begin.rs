@@ -19,7 +19,7 @@ pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {
 }
 
 /// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be
-/// asked (`last::learn_insert_id`) first.
+/// asked (`last_statement::learn_insert_id`) first.
 pub(crate) fn let_go(
     session: &mut ClientSession,
     head: CommandHead,

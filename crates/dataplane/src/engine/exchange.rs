@@ -11,7 +11,7 @@ use crate::engine::observe::Observed;
 use crate::engine::prepared::Renaming;
 use crate::engine::replay::noted;
 use crate::engine::rules::TimeLimit;
-use crate::engine::{anywhere, last, lookup, stashed_error};
+use crate::engine::{anywhere, last_statement, lookup, stashed_error};
 use crate::forwarded::process_list::{Numbers, Translated};
 use crate::relay::{Exchange, RelayOutcome, Streams};
 
@@ -56,7 +56,7 @@ async fn exchange_since(
         .control
         .record
         .note_sent(|| arrived().unwrap_or_else(Instant::now));
-    last::note_sent(session, command);
+    last_statement::note_sent(session, command);
     session.answer.shape.begin(command, session.lasting_status());
     let (cursor, infile) = (session.statement.asks_for_cursor, session.statement.may_load_file);
     session.answer.shape.allow(cursor, infile);

@@ -6,7 +6,8 @@ use crate::control::Signal;
 use crate::engine::client_session::ClientSession;
 use crate::engine::next::{Next, Step};
 use crate::engine::{
-    again, answer, explain_warning, keep, last, lease, lookup, old_primary, rearm_trackers, replay, rules,
+    again, answer, explain_warning, keep, last_statement, lease, lookup, old_primary, rearm_trackers, replay,
+    rules,
 };
 use crate::error::SessionError;
 use crate::finished::{self, End, Ways};
@@ -73,7 +74,7 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
             if let Some(server) = session.written_on() {
                 session.own_writes.note_on(server);
             }
-            last::note_made(session, &outcome, sent.as_deref());
+            last_statement::note_made(session, &outcome, sent.as_deref());
             release(session)
         }
         // The session knows of it, and there is no answer that could end it.
@@ -106,7 +107,7 @@ fn release(session: &mut ClientSession) -> Step<'_> {
         keep::keep(session);
         return Next::Done.into();
     }
-    if last::is_in_doubt(session) {
+    if last_statement::is_in_doubt(session) {
         return Step::wait(release_once_asked(session));
     }
     session.rules.overlook_change(&mut session.state);
@@ -119,8 +120,8 @@ fn release(session: &mut ClientSession) -> Step<'_> {
 
 /// The same, after the connection was asked what it alone knows.
 async fn release_once_asked(session: &mut ClientSession) -> Result<Next, SessionError> {
-    if last::is_in_doubt(session) {
-        last::learn_insert_id(session).await;
+    if last_statement::is_in_doubt(session) {
+        last_statement::learn_insert_id(session).await;
     }
     session.rules.overlook_change(&mut session.state);
     if session.state.has_unseen() {

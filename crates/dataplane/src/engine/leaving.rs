@@ -11,7 +11,7 @@ use crate::engine::leased::says_nothing;
 use crate::engine::next::{Execution, Next};
 use crate::engine::prepared::reprepare;
 use crate::engine::transaction::{commit, is_ended_by, is_ended_by_query};
-use crate::engine::{command, keep, last, lease, old_primary};
+use crate::engine::{command, keep, last_statement, lease, old_primary};
 use crate::error::SessionError;
 
 /// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
@@ -21,7 +21,7 @@ async fn before_it_goes(session: &mut ClientSession, facts: &Facts, ends: bool) 
         return old_primary::leave(session, facts).await;
     }
     if !ends {
-        last::learn_insert_id(session).await;
+        last_statement::learn_insert_id(session).await;
         return Ok(());
     }
     let ok = commit(session).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn query_elsewhere(
     };
     match before {
         Ok(()) => Ok(Next::route_query(head, facts)),
-        Err(refused) => last::give_up(session, refused).await,
+        Err(refused) => last_statement::give_up(session, refused).await,
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn execution_elsewhere(
     let ends = is_ended_by(session, &execution.prepared.facts);
     match before_it_goes(session, &execution.prepared.facts, ends).await {
         Ok(()) => Ok(Next::RouteExecution(Box::new(execution))),
-        Err(refused) => last::give_up(session, refused).await,
+        Err(refused) => last_statement::give_up(session, refused).await,
     }
 }
 

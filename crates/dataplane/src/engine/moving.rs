@@ -20,7 +20,9 @@ use crate::engine::consistency::{self, Freshness};
 use crate::engine::do_without::credentials;
 use crate::engine::leased::says_nothing;
 use crate::engine::move_target::{self, Cause, Stays, go_on, is_done};
-use crate::engine::{ask, command, last, lease, lookup, rebuild, session_states, wait_for_own_writes};
+use crate::engine::{
+    ask, command, last_statement, lease, lookup, rebuild, session_states, wait_for_own_writes,
+};
 use crate::error::{During, SessionError};
 
 /// User variables with more bytes than this are not carried.
@@ -199,7 +201,7 @@ async fn take_on_roles(
 /// What only the session's own connection knows of its last statement.
 async fn learn_of_last_statement(session: &mut ClientSession) -> Result<(), Stays> {
     session.control.mark(Waiting::Server);
-    let learned = last::learn_before_moving(session).await;
+    let learned = last_statement::learn_before_moving(session).await;
     learned.map_err(Stays::of_own_connection)
 }
 

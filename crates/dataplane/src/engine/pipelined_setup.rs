@@ -20,7 +20,7 @@ use crate::engine::lease::{self, LeaseAttempt};
 use crate::engine::leased::{LeasedConnection, Left};
 use crate::engine::next::Next;
 use crate::engine::target::Target;
-use crate::engine::{last, rebuild};
+use crate::engine::{last_statement, rebuild};
 use crate::error::SessionError;
 use crate::relay::RelayError;
 
@@ -47,9 +47,9 @@ pub(crate) async fn lease_and_begin(
         Err(refused) => return Ok(refused.into()),
     };
     if !needs_no_priming(session, &facts)
-        && let Err(refused) = Box::pin(last::bring_about(session, head, &facts, None)).await
+        && let Err(refused) = Box::pin(last_statement::bring_about(session, head, &facts, None)).await
     {
-        return Box::pin(last::give_up(session, refused)).await;
+        return Box::pin(last_statement::give_up(session, refused)).await;
     }
     begin(session, head, Some(&facts));
     if let Some(unread) = unread {

@@ -10,7 +10,7 @@ use crate::engine::lookup::Looked;
 use crate::engine::next::{Next, Query, Step};
 use crate::engine::target::Target;
 use crate::engine::{
-    again, anywhere, choose, command, explain, explain_warning, kill, last, lease, leaving, lookup,
+    again, anywhere, choose, command, explain, explain_warning, kill, last_statement, lease, leaving, lookup,
     old_primary, pipeline, pipelined_setup, rules, transaction,
 };
 use crate::error::SessionError;
@@ -117,11 +117,11 @@ async fn rare_query(
     if let Err(refused) = lease::lease(session, &target).await {
         return Ok(refused.into());
     }
-    if let Err(refused) = last::bring_about(session, head, &facts, None).await {
-        return last::give_up(session, refused).await;
+    if let Err(refused) = last_statement::bring_about(session, head, &facts, None).await {
+        return last_statement::give_up(session, refused).await;
     }
     begin(session, head, Some(&facts));
-    if let Some(changed) = last::with_figures(session, head, &facts) {
+    if let Some(changed) = last_statement::with_figures(session, head, &facts) {
         session.statement.replace(&mut session.streams.up, head, &changed);
     }
     Ok(Next::Exchange)

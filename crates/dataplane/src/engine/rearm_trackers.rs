@@ -4,7 +4,7 @@
 use session::PinReason;
 
 use crate::engine::client_session::{ClientSession, Refused};
-use crate::engine::{ask, last, lease};
+use crate::engine::{ask, last_statement, lease};
 use crate::error::SessionError;
 
 /// Has the server report again. A connection that is held for nothing else is given back, as one that was
@@ -32,7 +32,7 @@ async fn learn_what_a_reset_ends(session: &mut ClientSession) {
         return;
     }
     match arm(session).await {
-        Ok(()) => last::learn_insert_id(session).await,
+        Ok(()) => last_statement::learn_insert_id(session).await,
         Err(Refused(_)) => lease::abandon(session),
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::begin::begin;
 use crate::engine::client_session::ClientSession;
 use crate::engine::exchange::exchange;
 use crate::engine::next::Next;
-use crate::engine::{answer, last, lease, lookup, own_connection};
+use crate::engine::{answer, last_statement, lease, lookup, own_connection};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
 
@@ -13,7 +13,7 @@ use crate::relay::Exchanged;
 pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     session.binding.unbind();
     // What it has counted outlives it.
-    Box::pin(last::learn_count(session)).await;
+    Box::pin(last_statement::learn_count(session)).await;
     // No connection knows of a statement before.
     session.last.turn = session.last.turn.wrapping_add(1);
     if session.lease.is_none() {

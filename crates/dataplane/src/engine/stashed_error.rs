@@ -18,7 +18,7 @@ use crate::engine::leased::Left;
 use crate::engine::next::Next;
 use crate::engine::prepared::execute;
 use crate::engine::target::Target;
-use crate::engine::{ask, command, keep, last, lease};
+use crate::engine::{ask, command, keep, last_statement, lease};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
@@ -60,7 +60,7 @@ pub(crate) async fn stash(session: &mut ClientSession) {
     }
     if session.last.error.is_none() {
         if !session.state.knows_last_insert_id() {
-            last::learn_insert_id(session).await;
+            last_statement::learn_insert_id(session).await;
         }
         if session.lease.is_some() {
             lease::give_back(session);
@@ -90,7 +90,7 @@ pub(crate) async fn stash(session: &mut ClientSession) {
         return;
     }
     if !session.state.knows_last_insert_id() {
-        last::learn_insert_id(session).await;
+        last_statement::learn_insert_id(session).await;
     }
     let digest = session.state.pins().first().map_or(0, |pin| pin.digest);
     if let Some(last) = &mut session.last.error {
@@ -143,7 +143,7 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
     }
     let brought = raise_behind_figures(session, head, facts.as_ref(), about, &last.error).await;
     if let Err(refused) = brought {
-        return last::give_up(session, refused).await;
+        return last_statement::give_up(session, refused).await;
     }
     session
         .state
@@ -195,7 +195,7 @@ async fn raise_behind_figures(
 ) -> Result<(), Refused> {
     // Anything that is asked later would end it.
     if let Some(facts) = facts.filter(|facts| !needs_no_priming(session, facts)) {
-        last::bring_about(session, head, facts, about).await?;
+        last_statement::bring_about(session, head, facts, about).await?;
     }
     match raise(session, error).await? {
         Ok(()) => Ok(()),

@@ -21,7 +21,7 @@ use crate::engine::leased::says_nothing;
 use crate::engine::metrics::VariablesStay;
 use crate::engine::next::Next;
 use crate::engine::target::Target;
-use crate::engine::{answer, ask, command, keep, last, lease};
+use crate::engine::{answer, ask, command, keep, last_statement, lease};
 use crate::error::{During, SessionError};
 
 /// User variables with more bytes than this are not carried, nor are those that take a longer command to set:
@@ -93,7 +93,7 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
 }
 
 async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
-    last::learn_before_moving(session).await?;
+    last_statement::learn_before_moving(session).await?;
     let set = ask_what_they_are(session).await?.map(Vec::into_boxed_slice);
     let pin = match session.state.is_held_by_user_variables() {
         true => session.state.leaves_user_variables(),

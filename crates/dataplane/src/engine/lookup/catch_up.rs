@@ -1,7 +1,7 @@
 //! A server that has not heard of a lookup catches up with it.
 
 use crate::engine::client_session::ClientSession;
-use crate::engine::last;
+use crate::engine::last_statement;
 use crate::engine::leased::Left;
 use crate::engine::lookup::behind;
 use crate::engine::next::Next;
@@ -10,7 +10,7 @@ use crate::error::SessionError;
 /// Has the server execute what leaves behind what the lookup would have.
 pub(crate) async fn catch_up(session: &mut ClientSession, next: Next) -> Result<Next, SessionError> {
     if let Err(refused) = behind::find_as_many(session).await {
-        return last::give_up(session, refused).await;
+        return last_statement::give_up(session, refused).await;
     }
     if let Some(of) = &mut session.lookups {
         of.rows = None;

@@ -25,7 +25,7 @@ use crate::engine::prepared::known::{
 use crate::engine::prepared::prepare_execute::{self, PipelinedExecution};
 use crate::engine::prepared::reprepare;
 use crate::engine::target::Target;
-use crate::engine::{answer, choose, command, last, lease, pipelined_setup};
+use crate::engine::{answer, choose, command, last_statement, lease, pipelined_setup};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
 use crate::relay::flow::Flow;
@@ -100,8 +100,8 @@ pub(crate) async fn lease_and_execute(
     }
     if !needs_no_priming(session, facts) {
         let about = Some((id, prepared.digest));
-        if let Err(refused) = Box::pin(last::bring_about(session, head, facts, about)).await {
-            return Box::pin(last::give_up(session, refused)).await;
+        if let Err(refused) = Box::pin(last_statement::bring_about(session, head, facts, about)).await {
+            return Box::pin(last_statement::give_up(session, refused)).await;
         }
     }
     match begin_here(session, head, id, &prepared, &target).await? {

@@ -17,7 +17,7 @@ use crate::engine::prepared::Renaming;
 use crate::engine::prepared::known::{NOT_KEPT, OF_THE_LAST};
 use crate::engine::prepared::{limit, reprepare};
 use crate::engine::target::Target;
-use crate::engine::{again, choose, command, last, lease, pipelined_setup};
+use crate::engine::{again, choose, command, last_statement, lease, pipelined_setup};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
@@ -93,13 +93,13 @@ pub(crate) async fn prepare_as_it_is(
     };
     if let Err(why) = reprepare::learn_what_is_late(session).await {
         session.state.statements().remove(id);
-        return last::give_up(session, Refused(why.into())).await;
+        return last_statement::give_up(session, Refused(why.into())).await;
     }
     if unread.is_none()
         && let Err(refused) = close_superfluous(session).await
     {
         session.state.statements().remove(id);
-        return last::give_up(session, refused).await;
+        return last_statement::give_up(session, refused).await;
     }
     begin(session, head, None);
     let text = Rc::clone(&wanted.text);
@@ -109,7 +109,8 @@ pub(crate) async fn prepare_as_it_is(
     } else {
         // The text that is right whenever it is executed, with the session's id alone; and the one that is
         // prepared, which is right if it is executed at once.
-        let with = |left| last::with_values(session, &text, &wanted.facts, left).map(Rc::<[u8]>::from);
+        let with =
+            |left| last_statement::with_values(session, &text, &wanted.facts, left).map(Rc::<[u8]>::from);
         let (lasting, now) = (with(None), with(Some(lease::left(session))));
         if let Some(sent) = &now {
             let command = [&[head.command.0], &**sent].concat();
@@ -207,7 +208,7 @@ async fn lease_to_prepare(
     let_go(session, head, None, None);
     let keeps = facts.effects.intersects(OF_THE_LAST);
     if keeps && lease::may_leave_replica(session) {
-        last::learn_count(session).await;
+        last_statement::learn_count(session).await;
         lease::give_back(session);
     }
     // Any server can prepare what only the primary can execute.

@@ -31,7 +31,7 @@ use crate::engine::prepared::known::{begin_prepared, is_known_here};
 use crate::engine::prepared::reprepare;
 use crate::engine::prepared::reprepare::{NotPrepared, prepared_ids};
 use crate::engine::target::Target;
-use crate::engine::{last, lease, pipelined_setup, stashed_error};
+use crate::engine::{last_statement, lease, pipelined_setup, stashed_error};
 use crate::error::SessionError;
 use crate::relay::{RelayError, RelayOutcome};
 
@@ -255,7 +255,7 @@ async fn was_not_executed(
             session.metrics().prepared_apart(Apart::Refused);
             if let Some(packet) = refused.filter(is_of_the_moment) {
                 if let Err(refused) = show(session, &packet).await {
-                    return last::give_up(session, refused)
+                    return last_statement::give_up(session, refused)
                         .await
                         .map(PipelinedExecution::Ended);
                 }
@@ -267,7 +267,7 @@ async fn was_not_executed(
                 // It is kept over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
                 if let Err(refused) = lease::ask_on_lease(session, &clear).await {
-                    return last::give_up(session, refused)
+                    return last_statement::give_up(session, refused)
                         .await
                         .map(PipelinedExecution::Ended);
                 }

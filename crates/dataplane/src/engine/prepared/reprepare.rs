@@ -15,7 +15,7 @@ use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::next::Next;
 use crate::engine::prepared::known::{is_kept, unknown_statement};
 use crate::engine::prepared::limit;
-use crate::engine::{ask, keep, last, lease};
+use crate::engine::{ask, keep, last_statement, lease};
 use crate::error::SessionError;
 
 /// Why a statement was not prepared.
@@ -79,7 +79,7 @@ async fn try_to_prepare(
             .ok_or(NotPrepared::Refused(SessionError::StatementChanged))?,
         false => (Vec::new(), Vec::new()),
     };
-    let text = last::without_schema(session, prepared);
+    let text = last_statement::without_schema(session, prepared);
     let mut command = vec![Command::STMT_PREPARE.0];
     command.extend_from_slice(text.as_deref().unwrap_or(&prepared.text));
     let closing = match &mut session.lease {
@@ -204,7 +204,7 @@ pub(crate) async fn not_prepared(
 ) -> Result<Next, SessionError> {
     let error = match not_prepared {
         NotPrepared::Refused(error) => error,
-        NotPrepared::Lost(error) => return last::give_up(session, Refused(error)).await,
+        NotPrepared::Lost(error) => return last_statement::give_up(session, Refused(error)).await,
     };
     let failed = Outcome {
         error: error.to_packet().map(|packet| packet.code),
