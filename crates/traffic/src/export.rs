@@ -350,7 +350,9 @@ fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
         .split(|byte| !byte.is_ascii_alphabetic() && *byte != b'_')
         .next()
         .unwrap_or_default();
-    if text.starts_with(b"/*M") || is_one_of(word, &OF_CLIENTS) {
+    // Clients pass over a line that begins so, and look for commands in the next one.
+    let is_passed_over = matches!(text, [b'-', b'-', ..] | [b'\x0b', ..]) && text.contains(&b'\n');
+    if is_passed_over || text.starts_with(b"/*M") || is_one_of(word, &OF_CLIENTS) {
         return Err("a client may find a command of its own in it");
     }
     if has(text, b"no_backslash_escapes") {
@@ -412,7 +414,8 @@ pub(crate) fn parameters_of(text: &[u8]) -> usize {
 struct Read {
     /// Where parameters stand.
     parameters: Vec<usize>,
-    /// A backslash outside of quotes, which begins a command of the client.
+    /// A backslash begins a command of the client: one outside of quotes, or any where clients do not agree
+    /// on what is quoted.
     has_command: bool,
     /// No quote and no comment is open at its end.
     is_whole: bool,
@@ -421,18 +424,24 @@ struct Read {
 /// `has_escapes`: a backslash within quotes takes what follows as it is.
 fn read(text: &[u8], has_escapes: bool) -> Read {
     let mut read = Read::default();
+    let has_backslash = text.contains(&b'\\');
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         let rest = &text[at..];
         let len = match rest {
             [b'\'' | b'"' | b'`', ..] => quoted_len(rest, has_escapes && byte != b'`'),
-            [b'#', ..] | [b'-', b'-', b' ' | b'\t' | b'\n', ..] => {
+            [b'#', ..] | [b'-', b'-', b'\t'..=b'\r' | b' ', ..] => {
                 let line = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
                 // Within comments clients read no commands, but not all agree on what a comment is.
                 read.has_command |= rest[..line].contains(&b'\\');
                 Some(line)
             }
-            [b'/', b'*', b'!' | b'M', ..] => Some(3),
+            // Not all clients agree on whether a comment begins here, nor on which quotes count then.
+            [b'-', b'-', ..] | [b'/', b'*', b'M', b'!', ..] => {
+                read.has_command |= has_backslash;
+                Some(1)
+            }
+            [b'/', b'*', b'!', ..] => Some(3),
             [b'/', b'*', ..] => {
                 let end = comment_len(rest);
                 read.has_command |= rest[..end.unwrap_or(rest.len())].contains(&b'\\');
@@ -534,11 +543,16 @@ mod tests {
             "SELECT 1 -- \\! id",
             "SELECT 1 /* \\! id */",
             "SELECT `a\\` \\! id",
+            "SELECT 1 --\r'\n\\! id\n-- '",
+            "SELECT 1 --\u{a0}'\n\\! id\n-- '",
+            "SELECT 1 /*M! ' */\n\\! id\n-- '",
             "SELECT 'open",
             "SELECT 1 /* open",
             "SELECT 1\0",
             "system id",
             "-- x\nsystem id",
+            "--x\nsystem id",
+            "\u{b}\nsystem id",
             "/* x */\n Source /etc/passwd",
             "/*M! x */\nsystem id",
             "delimiter x",
@@ -549,6 +563,8 @@ mod tests {
         }
         assert_eq!(end_of("SELECT 'it\\'s'").unwrap(), "/* c */ SELECT 'it\\'s';\n");
         assert_eq!(end_of("SELECT 1 -- x").unwrap(), "/* c */ SELECT 1 -- x\n;\n");
+        assert_eq!(end_of("SELECT 5--3").unwrap(), "/* c */ SELECT 5--3\n;\n");
+        assert_eq!(end_of("-- x").unwrap(), "/* c */ -- x\n;\n");
         assert_eq!(
             end_of("-- name: a\n# b\n/* c */ SELECT 1").unwrap(),
             "/* c */ SELECT 1;\n"
@@ -566,6 +582,7 @@ mod tests {
         let of = |text: &str| read(text.as_bytes(), true).parameters;
         assert_eq!(of("SELECT ?, '?', \"?\", `?`, 'it''s ?', ? -- ?"), [7, 36]);
         assert_eq!(of("SELECT /* ? */ ? # ?\n, ?"), [15, 23]);
+        assert_eq!(of("SELECT ? --\r?\n, ?"), [7, 16]);
     }
 
     #[test]
