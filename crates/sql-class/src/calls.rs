@@ -256,8 +256,12 @@ impl Search<'_> {
     }
 
     fn step(&mut self) {
-        let token = self.window.current();
+        let mut token = self.window.current();
         self.counts_rows |= self.may_count(token);
+        if token.kind == Kind::Word && self.window.seen[0].kind == Kind::Dot {
+            // Servers take any word behind a dot for a name, also where a quote is before the dot.
+            (token.kind, token.keyword) = (Kind::Name, Keyword::None);
+        }
         match token.kind {
             Kind::Open => {
                 self.add(token);
@@ -280,13 +284,18 @@ impl Search<'_> {
                 self.rows_were_counted |= std::mem::take(&mut self.counts_rows);
                 self.verb = Keyword::None;
             }
-            _ if matches!(token.keyword, Keyword::Select | Keyword::Returning) => {
-                self.end_item(Some(self.next_item()));
-            }
+            _ if self.begins_columns(token.keyword) => self.end_item(Some(self.next_item())),
             _ if ends_columns(token.keyword) => self.end_item(None),
             _ => self.add(token),
         }
         self.window.advance();
+    }
+
+    /// Whether the columns of a result come behind this word. MySQL does not reserve RETURNING: an alias may
+    /// have that name.
+    fn begins_columns(&self, keyword: Keyword) -> bool {
+        let is_mariadb = self.window.tokens.syntax().dialect.is_mariadb();
+        keyword == Keyword::Select || is_mariadb && keyword == Keyword::Returning
     }
 
     fn next_item(&self) -> Item {
@@ -409,7 +418,15 @@ mod tests {
 
     /// The items that the first call stands in.
     fn items(sql: &str) -> Vec<&str> {
-        let calls = calls(sql.as_bytes(), Syntax::default(), "ROW_COUNT");
+        items_on(Dialect::default(), sql)
+    }
+
+    fn items_on(dialect: Dialect, sql: &str) -> Vec<&str> {
+        let syntax = Syntax {
+            dialect,
+            ..Syntax::default()
+        };
+        let calls = calls(sql.as_bytes(), syntax, "ROW_COUNT");
         let items = calls.into_iter().next().unwrap().items;
         items.into_iter().map(|item| &sql[item]).collect()
     }
@@ -429,6 +446,8 @@ mod tests {
             "CASE ROW_COUNT() WHEN 1 THEN CASE WHEN a THEN b END ELSE 'd' END",
             "1 + -- x\n ROW_COUNT()",
             "EXTRACT(YEAR FROM ROW_COUNT())",
+            "ROW_COUNT() + `t`.mod",
+            "`t`.order + ROW_COUNT()",
         ] {
             for sql in [
                 format!("SELECT {item}"),
@@ -438,11 +457,13 @@ mod tests {
                 format!("SELECT * FROM (SELECT {item}) d"),
                 format!("CREATE TABLE t AS SELECT {item}; SELECT 1"),
                 format!("SELECT {item} INTO @x"),
-                format!("DELETE FROM t RETURNING 1, {item}"),
                 format!("INSERT INTO t SELECT 1, {item} ON DUPLICATE KEY UPDATE a = 1, b = 2 + (3)"),
             ] {
                 assert_eq!(items(&sql), [item], "{sql}");
             }
+            let mariadb = Dialect::MariaDb { version: 101_119 };
+            let sql = format!("DELETE FROM t RETURNING 1, {item}");
+            assert_eq!(items_on(mariadb, &sql), [item], "{sql}");
         }
     }
 
@@ -455,6 +476,8 @@ mod tests {
             "SELECT ROW_COUNT() + a 'x'",
             "SELECT ROW_COUNT() + 1 END",
             "SELECT ROW_COUNT() + 1 window",
+            "SELECT ROW_COUNT() + 1 returning",
+            "SELECT ROW_COUNT() + `t`.mod x",
             "SELECT CASE ROW_COUNT() WHEN 1 THEN 2 END END",
             "SELECT ROW_COUNT() IS NULL x",
             "SELECT ROW_COUNT() + 1 LOCK IN SHARE MODE",
