@@ -1,8 +1,8 @@
 //! Many sessions write and read at once what they wrote, or what another session wrote, while the replicas
 //! are behind. A read that is answered with less than what was acknowledged before it began is stale.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use e2e::Gateway;
 use mysql_async::prelude::Queryable;
@@ -30,6 +30,8 @@ struct Seen {
     reads: AtomicUsize,
     stale: AtomicUsize,
     on_replicas: AtomicUsize,
+    /// A read that was stale.
+    example: OnceLock<String>,
 }
 
 struct Stage {
@@ -103,17 +105,22 @@ async fn write(session: &mut Conn, id: usize, v: u64) {
 impl Seen {
     /// Reads the number back; it must not be older than what was written.
     async fn read(&self, session: &mut Conn, primary: u16, id: usize, written: u64) {
-        let text = "SELECT c.v, w.port FROM fresh.cells c, test.where_am_i w WHERE c.id = ";
-        let row: Option<(u64, u16)> = if written.is_multiple_of(2) {
+        let text = "SELECT c.id, c.v, w.port FROM fresh.cells c, test.where_am_i w WHERE c.id = ";
+        let row: Option<(usize, u64, u16)> = if written.is_multiple_of(2) {
             session.query_first(format!("{text}{id}")).await.unwrap()
         } else {
             session.exec_first(format!("{text}?"), (id,)).await.unwrap()
         };
-        let (v, port) = row.unwrap();
+        let (read, v, port) = row.unwrap();
+        assert_eq!(read, id);
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.on_replicas
             .fetch_add((port != primary).into(), Ordering::Relaxed);
         self.stale.fetch_add((v < written).into(), Ordering::Relaxed);
+        if v < written {
+            let example = || format!("{v} in the place of {written} on port {port}");
+            self.example.get_or_init(example);
+        }
     }
 
     /// How many reads were stale, and how many were on replicas.
@@ -121,6 +128,9 @@ impl Seen {
         let [reads, stale, on_replicas] =
             [&self.reads, &self.stale, &self.on_replicas].map(|count| count.load(Ordering::Relaxed));
         println!("{what}: {reads} reads, {stale} of them stale, {on_replicas} of them on replicas");
+        if let Some(example) = self.example.get() {
+            println!("{what}: {example}");
+        }
         (stale, on_replicas)
     }
 }
