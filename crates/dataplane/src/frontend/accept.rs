@@ -25,7 +25,7 @@ use crate::frontend::message::Message;
 /// memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Between two looks whether the process before this one has left the connections to it.
+/// Time between two checks of whether the process before this one has left the connections to it.
 const HANDOVER_PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) enum AcceptorMessage {
@@ -50,14 +50,14 @@ pub(crate) enum AcceptorMessage {
     Settled {
         reply: Sender<()>,
     },
-    /// Asks for the sockets of all that are open, with where they are bound.
+    /// Asks for the sockets of all open listeners, each with the address that it is bound to.
     Share {
         reply: Sender<std::io::Result<Vec<(String, OwnedFd)>>>,
     },
     Stop,
 }
 
-/// One listener's task, and the state it gives to what it accepts.
+/// The task of one listener, and the state that each connection it accepts is given.
 struct Open {
     socket: Rc<Listener>,
     state: Rc<RefCell<Arc<ListenerState>>>,
@@ -104,7 +104,7 @@ async fn take_messages(shared: Arc<Shared>, mut inbox: UnboundedReceiver<Accepto
                 bound.remove(&bind);
                 if let Some(open) = open.remove(&bind) {
                     open.task.abort();
-                    // Until the task has ended it takes connections.
+                    // The task takes connections until it has ended.
                     let _ = open.task.await;
                 }
             }

@@ -1,8 +1,8 @@
-//! Who may log in at listeners of mode `split`: the configured accounts, and behind them those of the
-//! cluster's servers, as far as they are read or tried.
+//! The accounts that may log in at listeners of mode `split`: the configured ones, and behind them those of
+//! the cluster's servers, as far as they are read or tried.
 //!
-//! All workers share one value of this, through reloads: a session that changes its user is measured by the
-//! accounts of that moment.
+//! All workers share one [`Accounts`], which stays through reloads: a session that changes its user is
+//! checked against the accounts of that moment.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub(crate) struct Accounts {
     pub(crate) guesses: Guesses,
 }
 
-/// What a client has shown for who it says it is.
+/// The evidence that a client has given of who it is.
 pub(crate) enum Proof {
-    /// Made of the password, a nonce and the rules of a plugin.
+    /// An answer made of the password, a nonce and the rules of a plugin.
     Answer {
         plugin: Plugin,
         nonce: Vec<u8>,
@@ -43,24 +43,26 @@ impl Accounts {
         }
     }
 
-    /// Other configured accounts. `keeps`: whether the passwords of those with a hash stay known.
+    /// Replaces the configured accounts. `keeps`: whether the passwords known for accounts with a hash stay
+    /// known.
     pub(crate) fn replace(&self, users: &[config::User], keeps: bool) {
         let users = Users::keeping(users, Some(&self.users.load()), keeps);
         self.users.store(Arc::new(users));
     }
 
-    /// Whether any account of this cluster, listed or not, may have to send the password itself: then all
-    /// that fail are asked for it.
+    /// Whether any account of this cluster, listed or not, may have to send the password itself. If so, every
+    /// client whose fast answer is not known to be right is asked for its password.
     pub(crate) fn want_passwords(&self, cluster: &Cluster) -> bool {
         cluster.accounts().is_some() || cluster.passes_accounts() || self.users.load().wants_passwords()
     }
 
-    /// What the configuration says of the account of that name.
+    /// The configured account of that name.
     pub(crate) fn configured(&self, name: &[u8]) -> Option<Arc<User>> {
         self.users.load().configured(name)
     }
 
-    /// Whoever wants to log in under that name.
+    /// The applicant for a login under that name. If there is no such account, a stand-in for which no answer
+    /// is right.
     pub(crate) fn applicant(&self, name: &[u8], cluster: &Cluster) -> Applicant {
         let of_servers = cluster.accounts();
         let applicant = self.users.load().applicant(name, of_servers.as_deref());
@@ -89,8 +91,8 @@ impl Accounts {
         }
     }
 
-    /// What to log in with on another server, for a client whom a server has let in by itself under that
-    /// name: the passwords that the configuration or a login of before tells.
+    /// The credentials for other servers, for a client whom a server has let in by itself under that name.
+    /// The passwords in them come from the configuration or an earlier login.
     pub(crate) fn known(&self, name: &[u8], cluster: &Cluster) -> Vec<Credential> {
         let of_servers = cluster.accounts();
         let applicant = self.users.load().applicant(name, of_servers.as_deref());
@@ -103,14 +105,15 @@ impl Accounts {
         }
     }
 
-    /// What to log in with on another server, for a client whom a server has let in by this.
+    /// The credential for other servers, for a client whom a server has let in by `proof`.
     pub(crate) fn shown(&self, name: &[u8], proof: &Proof, cluster: &Cluster) -> Option<Credential> {
         if !cluster.config().accounts.keep_passwords {
             return None;
         }
         let of_servers = cluster.accounts();
         match proof {
-            // With what the server stores it tells what is as good as the password.
+            // Together with the hash that the server stores, the answer yields a secret that is as good as
+            // the password.
             Proof::Answer { plugin, nonce, bytes } => {
                 let applicant = self.users.load().applicant(name, of_servers.as_deref());
                 applicant.check(*plugin, nonce, bytes)
@@ -124,17 +127,18 @@ impl Accounts {
         }
     }
 
-    /// Whether the configuration says of no account where it comes from. Listeners of mode `split` let nobody
-    /// in then; clients that speak no MySQL are left to the servers, as those of mode `session` are.
+    /// Whether no account is configured and accounts come from the configuration only. Listeners of mode
+    /// `split` then let nobody in; clients that speak no MySQL are left to the servers, as those of mode
+    /// `session` are.
     pub(crate) fn names_none(&self, cluster: &Cluster) -> bool {
         self.users.load().is_empty() && cluster.config().accounts.from == AccountsFrom::Configured
     }
 
-    /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the
-    /// applicant in. Never without a password: nobody would have shown anything.
+    /// The credential for servers, if a server decides on the account ([`Applicant::passes`]) and has let the
+    /// applicant in. An empty password is never let in: it proves nothing.
     ///
     /// # Errors
-    /// No server could be asked, or it refuses the account for another reason than its password.
+    /// No server could be asked, or a server refuses the account for another reason than its password.
     pub(crate) async fn pass(
         &self,
         applicant: &Applicant,
@@ -159,7 +163,7 @@ impl Accounts {
         }))
     }
 
-    /// What to log in with on servers, where the proof is right.
+    /// The credential for servers, if the proof is right.
     pub(crate) async fn judge(
         &self,
         applicant: &Applicant,
@@ -186,8 +190,8 @@ impl Accounts {
     }
 }
 
-/// Whether servers take a name for another one: it would be one account for them, and another for all that
-/// goes by names here.
+/// Whether servers read this name as another one. Such a name would be one account for the servers, and a
+/// different one for all that goes by names here.
 pub(crate) fn is_an_alias(name: &[u8], cluster: &Cluster) -> bool {
     as_servers_read(name, cluster.is_mariadb()) != name
 }

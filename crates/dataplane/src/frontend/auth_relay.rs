@@ -1,8 +1,8 @@
 //! Authentication between a client and a server that may not be reached the same way.
 //!
-//! Whatever the plugin, its packets are passed on as they are: the server decides. Only where one link is
-//! secure (TLS or a Unix socket) and the other is not do the plugins that send the password behave
-//! differently on the two, and here is where the two ways are joined:
+//! Packets of every plugin are passed on as they are: the server decides. The plugins that send the password
+//! behave differently on a secure link (TLS or a Unix socket) and on a plain one. If the two links of a
+//! session differ in this, the two ways are joined here:
 //!
 //! | plugin | secure link | plain link |
 //! |---|---|---|
@@ -27,7 +27,7 @@ use crate::error::SessionError;
 use crate::frontend::accounts::Proof;
 use crate::frontend::users::Plugin;
 
-/// What to do after a packet of the authentication.
+/// The next action after a packet of the authentication.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AuthStep {
     ToClient(Vec<u8>),
@@ -38,7 +38,7 @@ pub(crate) enum AuthStep {
     Refused(Vec<u8>),
 }
 
-/// What carries the bytes between two neighbours.
+/// The kind of connection between two neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     Plain,
@@ -47,8 +47,8 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// Whether the clients and servers of a plugin take it for safe enough to send the password itself.
-    /// `sha256_password` does not trust Unix sockets (`sql/auth/sha2_password.cc` asks for TLS only).
+    /// Whether the clients and servers of `plugin` take this link for safe enough to send the password
+    /// itself. `sha256_password` does not trust Unix sockets (`sql/auth/sha2_password.cc` asks for TLS only).
     fn is_secure(self, plugin: &[u8]) -> bool {
         match self {
             Self::Tls => true,
@@ -58,24 +58,23 @@ impl Link {
     }
 }
 
-/// What is known of the two links.
+/// The properties of the two links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Links {
     pub(crate) client: Link,
     pub(crate) server: Link,
     /// The operator allows passwords in the clear on the plain link to the server.
     pub(crate) cleartext_allowed: bool,
-    /// The server is reached by a Unix socket, where it sees our process at the other end: with TLS on it,
-    /// too.
+    /// The server is reached by a Unix socket, with or without TLS on it, so the server sees our process at
+    /// the other end.
     pub(crate) server_sees_us: bool,
     /// A client on a Unix socket of the gateway may be taken for the gateway itself.
     pub(crate) trusts_unix_clients: bool,
-    /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the
-    /// plugin's.
+    /// The login may have several factors (MySQL). Otherwise a packet that begins with `02` is the plugin's.
     pub(crate) multi_factor: bool,
 }
 
-/// One authentication under way.
+/// An authentication under way.
 pub(crate) struct AuthRelay<'k> {
     links: Links,
     key: &'k PrivateKey,
@@ -91,20 +90,20 @@ pub(crate) struct AuthRelay<'k> {
     over: bool,
     /// The client may have seen that its first answer was wrong.
     told: bool,
-    /// What the client has shown last, as far as it can be understood.
+    /// The client's last proof, as far as it can be understood.
     shown: Proof,
 }
 
 enum Expect {
     /// Nothing that has to be understood.
     Opaque,
-    /// The client's password, in the plugin's own way; with the byte that asks for the RSA key.
+    /// The client's password, in the plugin's own way. `key_request` is the byte that asks for the RSA key.
     Password { key_request: u8 },
     /// The server's RSA key, to encrypt this password with.
     ServerKey { password: Vec<u8> },
 }
 
-/// Why an account that servers let in is not let in here.
+/// The refusal of an account that the server lets in and the gateway does not.
 pub(crate) const TAKEN_FOR_THE_GATEWAY: &str = "Access denied: the server lets this account in whatever its password, for the sake of \
                                                 the process at the other end of its Unix socket (unix_socket, auth_socket), and \
                                                 that is the gateway";
@@ -115,9 +114,10 @@ const SHA256: &[u8] = b"sha256_password";
 const DIALOG: &[u8] = b"dialog";
 const CLEAR: &[u8] = b"mysql_clear_password";
 const OPENID: &[u8] = b"authentication_openid_connect_client";
-/// `caching_sha2_password` says: the fast way did, my OK follows.
+/// The server's message in `caching_sha2_password` that the fast way was enough: its OK follows.
 const FAST_WAY_DID: &[u8] = &[1, 3];
-/// `caching_sha2_password` says: the fast way does not do, send the password.
+/// The server's message in `caching_sha2_password` that the fast way is not enough: the client is to send the
+/// password.
 const PERFORM_FULL_AUTHENTICATION: &[u8] = &[1, 4];
 
 impl<'k> AuthRelay<'k> {
@@ -137,19 +137,19 @@ impl<'k> AuthRelay<'k> {
         }
     }
 
-    /// What the client has shown for who it says it is, where that is of use for another login.
+    /// The client's proof of who it is, where that is of use for another login.
     pub(crate) fn take_shown(&mut self) -> Proof {
         std::mem::replace(&mut self.shown, Proof::Nothing)
     }
 
-    /// Whether it is the server's turn to say something.
+    /// Whether the server is to speak next.
     pub(crate) fn server_owes(&self) -> bool {
         self.server_owes
     }
 
     /// Whether the client may say something now. Before the server has named its plugin nobody knows how long
-    /// an answer has to be (see [`Self::client_said`]), and to the server one that comes before its question
-    /// is out of order.
+    /// an answer has to be (see [`Self::client_said`]), and for the server an answer before its question is
+    /// out of order.
     pub(crate) fn may_client_speak(&self) -> bool {
         self.heard && !(self.server_owes && auth::takes_turns(&self.plugin))
     }
@@ -159,17 +159,17 @@ impl<'k> AuthRelay<'k> {
         self.over
     }
 
-    /// Whether the client may know already that its first answer was wrong: the server wants more than that.
+    /// Whether the client may know already that its first answer was wrong: the server has asked for more.
     pub(crate) fn has_told(&self) -> bool {
         self.told
     }
 
-    /// A packet from the server.
+    /// Takes a packet from the server.
     pub(crate) fn server_said(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let step = self.take_from_server(payload);
         self.heard = true;
         self.server_owes = match &step {
-            // After "the fast way did" of caching_sha2_password it is still the server's turn.
+            // After "the fast way did" of caching_sha2_password the server has still to send its OK.
             Ok(AuthStep::ToClient(payload)) => *payload == FAST_WAY_DID,
             Ok(_) => true,
             Err(_) => false,
@@ -179,7 +179,7 @@ impl<'k> AuthRelay<'k> {
         step
     }
 
-    /// A packet from the client. One that its plugin could not even read is replaced: see
+    /// Takes a packet from the client. A packet that its plugin could not even read is replaced: see
     /// [`Self::wrong_answer`].
     pub(crate) fn client_said(&mut self, mut payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         if !auth::is_readable_answer(&self.plugin, self.questions, &payload) {
@@ -190,8 +190,8 @@ impl<'k> AuthRelay<'k> {
         Ok(step)
     }
 
-    /// What to answer the server in the place of a client that does not; `None` while it is the server's
-    /// turn.
+    /// The answer to the server in the place of a client that gives none; `None` while the server is to
+    /// speak.
     ///
     /// A connection that breaks off in a login, or an answer of the wrong length, counts against
     /// `max_connect_errors`, and after a hundred of them (the default) a server takes no connection of ours
@@ -265,22 +265,22 @@ impl<'k> AuthRelay<'k> {
         }
     }
 
-    /// Auth switch request. MySQL before 5.5 says only `fe`: its old passwords. The client knows what that
-    /// means.
+    /// Takes an auth switch request. MySQL before 5.5 says only `fe`, which asks for its old passwords. The
+    /// client knows what that means.
     fn switch(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let AuthSwitch { plugin, data } = AuthSwitch::decode(&payload).map_err(unreadable)?;
         self.begin(plugin, &data)?;
         Ok(AuthStep::ToClient(payload))
     }
 
-    /// The next of several factors, which begins as a switch does.
+    /// Takes the request for the next of several factors, which begins as a switch does.
     fn next_factor(&mut self, payload: Vec<u8>) -> Result<AuthStep, SessionError> {
         let AuthNextFactor { plugin, data } = AuthNextFactor::decode(&payload).map_err(unreadable)?;
         self.begin(plugin, &data)?;
         Ok(AuthStep::ToClient(payload))
     }
 
-    /// A plugin is named: it decides what is understood from here on.
+    /// Begins with a plugin that the server has named. The plugin decides what is understood from here on.
     fn begin(&mut self, plugin: Vec<u8>, data: &[u8]) -> Result<(), SessionError> {
         self.expect = if plugin == SHA256 {
             Expect::Password { key_request: 1 }
@@ -289,7 +289,7 @@ impl<'k> AuthRelay<'k> {
         };
         self.nonce = data.iter().copied().take(20).collect();
         self.plugin = plugin;
-        // What was shown to another plugin has let nobody in.
+        // A proof that was given to another plugin has let nobody in.
         self.shown = Proof::Nothing;
         self.questions = 0;
         self.refuse_exposure(&self.plugin)
@@ -310,14 +310,15 @@ impl<'k> AuthRelay<'k> {
         Ok(AuthStep::ToClient(payload))
     }
 
-    /// Whether an OK of the server proves nothing by itself. Over a Unix socket it sees whose process is at
-    /// the other end: ours. An account that trusts that must not be open to everybody who reaches us.
+    /// Whether an OK of the server proves nothing by itself. Over a Unix socket the server sees whose process
+    /// is at the other end: ours. An account that trusts our process must not be open to everybody who
+    /// reaches us.
     pub(crate) fn needs_proof(&self) -> bool {
         let is_trusted = self.links.trusts_unix_clients && self.links.client == Link::Unix;
         self.links.server_sees_us && !is_trusted
     }
 
-    /// The server has let the account in without a question.
+    /// Whether the server has let the account in without a question, and so perhaps for our process's sake.
     fn is_taken_for_the_gateway(&self) -> bool {
         self.plugin.is_empty() && self.needs_proof()
     }
@@ -345,7 +346,8 @@ fn password(sent: &[u8]) -> Proof {
     text.map_or(Proof::Nothing, |text| Proof::Password(Secret::new(text)))
 }
 
-/// What cannot be read cannot be kept from exposing a password, so it is not passed on.
+/// Refuses a question that cannot be read. Passed on, such a question might make the client expose its
+/// password.
 fn unreadable(cause: WireError) -> SessionError {
     SessionError::PasswordExposed(format!(
         "the server's question for the password makes no sense: {cause}"

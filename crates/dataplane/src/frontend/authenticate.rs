@@ -1,8 +1,8 @@
 //! The server's side of a login: the gateway checks the client's password itself, in mode `split`.
 //!
-//! The answer that came with the login is taken where it is one to the nonce of our greeting from a plugin
-//! that can be checked; otherwise the client is asked once more, by an auth switch. Only one answer is ever
-//! judged. The final OK is the caller's to send, when a server has accepted the account, too.
+//! The answer that came with the login is taken if it is made with the nonce of our greeting, for a plugin
+//! that can be checked. Otherwise the client is asked once more, by an auth switch. Only one answer is ever
+//! judged. The caller sends the final OK, once a server has accepted the account, too.
 //!
 //! | plugin of the client | what happens |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | any other, or none | asked for the plugin of our greeting |
 //!
 //! An account that does not exist goes the same way with the same packets, and fails at its end: see `users`.
-//! Where the servers decide on accounts that nobody has listed (`pass-through`), those send the password
-//! itself as well.
+//! If the servers decide on accounts that nobody has listed (`pass-through`), clients of such accounts send
+//! the password itself as well.
 
 use std::time::Duration;
 
@@ -34,23 +34,23 @@ use crate::frontend::rsa_key::PrivateKey;
 use crate::frontend::user_name::shown_user;
 use crate::frontend::users::{Applicant, Plugin, UserSession};
 
-/// A client of which the gateway knows that it is who it says it is.
+/// A client that has proved who it is.
 #[derive(Debug)]
 pub(crate) struct Authenticated {
     /// The account, with this session counted.
     pub(crate) user: UserSession,
-    /// What the client proved itself with: good for logins on servers.
+    /// The credential that the client has proved: good for logins on servers.
     pub(crate) credential: Credential,
-    /// What servers may have instead while the password is being changed.
+    /// The other credential, which servers may have while the password is being changed.
     pub(crate) other_credential: Option<Box<Credential>>,
 }
 
-/// What a client says it is, and has answered so far.
+/// The identity that a client claims, and its answer so far.
 struct Claim<'c> {
     user: &'c [u8],
-    /// The client's, as far as it is said.
+    /// The client's plugin; empty where the client has named none.
     plugin: &'c [u8],
-    /// With the nonce it was made with; none where there is no telling.
+    /// The answer, and the nonce it was made with; `None` where that nonce is not known.
     answer: Option<(&'c [u8], &'c [u8; 20])>,
     /// The plugin that servers would ask for by themselves.
     default_plugin: &'c [u8],
@@ -58,7 +58,7 @@ struct Claim<'c> {
     asking: Asking<'c>,
 }
 
-/// What the client has to answer, and its answer.
+/// A question to the client, and the client's answer.
 struct LoginAnswer {
     plugin: Plugin,
     nonce: Vec<u8>,
@@ -76,7 +76,7 @@ impl LoginAnswer {
 /// name it.
 ///
 /// # Errors
-/// What the client is to be told, or that it is gone.
+/// The error is what the client is to be told, or that the client is gone.
 pub(crate) async fn authenticate(
     client: &mut Client,
     login: &Login,
@@ -100,10 +100,10 @@ pub(crate) async fn authenticate(
     result
 }
 
-/// Checks the login within a session (COM_CHANGE_USER). The client is asked anew in any case: which nonce it
-/// has used is its own affair. `who`: the client as accounts and messages name it, and who it is so far,
-/// where a session that stays with its account does not count twice against its limit (as on MariaDB; MySQL
-/// counts both).
+/// Checks the login within a session (COM_CHANGE_USER). The client is always asked anew, since the gateway
+/// cannot know which nonce its answer was made with. `host` is the client as accounts and messages name it.
+/// `present` is the session's account so far, if it has one: a session that stays with its account does not
+/// count twice against the account's limit (as on MariaDB; MySQL counts both).
 pub(crate) async fn reauthenticate(
     side: &mut LoginPeer<'_>,
     request: &ChangeUser,
@@ -149,10 +149,11 @@ async fn judge_in_time(
     })
 }
 
-/// Gets the answer that counts, and says what it is worth, when its turn has come
-/// ([`Guesses`](crate::frontend::guesses::Guesses)). Where the servers are asked for their accounts, one that
-/// is worth nothing is judged once more by the accounts as they are then: it may be one that was made or
-/// changed just now. So that it cannot be told from others that fail, every failure waits for that.
+/// Gets the answer that counts, and judges it when its turn has come
+/// ([`Guesses`](crate::frontend::guesses::Guesses)). If the servers are asked for their accounts, a wrong
+/// answer is judged once more by the accounts as they are then, since the account may have been made or
+/// changed just now. Every failure waits for that second look, so that such an account cannot be told from
+/// others.
 async fn judge(
     side: &mut LoginPeer<'_>,
     claim: &Claim<'_>,
@@ -177,7 +178,7 @@ async fn judge(
             match fast_answer(side, answer, &applicant, in_full).await? {
                 Fast::Proof(proof) => proof,
                 Fast::InFull { nonce, is_wrong } => {
-                    // By the question the client learns that its answer is wrong.
+                    // The question tells the client that its answer is wrong.
                     let mut waited = Duration::ZERO;
                     if is_wrong {
                         waited = attempt.failed();
@@ -214,7 +215,7 @@ async fn judge(
     }
 }
 
-/// What a proof is worth; `None` is nothing.
+/// The account and the credential that a proof is good for; `None` if the proof is wrong.
 async fn judge_proof(
     claim: &Claim<'_>,
     applicant: Applicant,
@@ -240,7 +241,7 @@ async fn judge_proof(
     Ok(None)
 }
 
-/// What a client is told whose password is wrong.
+/// The error for a client whose password is wrong.
 pub(crate) fn access_denied(user: &[u8], host: &Peer, with_password: bool) -> SessionError {
     SessionError::AccessDenied {
         user: shown_user(user).into(),
@@ -249,9 +250,9 @@ pub(crate) fn access_denied(user: &[u8], host: &Peer, with_password: bool) -> Se
     }
 }
 
-/// The answer in the login packet, where it can be judged. An empty one is none: clients send that as well
-/// when the greeting's nonce is for another plugin than theirs, and wait to be asked. Only from one that has
-/// read the nonce it says that there is no password.
+/// The answer in the login packet, where it can be judged. An empty answer is none: clients also send that
+/// when the greeting's nonce is for another plugin than theirs, and wait to be asked. An empty answer says
+/// that there is no password only if the client has read the nonce.
 fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<LoginAnswer> {
     let (bytes, nonce) = claim.answer?;
     let plugin = Plugin::by_name(claim.plugin)
@@ -266,8 +267,8 @@ fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<LoginAnswer>
 }
 
 /// The plugin that the client has, where its answers can be checked; else the one that the client was greeted
-/// with, since it has that, too; else the one that everybody has, or the one by which a password can be sent.
-/// Where a server decides, only the latter will do.
+/// with, since the client has that, too; else the one that everybody has, or the one by which a password can
+/// be sent. If a server decides, only the last of these will do.
 fn plugin_to_ask_for(claim: &Claim<'_>, applicant: &Applicant) -> Plugin {
     if applicant.passes() {
         return Plugin::CachingSha2;
@@ -279,7 +280,7 @@ fn plugin_to_ask_for(claim: &Claim<'_>, applicant: &Applicant) -> Plugin {
         .unwrap_or(Plugin::CachingSha2)
 }
 
-/// What clients of a plugin say where they have no password to prove.
+/// Whether the answer is the one of a client that has no password to prove.
 fn says_no_password(answer: &LoginAnswer) -> bool {
     match answer.plugin {
         Plugin::Native | Plugin::Ed25519 => answer.bytes.is_empty(),
@@ -315,7 +316,7 @@ const FAST_ANSWER_LEN: usize = 32;
 /// With `caching_sha2_password` a client asks for the RSA key by this.
 const KEY_REQUEST: &[u8] = &[2];
 
-/// What has come with the fast way of `caching_sha2_password`.
+/// The outcome of the fast way of `caching_sha2_password`.
 enum Fast {
     Proof(Proof),
     /// Another packet than a fast answer: the password itself, or the wish for our key.
@@ -323,16 +324,16 @@ enum Fast {
         nonce: Vec<u8>,
         said: Vec<u8>,
     },
-    /// The client is to be asked for the password itself. `is_wrong`: its fast answer was checked, and it
-    /// learns that by the question.
+    /// The client is to be asked for the password itself. `is_wrong`: the client's fast answer was checked
+    /// and is wrong, which the question tells the client.
     InFull {
         nonce: Vec<u8>,
         is_wrong: bool,
     },
 }
 
-/// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right
-/// is to be asked for the password, as a server asks that does not have the account in its cache.
+/// Takes the fast answer of `caching_sha2_password`. `in_full`: a client whose fast answer is not known to be
+/// right is to be asked for the password, as a server asks that does not have the account in its cache.
 async fn fast_answer(
     side: &mut LoginPeer<'_>,
     answer: LoginAnswer,
@@ -364,7 +365,8 @@ async fn fast_answer(
     })
 }
 
-/// The password itself, in a way that the client's link allows: as it was `said` already, or is yet to be.
+/// The password itself, in a way that the client's link allows. `said`: the packet with it, if that has come
+/// already.
 async fn password_itself(
     side: &mut LoginPeer<'_>,
     nonce: &[u8],
@@ -378,7 +380,7 @@ async fn password_itself(
     let password = if said == KEY_REQUEST {
         more(side, key.public_pem().as_bytes()).await?;
         let encrypted = side.read_next().await.map_err(client_read)?;
-        // What was encrypted with another key is as good as a wrong password.
+        // A password that was encrypted with another key counts as a wrong one.
         key.decrypt_password(&encrypted, nonce).unwrap_or_default()
     } else if side.link() == Link::Plain {
         Vec::new()
@@ -388,7 +390,7 @@ async fn password_itself(
     Ok(password_in(password).map_or(Proof::Nothing, Proof::Password))
 }
 
-/// What ends with a zero byte and has anything before it. Passwords are text here.
+/// The password in a packet: all before the final zero byte, unless that is nothing. Passwords are text here.
 fn password_in(mut sent: Vec<u8>) -> Option<Secret> {
     let end = sent.pop();
     let password = Secret::new(String::from_utf8(sent).ok()?);

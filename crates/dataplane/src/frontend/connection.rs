@@ -46,7 +46,7 @@ pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Listen
         }
         config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
         config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),
-        // As in mode `session`, but that rules see all statements.
+        // Sessions that share nothing are served as in mode `session`, but rules see all their statements.
         config::Mode::Split if listener.config.shares_never() => {
             spawn_local(run(worker, accepted, listener, serve_session))
         }
@@ -76,8 +76,7 @@ async fn run(
     counted.end(&summary, &error);
 }
 
-/// Says why, to a connection that is over a limit, in the one packet that a client reads before it says
-/// anything.
+/// Tells a connection that is refused why, in the one packet that a client reads before it says anything.
 pub(crate) async fn turn_away(
     worker: Rc<Worker>,
     accepted: Accepted,
@@ -90,7 +89,7 @@ pub(crate) async fn turn_away(
     metrics.session_ended(error.reason());
     if let Ok(mut client) = Stream::from_accepted(accepted) {
         if listener.config.protocol == config::Protocol::Redis {
-            // As Redis itself does it, over `maxclients`.
+            // Redis itself answers so, over `maxclients`.
             say_last(&mut client, b"-ERR max number of clients reached\r\n").await;
             return;
         }
@@ -109,7 +108,7 @@ async fn forward_bytes(counted: &Counted, accepted: Accepted, summary: &mut Sess
     serve_bytes(counted, &mut pair, summary).await
 }
 
-/// Forwards everything, until the end or until the process that has taken over goes on with it.
+/// Forwards all bytes, until the session ends or the process that has taken over goes on with it.
 pub(crate) async fn serve_bytes(
     counted: &Counted,
     pair: &mut Pair,
@@ -166,8 +165,8 @@ async fn pair_up(
     Ok(Box::new(Pair { streams, permit }))
 }
 
-/// Leases a server beside those that were `tried` before, and counts what came of it. A session whose
-/// `client` has gone does not stay in line.
+/// Leases a server other than those that were `tried` before, and counts connections and failures of each
+/// server. A session whose `client` has gone does not stay in line.
 async fn lease(
     worker: &Worker,
     listener: &ListenerState,
@@ -202,7 +201,7 @@ async fn lease(
 
 /// Mode `session`: accept, handshake, serve.
 async fn serve_session(counted: &Counted, accepted: Accepted, summary: &mut SessionSummary) -> SessionError {
-    // What the login needs is boxed, so that a session that has got through it does not carry that room on.
+    // The login's state is boxed, so that a session that is logged in does not keep the room for it.
     let logged_in = match Box::pin(log_in(counted, accepted, summary)).await {
         Ok(logged_in) => logged_in,
         Err(error) => {
@@ -212,7 +211,7 @@ async fn serve_session(counted: &Counted, accepted: Accepted, summary: &mut Sess
     };
     let mut session = match logged_in {
         LogIn::Forwarded(session) => session,
-        // Boxed: sessions that are forwarded have no room for it.
+        // Boxed: sessions that are forwarded have no room for an understood one.
         LogIn::Understood(session) => return Box::pin(serve_understood(session, summary)).await,
     };
     serve_forwarded(&mut session, summary).await
@@ -232,9 +231,9 @@ pub(crate) async fn serve_forwarded(session: &mut Session, summary: &mut Session
 
 /// How a session in mode `session` is served.
 enum LogIn {
-    /// What its client says is forwarded by first bytes.
+    /// The client's packets are forwarded by their first bytes.
     Forwarded(Box<Session>),
-    /// It is read, for something asks what the session does.
+    /// The client's packets are read, for something asks what the session does.
     Understood(Box<ClientSession>),
 }
 
@@ -247,7 +246,7 @@ pub(crate) async fn serve_understood(
     serve::end(&mut session, error, summary).await
 }
 
-/// Everything up to the first command. An error has been told to the client when this returns it.
+/// Does everything up to the first command. When this returns an error, the client has been told.
 async fn log_in(
     counted: &Counted,
     accepted: Accepted,
@@ -295,7 +294,7 @@ async fn log_in(
                     .and_then(|lookups| lookups.rights_of_login()),
             })
         });
-        // Boxed: the many that never say anything wait before it.
+        // Boxed: the many clients that never say anything wait before this point.
         Box::pin(handshake::log_in(
             client,
             login,
@@ -358,9 +357,9 @@ async fn log_in(
     }
 }
 
-/// A server that greets. One that takes the connection and does not, says no in place of its greeting, or
-/// goes, knows nothing of the client yet: another one is tried. The client hears why only where there is
-/// none.
+/// Finds a server that greets. A server that takes the connection and then does not greet, refuses in place
+/// of its greeting, or goes, knows nothing of the client yet: another one is tried. The client hears the
+/// reason only where no other server is left.
 async fn find_server(
     (worker, control): (&Worker, &Control),
     listener: &ListenerState,
@@ -403,7 +402,7 @@ async fn find_server(
                 | SessionError::ServerDown { .. }
                 | SessionError::Drained),
             ) => {
-                // What was said of this server is nothing to the next.
+                // Signals about this server do not concern the next one.
                 control.detach();
                 let metrics = worker.metrics.server(listener.cluster.name(), server.name());
                 metrics.connect_failures.inc();
@@ -423,8 +422,8 @@ async fn find_server(
     }
 }
 
-/// Servers that a session which writes does not begin on: all but the primary, where the cluster has one, for
-/// which it waits while its client is there.
+/// The servers that a session which writes does not begin on: in a cluster with roles, all but the primary.
+/// If there is no primary, waits for one, up to `failover_wait` and while the client is there.
 async fn others_than_primary(
     listener: &ListenerState,
     client: &Stream,
@@ -469,8 +468,8 @@ async fn others_than_primary(
     Ok(others.map(other).collect())
 }
 
-/// What comes of a wait in which nothing is left undone when the session is told to end. It is taken by
-/// reference: by value its room would be needed twice.
+/// The result of a wait, or the order to end that has come before it. Only for waits that leave nothing
+/// undone when they are cut short. The wait is taken by reference: by value it would need its room twice.
 async fn unless_told<W: Future + Unpin>(
     control: &Control,
     listener: &ListenerState,
@@ -486,11 +485,11 @@ async fn unless_told<W: Future + Unpin>(
 /// A client that was greeted and has answered.
 pub(crate) struct Introduced {
     pub(crate) login: Login,
-    /// What it was greeted with.
+    /// The greeting that the client got.
     pub(crate) greeting: Greeting,
-    /// What the greeting was made of.
+    /// The profile that the greeting was made of.
     pub(crate) profile: Arc<ServerProfile>,
-    /// The address that it connected to.
+    /// The address that the client connected to.
     pub(crate) local: Peer,
 }
 
@@ -528,8 +527,8 @@ pub(crate) async fn introduce(
     })
 }
 
-/// Puts the session on a server. One that was removed in this moment has told its sessions to end before this
-/// one was among them.
+/// Puts the session on a server. A server that was removed in this moment has told its sessions to end before
+/// this session was among them, so this one is told here.
 fn attach(control: &Control, listener: &ListenerState, server: &Server) {
     control.attach(listener.key(server));
     if server.state().status == Status::Removed {
@@ -537,7 +536,7 @@ fn attach(control: &Control, listener: &ListenerState, server: &Server) {
     }
 }
 
-/// The streams of a session, which others find by its number from here on.
+/// Connects the streams of a session. From here on others find the session by its number.
 fn connect(counted: &Counted, client: Client, logged_in: &mut LoggedIn) -> Result<Streams, SessionError> {
     let (worker, control, listener) = (&counted.worker, &counted.control, &counted.listener);
     let server = Arc::clone(&logged_in.lease.server);

@@ -14,7 +14,7 @@ use crate::frontend::registry::SessionPlace;
 use crate::frontend::session_summary::SessionSummary;
 use crate::frontend::worker::Worker;
 
-/// By this name operators choose what is logged of ends.
+/// The log target by which operators choose what is logged of the ends of sessions.
 const CONNECTION: &str = "dataplane::frontend::connection";
 
 /// The place of a session in every list and count, given up when this is dropped, however its task ends.
@@ -42,8 +42,8 @@ impl Counted {
         }
     }
 
-    /// From now on others find the session by its number. `server_connection`: its server, and the number it
-    /// has there.
+    /// From now on others find the session by its number. `server_connection`: the session's server, and the
+    /// number that the session has there.
     pub(crate) fn list(
         &self,
         server_connection: Option<(ServerKey, u32)>,

@@ -1,4 +1,4 @@
-//! What all threads of the data plane share.
+//! State that all threads of the data plane share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,36 +22,36 @@ use crate::lookups::LookupMetrics;
 pub(crate) struct Shared {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) registry: Registry,
-    /// Who reaches other gateways, where there are others.
+    /// The way to other gateways, where there are others.
     pub(crate) elsewhere: OnceLock<Arc<dyn Elsewhere>>,
     /// Sessions on each worker, from the moment they are accepted.
     pub(crate) sessions_on: Box<[AtomicUsize]>,
     pub(crate) max_connections: AtomicU32,
-    /// No session begins while that is so.
+    /// True while memory is short: no session begins then.
     pub(crate) short_of_memory: AtomicBool,
     pub(crate) buffers: net::buffer::Limits,
-    /// What each worker counts in mode `split`.
+    /// The metrics of each worker in mode `split`.
     pub(crate) split_series: Box<[WorkerSplitMetrics]>,
     pub(crate) lookup_metrics: Box<[LookupMetrics]>,
-    /// What has come from the process before this one.
+    /// Sessions that the process before this one has given, and those that it keeps.
     pub(crate) taken: Taken,
-    /// Who may log in, in mode `split`.
+    /// The accounts that may log in, in mode `split`.
     pub(crate) accounts: Accounts,
-    /// When all this began: the clock of the rules' limits, which all workers share.
+    /// The start of the data plane: the clock of the rules' limits, which all workers share, counts from it.
     pub(crate) started: Instant,
     /// The zone this gateway is in.
     pub(crate) zone: ArcSwapOption<String>,
     pub(crate) workers: Box<[UnboundedSender<Message>]>,
 }
 
-/// Where a session lives: one for all of a worker.
+/// The worker that a session lives on, and the shared state. All sessions of a worker share one.
 pub(crate) struct Home {
     pub(crate) shared: Arc<Shared>,
     pub(crate) worker: usize,
 }
 
 impl Shared {
-    /// Who knows where sessions are: of other gateways, and here.
+    /// The two places to look for a session: other gateways, and the registry of this one.
     pub(crate) fn sessions_anywhere(&self) -> (Option<&Arc<dyn Elsewhere>>, &Registry) {
         (self.elsewhere.get(), &self.registry)
     }
@@ -76,7 +76,7 @@ impl Shared {
             .map_or(0, |(index, _)| index)
     }
 
-    /// Tells a worker. One that has stopped has no sessions that could miss it.
+    /// Sends a message to a worker. A worker that has stopped has no sessions that could miss the message.
     pub(crate) fn tell(&self, worker: usize, message: Message) {
         let _ = self.workers[worker].send(message);
     }
@@ -85,7 +85,7 @@ impl Shared {
         (0..self.workers.len()).for_each(|worker| self.tell(worker, message()));
     }
 
-    /// Asks all workers. One that has stopped has nothing to say.
+    /// Asks all workers and gathers their answers. A worker that has stopped has nothing to say.
     pub(crate) async fn ask_all<T>(&self, question: impl Fn(oneshot::Sender<Vec<T>>) -> Message) -> Vec<T> {
         let ask = |worker| {
             let (reply, answer) = oneshot::channel();
@@ -100,8 +100,8 @@ impl Shared {
         all
     }
 
-    /// Has the worker of a session that shares server connections end it, or its statement alone. What came
-    /// of that is said once it is over.
+    /// Has the worker of a session that shares server connections end the session, or its statement alone.
+    /// The result comes once that is done.
     pub(crate) fn kill_in_pool(
         &self,
         worker: usize,
@@ -119,7 +119,7 @@ impl Shared {
         killed
     }
 
-    /// Ends a session on whatever worker it is.
+    /// Ends a session of this worker.
     pub(crate) fn kill(&self, worker: usize, id: u32) {
         self.tell(
             worker,

@@ -1,11 +1,11 @@
-//! What a feature adds to the data plane: who serves the connections of listeners whose protocol is not
-//! MySQL's, and who answers point lookups (see `lookups`).
+//! The interface of features that extend the data plane. A feature serves the connections of listeners whose
+//! protocol is not MySQL's, and answers point lookups (see `lookups`).
 //!
-//! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for
-//! what lives there ([`WorkerExtension`]), and gives that each connection of such a listener as a
-//! [`ProtocolConnection`]: accepted and counted, with the PROXY header read and TLS done. What belongs to
-//! every session, whatever it speaks, is in its [`ProtocolSession`]: accounts, signals (drain, kill,
-//! idleness), counters, and its place in the registry.
+//! The data plane knows no feature. An [`Extension`] is given to it when it starts, and makes one
+//! [`WorkerExtension`] for each worker. Each connection of such a listener goes to the worker's part as a
+//! [`ProtocolConnection`]: accepted and counted, with the PROXY header read and TLS done. The
+//! [`ProtocolSession`] in it has the parts that every session has, whatever its protocol: accounts, signals
+//! (drain, kill, idleness), counters, and the session's place in the registry.
 
 use std::future::Future;
 use std::io;
@@ -31,36 +31,37 @@ pub use crate::read_gate::{Gated, Gating, is_plain};
 
 /// A feature that serves connections.
 pub trait Extension: Send + Sync {
-    /// What of it lives on a worker. Called once on each worker's thread, in its runtime, before the first
-    /// connection comes: it may use `spawn_local`.
+    /// Makes the part that lives on a worker. Called once on each worker's thread, in its runtime, before the
+    /// first connection comes, so `spawn_local` may be used.
     fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn WorkerExtension>;
 
-    /// Takes over what a new configuration changes for it and what needs no restart. It cannot be refused any
-    /// more.
+    /// Takes over the changes of a new configuration that concern the extension and need no restart. The
+    /// configuration cannot be refused any more.
     fn reload(&self, _config: &config::Config) {}
 }
 
-/// How the data plane makes its extension once the clusters are there: all of them are given.
+/// The function that makes the extension once the clusters are there. The argument is all clusters.
 pub type BuildExtension<'a> = Box<dyn FnOnce(&[Arc<Cluster>]) -> Result<Arc<dyn Extension>, String> + 'a>;
 
 /// The part of an extension that lives on one worker.
 pub trait WorkerExtension {
-    /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal
-    /// wakes that task.
+    /// Serves a connection until it ends. The future runs on the task of the connection and must stay there:
+    /// a signal wakes that task.
     fn serve(&self, connection: ProtocolConnection) -> Pin<Box<dyn Future<Output = ProtocolEnd> + '_>>;
 
-    /// Who hears of each command that has ended, in modes `session` and `split`. Asked once.
+    /// The observers that hear of each command that has ended, in modes `session` and `split`. Asked for
+    /// once.
     fn observers(&self) -> Vec<Rc<dyn Observer>> {
         Vec::new()
     }
 
-    /// Who compares answers with those to copies of statements (`mirror_compare` of rules), where anybody
-    /// does.
+    /// The comparer of answers with those to copies of statements (`mirror_compare` of rules), if there is
+    /// one.
     fn comparer(&self) -> Option<Arc<dyn Comparer>> {
         None
     }
 
-    /// What answers point lookups of this listener's sessions, where anything does.
+    /// The lookups that answer for sessions of this listener, if there are any.
     fn lookups(&self, _listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
         None
     }
@@ -68,7 +69,7 @@ pub trait WorkerExtension {
 
 /// A worker, as extensions see it.
 pub struct WorkerHandle {
-    /// From 0 on.
+    /// The worker's number, from 0 on.
     pub index: usize,
     pub metrics: Arc<telemetry::Worker>,
 }
@@ -77,13 +78,13 @@ pub struct WorkerHandle {
 pub struct ProtocolConnection {
     /// Plain, or TLS where the listener has that.
     pub stream: Stream,
-    /// What was read of it already.
+    /// The bytes that were read of the stream already.
     pub unread: Vec<u8>,
-    /// Who it is to the data plane.
+    /// The session, as the data plane knows it.
     pub control: ProtocolSession,
 }
 
-/// How a connection of such a client ended. Whatever the client was to be told it was told.
+/// The reason why the connection of such a client ended. The client has been told all it was to be told.
 #[derive(Debug)]
 pub enum ProtocolEnd {
     /// The client said goodbye.
@@ -99,12 +100,12 @@ pub enum ProtocolEnd {
     Signalled(StopSignal),
 }
 
-/// What a session is told to do: to end, for some reason.
+/// An order to a session to end, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(pub(crate) Signal);
 
 impl StopSignal {
-    /// Why, for the client.
+    /// The reason, in words for the client.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self.0 {
@@ -122,7 +123,7 @@ impl StopSignal {
         }
     }
 
-    /// Not even a last word may delay the end.
+    /// Whether not even a last word may delay the end.
     #[must_use]
     pub fn is_immediate(self) -> bool {
         matches!(self.0, Signal::DrainNow | Signal::ShutdownNow)
@@ -175,8 +176,8 @@ impl ProtocolSession {
         self.control.failed_logins() >= self.listener().login_failures_max
     }
 
-    /// Whether the session has to end now. `is_free`: nothing is lost when it ends here; at other moments
-    /// only urgent orders count. Costs a comparison.
+    /// The order by which the session has to end now, if there is one. `is_free`: nothing is lost when the
+    /// session ends here; at other moments only urgent orders count. Costs a comparison.
     #[inline]
     #[must_use]
     pub fn due(&self, is_free: bool) -> Option<StopSignal> {
@@ -184,7 +185,7 @@ impl ProtocolSession {
     }
 
     /// Waits until the session has to end. Use it in a `select!` beside every wait, on the task that
-    /// [`serve`](WorkerExtension::serve) was called on: no other is woken.
+    /// [`serve`](WorkerExtension::serve) was called on: no other task is woken.
     pub async fn ordered(&self, is_free: bool) -> StopSignal {
         StopSignal(self.control.signalled(is_free).await)
     }

@@ -46,7 +46,7 @@ struct Bound {
     state: Arc<ListenerState>,
 }
 
-/// What a reload may change.
+/// The parts that a reload may change.
 struct Parts {
     clusters: BTreeMap<String, NumberedCluster>,
     listeners: Vec<Bound>,
@@ -65,13 +65,13 @@ pub struct Gateway {
     /// Clusters that come and go, for [`Gateway::run`] to follow.
     followers: UnboundedSender<Follow>,
     to_follow: Mutex<Option<mpsc::UnboundedReceiver<Follow>>>,
-    /// It lives as long as the gateway: it may end with its last owner.
+    /// The extension, held for as long as the gateway lives: it may end with its last owner.
     extension: OnceLock<Arc<dyn Extension>>,
 }
 
 impl Gateway {
-    /// Binds all listeners and starts all threads. Connections are taken at once. `extension`: who serves
-    /// listeners of other protocols than MySQL's.
+    /// Binds all listeners and starts all threads. Connections are taken at once. `extension` makes the
+    /// extension that serves listeners of other protocols than MySQL's.
     ///
     /// # Errors
     /// See [`GatewayError`]; nothing is left running then.
@@ -288,7 +288,7 @@ impl Gateway {
         for (name, wanted) in &config.clusters {
             let cluster = match parts.clusters.get(name) {
                 Some(present) => {
-                    // What can be wrong with a changed cluster is found here, before anything is changed.
+                    // Errors in a changed cluster are found here, before anything is changed.
                     Cluster::check_tls(wanted)?;
                     present.clone()
                 }
@@ -358,7 +358,7 @@ impl Gateway {
     ) {
         for (name, (serial, cluster)) in &clusters {
             if !parts.clusters.contains_key(name) {
-                // Fails only when nothing runs any more.
+                // The send fails only when nothing runs any more.
                 let _ = self.followers.send(Follow::Begin(*serial, Arc::clone(cluster)));
             }
         }
@@ -485,13 +485,13 @@ impl Gateway {
             .collect()
     }
 
-    /// Others act with this gateway as one: connection ids that are given from here on have its number among
-    /// them, 0 where it has none.
+    /// Takes the number of this gateway among several that act as one, or 0 for none. Connection ids that are
+    /// given from here on have the number in them.
     pub fn take_number(&self, number: u32) {
         self.shared.registry.take_number(number);
     }
 
-    /// Whoever reaches the other gateways. The first one counts.
+    /// Sets the way to the other gateways. The first one set counts.
     pub fn reach_others(&self, elsewhere: Arc<dyn Elsewhere>) {
         let _ = self.shared.elsewhere.set(elsewhere);
     }
@@ -523,14 +523,13 @@ impl Gateway {
         killed.await.unwrap_or(Ok(())).map_err(NotKilled::Failed)
     }
 
-    /// The first listener that is what is asked for.
+    /// The first listener for which `is_it` says yes.
     pub(crate) fn listener_for(&self, is_it: impl Fn(&ListenerState) -> bool) -> Option<Arc<ListenerState>> {
         let parts = lock(&self.parts);
         let mut states = parts.listeners.iter().map(|bound| &bound.state);
         states.find(|state| is_it(state)).cloned()
     }
 
-    /// What all threads share.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -572,7 +571,7 @@ impl Gateway {
     }
 
     fn tell_acceptor(&self, message: AcceptorMessage) {
-        // Fails only after it has stopped.
+        // The send fails only after the acceptor has stopped.
         let _ = self.acceptor.send(message);
     }
 }

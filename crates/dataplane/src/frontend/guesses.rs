@@ -1,4 +1,4 @@
-//! Failed logins cost time: what is known of them, by client address and account.
+//! Failed logins, by client address and account, and the time that they cost later attempts.
 //!
 //! The first [`FREE`] failures of an account from an address cost nothing: people mistype. Each further one
 //! makes the next attempt wait longer, up to `login_delay_max`, and lets one attempt through at a time, so
@@ -6,19 +6,19 @@
 //! attempts may be under way ([`Bounds::burst`]). Attempts beyond those that wait ([`WAITING_MAX`]) are
 //! refused without a look at the password. A quiet time of [`FORGOTTEN_AFTER`] makes up for everything.
 //!
-//! Nobody is locked out by strangers: other addresses count for themselves, and a right password from an
-//! address from which the account has logged in within [`TRUSTED_FOR`] never waits. There only the answer to
-//! a wrong one is held back. Nor do those who stall: who takes long to answer loses its turn
-//! ([`Attempt::beside`]).
+//! Strangers lock nobody out. Other addresses count for themselves, and a right password never waits if it
+//! comes from an address from which the account has logged in within [`TRUSTED_FOR`]. For such an address
+//! only the answer to a wrong password is held back. Clients that stall lock nobody out either: a client that
+//! takes long to answer loses its turn ([`Attempt::beside`]).
 //!
-//! An address counts over all its accounts, too. Where it is known to be one client's (the listener takes
-//! PROXY headers, and the client is none of those who send them), attempts from it wait. Anywhere else it may
-//! be a balancer's, or a network's, and what waited behind the failures of one client there would be the
-//! logins of all others: so nothing waits, and only answers to wrong passwords are held back.
+//! An address counts over all its accounts, too. If the address is known to be one client's (the listener
+//! takes PROXY headers, and the client is none of those who send them), attempts from it wait. Any other
+//! address may be a balancer's, or a network's, and there the logins of all would wait behind the failures of
+//! one client. No attempt waits for such an address, and only answers to wrong passwords are held back.
 //!
-//! All workers share this. A login takes one lock of [`SHARDS`], for as long as a look into a table takes;
-//! nothing is kept of names and passwords but a hash with a random key. Memory is bounded: [`ENTRIES_MAX`] of
-//! each kind, and the oldest go first.
+//! All workers share one [`Guesses`]. A login takes one lock of [`SHARDS`], for as long as a look into a
+//! table takes. Names and passwords are kept only as a hash with a random key. Memory is bounded:
+//! [`ENTRIES_MAX`] of each kind, and the oldest go first.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -34,13 +34,13 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::SessionError;
 use crate::frontend::user_name::as_servers_read;
 
-/// Failures that cost nothing.
+/// Failures of an account that cost nothing.
 const FREE: u32 = 3;
 
-/// The same of an address over all accounts.
+/// Failures of an address, over all its accounts, that cost nothing.
 const FREE_OF_ADDRESS: u32 = 20;
 
-/// What the first failure beyond those costs. Each further one costs twice as much.
+/// Wait that the first failure beyond those costs. Each further one costs twice as much.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// How long an attempt may wait for something else than a look at its password, and keep its turn.
@@ -49,13 +49,13 @@ const TURN_MAX: Duration = Duration::from_millis(200);
 /// Attempts of one account from one address that may wait for their turn.
 const WAITING_MAX: u32 = 8;
 
-/// After so much time without a failure there was none.
+/// Time without a failure after which earlier failures are forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
-/// An address from which an account has logged in is known for so long.
+/// Time for which an address is trusted after an account has logged in from it.
 const TRUSTED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// How often those who wait for others look whether those are done.
+/// Interval at which attempts that wait for others look whether those are done.
 const LOOK: Duration = Duration::from_millis(20);
 
 const SHARDS: usize = 16;
@@ -70,8 +70,9 @@ pub(crate) struct Guesses {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     started: Instant,
-    /// Milliseconds after `started` before which no line is logged; and lines that were not.
+    /// Milliseconds after `started` before which no line is logged.
     next_line: AtomicU64,
+    /// Lines that were not logged.
     unsaid: AtomicU64,
     delayed: AtomicU64,
     refused: AtomicU64,
@@ -80,18 +81,18 @@ pub(crate) struct Guesses {
 #[derive(Default)]
 struct Shard {
     failing: HashMap<u64, Failing>,
-    /// When they succeeded last.
+    /// The time of the last success of each key.
     trusted: HashMap<u64, Instant>,
 }
 
-/// Somebody who has failed lately, or may be about to.
+/// An account or address that has failed lately, or may be about to.
 struct Failing {
     failures: u32,
     under_way: u32,
     waiting: u32,
-    /// No attempt before.
+    /// Time before which no attempt may be made.
     next: Instant,
-    /// Of the last attempt.
+    /// Time of the last failure, or of the first attempt where nothing has failed.
     last: Instant,
 }
 
@@ -104,7 +105,7 @@ impl Failing {
     }
 }
 
-/// What somebody may do before he waits.
+/// Limits up to which attempts do not wait.
 #[derive(Clone, Copy)]
 struct Bounds {
     free: u32,
@@ -121,14 +122,14 @@ const OF_ADDRESS: Bounds = Bounds {
     burst: 1000,
 };
 
-/// Whose attempts count together.
+/// A key whose attempts count together.
 #[derive(Clone, Copy)]
 struct Counted {
     key: u64,
     bounds: Bounds,
 }
 
-/// Who wants to log in, and how long he may be made to wait.
+/// A client that wants to log in, and how long it may be made to wait.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
     client: &'a Peer,
@@ -139,7 +140,7 @@ pub(crate) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// `client`: as the listener knows it, behind the load balancer that speaks for it.
+    /// `client` is the client as the listener knows it, behind the load balancer that speaks for it.
     pub(crate) fn new(client: &'a Peer, user: &'a [u8], listener: &config::Listener) -> Self {
         let balancers = &listener.accept_proxy_from;
         let is_own_address = client.socket_addr().is_some_and(|address| {
@@ -155,19 +156,19 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// An attempt to log in: a look at one password. Dropped, it has come to nothing, and nobody knows whether
-/// the password was right.
+/// An attempt to log in: a look at one password. An attempt that is dropped has come to nothing, and nobody
+/// knows whether the password was right.
 pub(crate) struct Attempt<'g> {
     guesses: &'g Guesses,
     who: Asking<'g>,
-    /// All whose turn this has to wait for; none where nobody is slowed.
+    /// The keys whose turn this attempt has to wait for; none where nobody is slowed.
     counted: [Option<Counted>; 2],
-    /// Those of them whose turn it has.
+    /// How many of those turns the attempt has.
     turns: usize,
     pair: u64,
     address: u64,
     is_trusted: bool,
-    /// What the client has been kept waiting already: see [`Self::held_back`].
+    /// Time that the client has been kept waiting already: see [`Self::held_back`].
     waited: Duration,
 }
 
@@ -188,17 +189,18 @@ impl Default for Guesses {
 /// Whether an attempt may be made.
 enum Turn {
     Now,
-    /// It has to wait: for others, or because of failures.
+    /// The attempt has to wait: for others, or because of failures.
     Wait {
         is_slowed: bool,
     },
 }
 
 impl Guesses {
-    /// Waits until a password may be looked at. Other waits of the login bound this one as well.
+    /// Waits until a password may be looked at. The caller's time limit for the login bounds this wait as
+    /// well.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// Too many attempts wait already.
     pub(crate) async fn begin<'g>(&'g self, who: Asking<'g>) -> Result<Attempt<'g>, SessionError> {
         let address = origin(who.client);
         let pair = self.hasher.hash_one((address, as_servers_read(who.user, false)));
@@ -257,7 +259,7 @@ impl Guesses {
         let Counted { key, bounds } = counted;
         let now = Instant::now();
         let mut shard = self.shard(key);
-        // Those who wait are let go by the first of them who succeeds.
+        // The first attempt that succeeds lets all go that wait.
         if shard.is_trusted(key, now) {
             shard.failing(key, now).under_way += 1;
             return Turn::Now;
@@ -287,7 +289,7 @@ impl Guesses {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a failure. Returns how many there are, and what the next attempt waits.
+    /// Counts a failure. Returns how many there are, and how long the next attempt waits.
     fn note_failure(&self, counted: Counted, delay_max: Duration) -> (u32, Duration) {
         let now = Instant::now();
         let mut shard = self.shard(counted.key);
@@ -361,7 +363,7 @@ impl Shard {
         self.trusted.insert(key, now);
     }
 
-    /// Somebody is done, with an attempt or a wait.
+    /// Notes that an attempt or a wait is done. An entry that says nothing more is removed.
     fn settle(&mut self, key: u64, done: impl Fn(&mut Failing)) {
         let Some(failing) = self.failing.get_mut(&key) else {
             return;
@@ -395,11 +397,12 @@ impl Attempt<'_> {
         self.end();
     }
 
-    /// Does something else than to look at the password, such as to wait for the client. Where that takes
-    /// long others have their turn in the meantime, so that nobody is kept waiting by those who do not
-    /// answer: see [`Self::take_turn`].
+    /// Does `work` that is no look at the password, such as a wait for the client. If that takes long,
+    /// others have their turn in the meantime, so that clients that do not answer keep nobody waiting: see
+    /// [`Self::take_turn`].
     ///
-    /// `work` is boxed by the caller: the login of every session has room for this, twice where it is not.
+    /// The caller boxes `work`: the login of every session has room for this future, and without the box
+    /// twice.
     pub(crate) async fn beside<T>(&mut self, mut work: impl Future<Output = T> + Unpin) -> T {
         match timeout(TURN_MAX, &mut work).await {
             Ok(done) => done,
@@ -410,10 +413,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// Waits for its turn, where it has none, or none any more.
+    /// Waits for the attempt's turn, where the attempt has none yet or has lost it.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// Too many attempts wait already.
     pub(crate) async fn take_turn(&mut self) -> Result<(), SessionError> {
         let (guesses, who, counted) = (self.guesses, self.who, self.counted);
         for counted in counted.into_iter().flatten().skip(self.turns) {
@@ -423,8 +426,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// How long a client is to wait before it may be told that its answer is wrong, if it is: as long as
-    /// [`Self::failed`] would say, and that much less then.
+    /// The time that a client has to wait before it may be told that its answer is wrong: as long as
+    /// [`Self::failed`] would say, which says that much less afterwards.
     pub(crate) fn held_back(&mut self) -> Duration {
         let delay_max = self.who.delay_max;
         let of_next = |key, free| {
@@ -443,12 +446,12 @@ impl Attempt<'_> {
         self.waited
     }
 
-    /// This client has been kept waiting for so long by the attempt before.
+    /// Notes how long this client has been kept waiting by the attempt before.
     pub(crate) fn has_waited(&mut self, waited: Duration) {
         self.waited = waited;
     }
 
-    /// What is held back is the answer where the next attempt does not wait.
+    /// The time to hold the answer back: the longest delay of the keys whose next attempt does not wait.
     fn held(&self, of_pair: impl Fn() -> Duration, of_address: impl Fn() -> Duration) -> Duration {
         let of_pair = self.is_trusted.then(of_pair).unwrap_or_default();
         let of_address = (!self.who.is_own_address || self.is_trusted)
@@ -490,8 +493,8 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Who counts as one client: an address, of IPv6 the network that one customer has; all on Unix sockets
-/// together.
+/// The address that counts as one client: for IPv6 the network that one customer has. All clients on Unix
+/// sockets count as one.
 fn origin(client: &Peer) -> Option<IpAddr> {
     let ip = client.socket_addr()?.ip().to_canonical();
     Some(match ip {
@@ -548,7 +551,7 @@ mod tests {
         let (here, there) = (peer("192.0.2.1"), peer("192.0.2.2"));
         fail(&guesses, asking(&here, "app"), FREE).await;
         assert!(waits(&guesses, asking(&here, "app")));
-        // By any name that servers take for this one.
+        // An attempt waits under any name that servers take for this one.
         assert!(waits(&guesses, asking(&here, "'app'")) && waits(&guesses, asking(&here, "app\0x")));
         assert!(!waits(&guesses, asking(&here, "other")));
         assert!(!waits(&guesses, asking(&there, "app")));
@@ -580,7 +583,7 @@ mod tests {
             under_way.push(guesses.begin(asking(&here, "app")).await.unwrap());
         }
         assert!(waits(&guesses, asking(&here, "app")));
-        // One who succeeds speaks for all.
+        // A success speaks for all.
         under_way.pop().unwrap().succeeded();
         assert!(!waits(&guesses, asking(&here, "app")));
 
@@ -599,7 +602,7 @@ mod tests {
         assert_eq!(refused, vec![true; 2 * WAITING_MAX as usize]);
     }
 
-    /// Whoever comes by this address is slowed by what the others fail at, and only if he fails himself.
+    /// A client of this address is slowed by the failures of others only if its own login fails, too.
     #[tokio::test(start_paused = true)]
     async fn an_address_of_many_has_wrong_answers_held_back_and_nobody_wait() {
         let guesses = Guesses::default();
@@ -637,7 +640,7 @@ mod tests {
             stalled.push(attempt);
         }
         let attempt = guesses.begin(asking(&here, "app")).await.unwrap();
-        // Those who answer late are no quicker than others.
+        // Clients that answer late are no quicker than others.
         let [late, _] = stalled.as_mut_slice() else {
             panic!("two have stalled")
         };

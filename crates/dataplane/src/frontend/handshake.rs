@@ -3,8 +3,8 @@
 //! The greeting is sent before a server is chosen, so its nonce is ours, and no server would take an answer
 //! made with it. The login that goes on to the server therefore names a plugin that no account has. The
 //! server then asks for the plugin of the account with a nonce of its own (auth switch request), the client
-//! is asked the same, and from there on both talk to each other. It is the one switch that every client with
-//! CLIENT_PLUGIN_AUTH understands.
+//! is asked the same, and from there on both talk to each other. Every client with CLIENT_PLUGIN_AUTH
+//! understands this one switch.
 
 mod change_user;
 mod compression;
@@ -41,8 +41,8 @@ pub(crate) use patience::Patience;
 /// The plugin named in logins to servers; see the head of this file.
 const NO_SUCH_PLUGIN: &[u8] = b"forebay_ask_the_client";
 
-/// What a client may agree on with a server. TLS and compression are between neighbours and not among them;
-/// neither are bits that change the protocol in ways nobody here knows.
+/// Capabilities that a client may agree on with a server. TLS and compression are not among them, since they
+/// are between neighbours. Neither are bits that change the protocol in ways that the gateway does not know.
 pub(crate) const PASSED_ON: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::FOUND_ROWS)
     .with(Capabilities::LONG_FLAG)
@@ -74,11 +74,11 @@ pub(crate) struct Client {
     pub(crate) stream: Stream,
     pub(crate) sequence: u8,
     pub(crate) unread: Vec<u8>,
-    /// What the client has said it can, once it has.
+    /// The capabilities that the client has named in its login; none before that.
     pub(crate) capabilities: Capabilities,
 }
 
-/// What a session's packets look like on both of its sides.
+/// The capabilities that decide how a session's packets look, on each of its sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) client: Capabilities,
@@ -86,7 +86,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// The same on both.
+    /// Alike capabilities on both sides.
     pub(crate) const fn alike(capabilities: Capabilities) -> Self {
         Self {
             client: capabilities,
@@ -94,7 +94,7 @@ impl Agreed {
         }
     }
 
-    /// The server's OK as the client knows it.
+    /// The server's OK, in the layout of the client's capabilities.
     fn ok_for_client(self, payload: Vec<u8>) -> Vec<u8> {
         if self.client == self.server {
             return payload;
@@ -123,30 +123,31 @@ pub(crate) struct LoggedIn {
     pub(crate) client_compression: Option<Algorithm>,
     pub(crate) server_compression: Option<Algorithm>,
     pub(crate) status: StatusFlags,
-    /// What the client has shown.
+    /// The client's proof of who it is.
     pub(crate) proof: Proof,
-    /// Read from the client and the server beyond the login.
+    /// Bytes that were read from the client beyond the login.
     pub(crate) client_unread: Vec<u8>,
+    /// Bytes that were read from the server beyond the login.
     pub(crate) server_unread: Vec<u8>,
 }
 
 impl LoggedIn {
-    /// The server reports what the session does: it can be understood.
+    /// Whether the server reports what the session does, so that the session can be understood.
     pub(crate) fn is_understood(&self) -> bool {
         self.agreed.server.contains(WATCHED)
     }
 
-    /// It does not, but says itself what a session holds that is to move.
+    /// Whether the server itself can tell what state a session has that is to move, as TiDB can.
     pub(crate) fn moves_by_session_states(&self, listener: &ListenerState) -> bool {
         listener.config.moves && ServerProfile::of(&self.greeting).is_tidb()
     }
 }
 
-/// What it takes on the server's side to follow what a session does.
+/// The capabilities that a server must have if the gateway is to follow what a session does.
 pub(crate) const WATCHED: Capabilities = Capabilities::SESSION_TRACK.with(Capabilities::DEPRECATE_EOF);
 
-/// Greets the client and reads its login, over TLS when it asks for it. Returns the greeting, too: it has the
-/// nonce that the client's answer is made with.
+/// Greets the client and reads its login, over TLS when the client asks for it. Returns the greeting, too,
+/// since it has the nonce of the client's answer.
 ///
 /// `client` is `None` only while TLS is being negotiated: when that fails there is nobody left to tell.
 pub(crate) async fn greet(
@@ -195,8 +196,8 @@ pub(crate) async fn greet(
         return Err(SessionError::ClientGone);
     };
     let login = Login::decode(&first).map_err(malformed)?;
-    // Clients may set bits that nobody offered; servers do not heed those. (That LONG_PASSWORD is set says
-    // that the client is none of MariaDB's; servers of MariaDB do not offer it.)
+    // Clients may set bits that nobody offered; servers do not heed those. LONG_PASSWORD is heeded always:
+    // the bit says that the client is none of MariaDB's, and servers of MariaDB do not offer it.
     let heeded = greeting.capabilities | Capabilities::LONG_PASSWORD;
     client.capabilities = login.capabilities & heeded;
     check_login(&login, &client.stream, listener)?;
@@ -224,8 +225,8 @@ fn greeting(
 ) -> Result<Greeting, SessionError> {
     let mut capabilities = profile.capabilities & PASSED_ON;
     if listener.config.understands() {
-        // A server leaves out the columns of a statement whose columns it has told before, to whoever used it
-        // then.
+        // With this bit a server leaves out the columns of a statement whose columns it has told before, to
+        // whichever session had the connection then.
         capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
     }
     if listener.tls.is_some() {
@@ -263,7 +264,8 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
     done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Logs the client in on a leased server, which has greeted. A signal that ends the session ends it in order.
+/// Logs the client in on a leased server, which has greeted. A signal that ends the session ends the login in
+/// order.
 pub(crate) async fn log_in(
     client: &mut Client,
     login: Login,
@@ -343,8 +345,8 @@ pub(crate) async fn log_in(
     })
 }
 
-/// The same for a connection whose server reports what a session does, and ends all rows alike; as it was,
-/// where the server cannot do that.
+/// The agreed capabilities with [`WATCHED`], so that the server reports what a session does and ends all rows
+/// alike; unchanged where the server cannot do that.
 fn watched(agreed: Capabilities, greeting: &Greeting) -> Capabilities {
     match greeting.capabilities.contains(WATCHED) {
         true => agreed | WATCHED,
@@ -369,11 +371,11 @@ pub(crate) async fn greeted(
     }
 }
 
-/// What the client and this server both can, and whether over TLS.
+/// The capabilities that the client and this server both have, and whether to use TLS.
 ///
 /// # Errors
-/// The client was offered what changes the layout of packets, and this server cannot do it; or the server has
-/// no TLS and must have.
+/// The client was offered a capability that changes the layout of packets, and this server does not have it;
+/// or the cluster requires TLS and the server has none.
 fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Capabilities, bool), String> {
     let with_tls = wants_tls(tls, greeting)?;
     let offered = client & PASSED_ON;
@@ -388,8 +390,8 @@ fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Cap
     }
 }
 
-/// The authentication, within the listener's time, and left in order where the client does not see it through
-/// or the session is told to end.
+/// Runs the authentication within the listener's time. If the client does not see it through or the session
+/// is told to end, the login is ended at the server in order.
 async fn answer_in_time(
     client: &mut LoginPeer<'_>,
     server_side: &mut LoginPeer<'_>,
@@ -430,7 +432,7 @@ async fn answer_in_time(
             | SessionError::ServerLogin { .. },
         ) => {}
         Err(error) => {
-            // Whoever leaves now has learned as much as by a refusal, and has waited for it before.
+            // A client that leaves now has learned as much as by a refusal, and has waited for it before.
             if relay.has_told() && !matches!(error, SessionError::TooManyFailures) {
                 attempt.failed();
             }
@@ -440,7 +442,7 @@ async fn answer_in_time(
     answered.map(|ok| (ok, relay.take_shown()))
 }
 
-/// Whether the server's error is about the password, and no more.
+/// Whether the server's error is about the password, and nothing else.
 fn is_denial(payload: &[u8], capabilities: Capabilities) -> bool {
     ErrPacket::decode(payload, capabilities).is_ok_and(|error| upstream::DENIALS.contains(&error.code))
 }
@@ -558,10 +560,10 @@ fn auth_relay<'k>(
 /// How long an error waits for the answer that the client is just giving.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// An error is numbered as the answer to what the client has said last. What it was asked it may be saying
-/// now, and would take a lower number for a broken protocol.
+/// Waits for an answer that the client may be sending now. An error is numbered as the answer to the client's
+/// last packet; a client that has just sent another one would take the lower number for a broken protocol.
 async fn await_answer(client: &mut LoginPeer<'_>) {
-    // Who says nothing, or has gone, is told as things are.
+    // A client that says nothing, or has gone, is told without the wait.
     let _ = timeout(ANSWER_WAIT, client.read_next()).await;
 }
 
@@ -636,13 +638,13 @@ async fn authenticate(
     }
 }
 
-/// How long the client is to wait for that is known once it is counted.
+/// The time that the client has to wait for the refusal is known once the failure is counted.
 fn refused(payload: Vec<u8>) -> SessionError {
     let held = Duration::ZERO;
     SessionError::LoginRefused { payload, held }
 }
 
-/// The server has let the account in over a Unix socket: whether that proves the password.
+/// Checks that a server which has let the account in over a Unix socket looks at the account's password.
 async fn prove(listener: &ListenerState, server: &Server, user: &[u8]) -> Result<(), SessionError> {
     match listener.cluster.looks_at_password(server, user).await {
         Ok(true) => Ok(()),

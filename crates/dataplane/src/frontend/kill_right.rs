@@ -1,6 +1,6 @@
-//! Whether an account may `KILL` sessions of other users. Its server is asked with the account's own rights
-//! when it says `KILL`: rights of the gateway's account are not its rights, and what was read before may have
-//! been revoked.
+//! Whether an account may `KILL` sessions of other users. When the account says `KILL`, its server is asked
+//! with the account's own rights: the gateway's account has other rights, and rights that were read earlier
+//! may have been revoked.
 
 use crate::engine::ask::{Reply, values};
 
@@ -10,8 +10,9 @@ pub(crate) const QUESTION: &str = "SHOW GRANTS";
 /// Whether these grants are the right to end sessions of others. `server_version` is as in the server's
 /// greeting.
 ///
-/// MySQL lets nobody but a `SYSTEM_USER` end a session of one. Whether the other account is one, by whatever
-/// role, is not known here, and what ends the session has more rights than either: so it is taken for one.
+/// MySQL lets only a `SYSTEM_USER` end a session of a `SYSTEM_USER`. Whether the other account is one, by
+/// whatever role, is not known here, so it is taken for one: the gateway's account, which ends the session,
+/// has more rights than either.
 pub(crate) fn allowed_by(reply: &Reply, server_version: &[u8]) -> bool {
     let grants: Vec<_> = values(reply)
         .map(|grant| String::from_utf8_lossy(&grant).into_owned())
@@ -30,7 +31,7 @@ fn allow(grants: &[String], server_version: &[u8]) -> bool {
     has(&kills) && (!has_system_users(server_version) || has(&|right| right == "SYSTEM_USER"))
 }
 
-/// MySQL from 8.0.16 on.
+/// Whether servers of this version have the right `SYSTEM_USER`: MySQL from 8.0.16 on.
 fn has_system_users(server_version: &[u8]) -> bool {
     let version = String::from_utf8_lossy(server_version);
     let mut numbers = version
@@ -40,7 +41,7 @@ fn has_system_users(server_version: &[u8]) -> bool {
     !version.contains("MariaDB") && numbers >= [8, 0, 16]
 }
 
-/// MariaDB 11 has taken from SUPER what other rights are for.
+/// Whether SUPER includes the right to kill. MariaDB 11 has taken from SUPER what other rights are for.
 fn super_counts(server_version: &[u8]) -> bool {
     let version = String::from_utf8_lossy(server_version);
     let version = version.strip_prefix("5.5.5-").unwrap_or(&version);

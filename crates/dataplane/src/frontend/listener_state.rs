@@ -13,7 +13,8 @@ use crate::frontend::rsa_key::PrivateKey;
 /// A cluster, and the number by which its servers are told from those of others.
 pub(crate) type NumberedCluster = (u32, Arc<Cluster>);
 
-/// A listener as its sessions see it. A changed one is a new value; sessions keep the one they came in by.
+/// A listener as its sessions see it. A changed listener is a new value; sessions keep the one they came in
+/// by.
 pub(crate) struct ListenerState {
     pub(crate) config: config::Listener,
     pub(crate) cluster: Arc<Cluster>,
@@ -33,8 +34,8 @@ impl ListenerState {
         }
     }
 
-    /// How long its sessions may wait for either side. One that has its server connection for itself is under
-    /// that server's own limits.
+    /// The limits on how long this listener's sessions may wait for either side. A session that has its
+    /// server connection for itself is under that server's own limits.
     pub(crate) fn idle_limits(&self) -> IdleLimits {
         let stall = self.config.stall_timeout.map_or(0, ticks);
         IdleLimits {

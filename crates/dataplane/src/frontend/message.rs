@@ -1,4 +1,4 @@
-//! What a worker is told.
+//! Messages to a worker.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::hand_over::arriving::Arriving;
 use crate::hand_over::way::Giving;
 use crate::shown::status::SessionStatus;
 
-/// What a worker is told. The queue has no bound of its own: it holds at most one message a client
+/// A message to a worker. The queue has no bound of its own: it holds at most one message a client
 /// connection, whose number is bounded where they are accepted, and a few for each change of the cluster.
 pub(crate) enum Message {
     /// A client connection that was accepted for this worker.
@@ -27,11 +27,11 @@ pub(crate) enum Message {
     TakeOver(Box<Arriving>),
     /// Sessions are to go to the process that has taken over.
     GiveAway(Arc<Giving>),
-    /// Says why its sessions have not gone there.
+    /// Asks why the worker's sessions have not gone there.
     Staying {
         reply: oneshot::Sender<Vec<Stays>>,
     },
-    /// One that is over a limit, to be told so.
+    /// A client connection that is refused, to be told so.
     Refused {
         accepted: Accepted,
         listener: Arc<ListenerState>,
@@ -48,7 +48,7 @@ pub(crate) enum Message {
         cluster: Arc<Cluster>,
         reply: oneshot::Sender<Result<(), String>>,
     },
-    /// Says what its sessions are doing, at most so many of them.
+    /// Asks what the worker's sessions are doing, at most so many of them.
     Describe {
         limit: usize,
         reply: oneshot::Sender<Vec<(SessionStatus, Option<ServerKey>)>>,
@@ -57,22 +57,22 @@ pub(crate) enum Message {
         server: ServerKey,
         signal: Signal,
     },
-    /// A server drains: those on it are to look whether they can leave it.
+    /// A server drains: the sessions on it are to look whether they can leave it.
     WakeOnServer(ServerKey),
-    /// Some of those on a server may leave it: that many of this worker are to look, others each time.
+    /// Some sessions may leave a server: `count` of this worker are to look, others each time.
     WakeSome {
         server: ServerKey,
         count: u32,
     },
     RaiseAll(Signal),
-    /// Comes before the first connection, if at all.
+    /// The extension, which comes before the first connection, if at all.
     Extend(Arc<dyn Extension>),
-    /// Other rules from here on.
+    /// New rules, from here on.
     Rules(Arc<ConfiguredRules>),
     /// A cluster is no longer in the configuration, and its sessions have had their time.
     Forget {
         cluster_serial: u32,
     },
-    /// Go home, whatever is still running.
+    /// Stops the worker, whatever is still running.
     Stop,
 }

@@ -1,5 +1,5 @@
 //! How many sessions of a worker go to other servers at the same time. The others go on where they are until
-//! it is their turn: a client whose session waited for it would wait as well.
+//! their turn comes: if a session stopped to wait for it, its client would wait as well.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ const AT_ONCE: usize = 2;
 #[derive(Default)]
 pub(crate) struct Moves {
     under_way: Cell<usize>,
-    /// They are woken in this order. At most each session of the worker once.
+    /// Sessions that wait for their turn, in the order in which they are woken. Each is in it at most once.
     waiting: RefCell<VecDeque<Rc<Control>>>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Moves {
 pub(crate) struct Turn<'m>(&'m Moves);
 
 impl Moves {
-    /// Whether the session may go now. Where not it is woken when it may.
+    /// Whether the session may go now. If not, the session is woken when it may.
     pub(crate) fn has_turn(&self, control: &Rc<Control>) -> bool {
         let has = self.under_way.get() < AT_ONCE;
         if !has && !control.waits_to_move.replace(true) {
@@ -40,7 +40,8 @@ impl Moves {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.under_way.set(self.0.under_way.get() - 1);
-        // Two for one: some are busy. All where nobody is left to wake the others.
+        // Two sessions are woken for each move that ends, since some are busy. All are woken where no move is
+        // left to wake the others.
         let mut left = match self.0.under_way.get() {
             0 => usize::MAX,
             _ => 2,
@@ -51,7 +52,7 @@ impl Drop for Turn<'_> {
             };
             next.waits_to_move.set(false);
             next.wake();
-            // Its session has ended where nobody else holds it.
+            // A control that nobody else holds is of a session that has ended.
             left -= usize::from(Rc::strong_count(&next) > 1);
         }
     }

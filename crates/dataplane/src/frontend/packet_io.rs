@@ -19,14 +19,15 @@ use crate::frontend::auth_relay::Link;
 /// certificate or token of an authentication plugin has to fit.
 pub(crate) const LOGIN_PACKET_MAX: usize = 128 * 1024;
 
-/// The largest answer within an exchange. A part of one that is there when the exchange ends has to fit into
-/// a buffer.
+/// The largest answer within an exchange. A part of an answer that is there when the exchange ends has to fit
+/// into a buffer.
 const ANSWER_MAX: usize = buffer::CAPACITY - PacketHeader::LEN;
 
-/// One side of a login.
+/// The client or the server in a login.
 pub(crate) struct LoginPeer<'s> {
     stream: &'s mut Stream,
-    /// Of the next packet. Whoever owns it sees it also where the exchange is given up in the middle.
+    /// Sequence number of the next packet. The owner sees it also where the exchange is given up in the
+    /// middle.
     sequence: &'s mut u8,
     unread: Vec<u8>,
 }
@@ -37,12 +38,12 @@ pub(crate) enum ReadError {
     Closed,
     Io(io::Error),
     TooLong(usize),
-    /// What a balancer says of its client, where nothing of the kind is expected.
+    /// A PROXY header, where none is expected.
     ProxyHeader,
 }
 
 impl ReadError {
-    /// As an I/O error, for messages.
+    /// The error as an I/O error, for messages.
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Closed => io::ErrorKind::UnexpectedEof.into(),
@@ -63,12 +64,12 @@ impl<'s> LoginPeer<'s> {
         }
     }
 
-    /// What was read and not used, once the login is over.
+    /// The bytes that were read and not used, once the login is over.
     pub(crate) fn into_unread(self) -> Vec<u8> {
         self.unread
     }
 
-    /// What carries this side's bytes.
+    /// The kind of link on this side.
     pub(crate) fn link(&self) -> Link {
         match &*self.stream {
             stream if stream.is_encrypted() => Link::Tls,
@@ -86,8 +87,8 @@ impl<'s> LoginPeer<'s> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.unread) {
                 if header.payload_len > limit {
-                    // Of either version: as packets they would be longer than any of a login. The client
-                    // behind it has sent one of its own.
+                    // PROXY headers of either version, taken for packets, are longer than any packet of a
+                    // login. The client behind the balancer has sent a packet of its own.
                     if proxy_header::is_begun(&self.unread) {
                         *self.sequence = self.sequence.wrapping_add(1);
                         return Err(ReadError::ProxyHeader);

@@ -1,8 +1,7 @@
 //! Passwords checked against slow hashes, on a thread of its own: a check takes milliseconds, and with hashes
 //! of some servers seconds, in which no worker may stand still.
-//!
-//! The thread starts with the first check and ends with the gateway. Who comes while it is busy waits in
-//! line, and no longer than a login may take.
+//! The thread starts with the first check and ends with the gateway. A login that comes while the thread is
+//! busy waits in line, and no longer than a login may take.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,7 +27,7 @@ struct Job {
 }
 
 impl PasswordChecks {
-    /// Whether this is the password. One that cannot be checked is not.
+    /// Whether this is the password of `secret`. A password that cannot be checked is not.
     pub(crate) async fn verify(&self, secret: &Arc<AccountSecret>, password: &Secret) -> bool {
         let Some(jobs) = self.jobs.get_or_init(start) else {
             return false;
@@ -59,7 +58,7 @@ fn start() -> Option<mpsc::Sender<Job>> {
 
 fn run(mut inbox: mpsc::Receiver<Job>) {
     while let Some(job) = inbox.blocking_recv() {
-        // Whoever has given up needs no verdict.
+        // A login that was given up needs no verdict.
         if job.verdict.is_closed() {
             continue;
         }
@@ -69,7 +68,8 @@ fn run(mut inbox: mpsc::Receiver<Job>) {
     }
 }
 
-/// Sessions of one account come many at a time, and the first of them may have made the password known.
+/// Whether this is the password. Sessions of one account come many at a time, and the first of them may have
+/// made the password known.
 fn is_right(secret: &AccountSecret, password: &[u8]) -> bool {
     let is_kept =
         |kept: &Secret| auth::native_stage2(kept.reveal().as_bytes()) == auth::native_stage2(password);
@@ -98,7 +98,7 @@ mod tests {
                 checks.verify(&secret, &wrong).await,
             )
         };
-        // One is given up in the middle.
+        // This check is given up in the middle.
         let mut given_up = std::pin::pin!(checks.verify(&secret, &right));
         tokio::select! {
             biased;

@@ -3,7 +3,7 @@
 //! The accounts are those of mode `split`, by the same function
 //! ([`Accounts::applicant`](crate::frontend::accounts::Accounts::applicant)). Only where the configuration
 //! names no accounts at all do the servers decide on everybody, as they do for MySQL clients of mode
-//! `session`. No password is empty here: nobody has shown anything with one.
+//! `session`. An empty password is always refused: it proves nothing.
 
 use std::sync::Arc;
 
@@ -17,8 +17,7 @@ use crate::frontend::guesses::Asking;
 use crate::frontend::registry::SessionPlace;
 use crate::frontend::users::UserSession;
 
-/// Somebody who has shown who he is. The session counts against the limit of the account until this is
-/// dropped.
+/// A user who is logged in. The session counts against the limit of the account until this is dropped.
 #[derive(Debug)]
 pub struct Identity {
     user: Box<str>,
@@ -32,7 +31,7 @@ impl Identity {
         &self.user
     }
 
-    /// What servers know the user by.
+    /// The credential by which servers know the user.
     #[must_use]
     pub fn credential(&self) -> &Credential {
         &self.credential
@@ -48,20 +47,20 @@ pub enum NotAdmitted {
     /// The account has as many sessions as it may have.
     #[error("user has exceeded the limit of {0} sessions")]
     TooMany(u32),
-    /// Too many have failed.
+    /// Too many logins have failed.
     #[error(
         "too many logins of this user from this address have failed, and others wait already; try again later"
     )]
     TooManyFailures,
-    /// Nobody could be asked; in words for a person.
+    /// No server could be asked; the reason in words for a person.
     #[error("the login could not be checked: {0}")]
     Unchecked(String),
 }
 
 impl ProtocolSession {
-    /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives
-    /// it a name among the sessions, and a place where `KILL` finds it. `now`: who it is until then, and no
-    /// longer where it succeeds.
+    /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on. A success gives
+    /// the session a name among the sessions, and a place where `KILL` finds it. `now` is the session's
+    /// identity until then, which a success replaces.
     pub async fn authenticate(
         &self,
         user: &str,
@@ -95,7 +94,7 @@ impl ProtocolSession {
         judged
     }
 
-    /// When its turn has come, and with the answer held back where many have failed.
+    /// Judges a login when its turn has come, and holds the answer back where many have failed.
     async fn judge_in_turn(
         &self,
         user: &str,
@@ -133,7 +132,8 @@ impl ProtocolSession {
             cluster.renew_accounts().await;
         }
         let proof = Proof::Password(password.clone());
-        // What fails is judged once more by the servers' accounts as they are then: see `authenticate`.
+        // A login that fails is judged once more by the servers' accounts as they are then: see
+        // `authenticate`.
         for is_last in [!reads_accounts, true] {
             let applicant = accounts.applicant(user.as_bytes(), cluster);
             if applicant.passes() {
@@ -146,7 +146,7 @@ impl ProtocolSession {
                 });
             }
             if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
-                // Whoever logs in once more is no second session.
+                // A session that logs in once more does not count as a second one.
                 let counted =
                     now.and_then(|now| now.session.take_if(|session| session.is_of(&applicant.user)));
                 let session = match counted {

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use crate::error::SessionError;
 use crate::frontend::listener_state::ListenerState;
 
-/// Who the client is, and what was read beyond the header.
+/// The address of the client, and the bytes that were read beyond the header.
 ///
 /// A header is expected from the networks that `accept_proxy_from` names and from nobody else: a client that
 /// could send one on its own could claim any address.
@@ -23,8 +23,8 @@ pub(crate) async fn read_header(
         .unwrap_or(Err(SessionError::ProxyHeaderMissing(limit)))
 }
 
-/// What is said where the time for a login is over. A client that a header was asked of waits for our
-/// greeting, and could not know.
+/// The error for a client whose time for a login is over. A client that has sent no PROXY header waits for
+/// our greeting and cannot know that a header is asked of it, so the error says it.
 pub(crate) fn too_late(had_header: bool, limit: Duration) -> SessionError {
     match had_header {
         true => SessionError::LoginTimeout(limit),

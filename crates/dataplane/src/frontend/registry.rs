@@ -1,12 +1,14 @@
-//! Which session is where: connection ids as clients know them, and the server threads behind them.
+//! The place of each session: by its connection id as clients know it, and by the server thread behind it.
 //!
 //! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL`
 //! and COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave.
 //! Ours are from 2^30 on: servers count from one and do not get there, so the two are not taken for one
-//! another. (Nor at 2^31, which some clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
+//! another. (Ids from 2^31 on would not do: some clients keep them in a signed integer, such as MariaDB
+//! Connector/J 4.0.)
 //!
-//! Of the 30 bits below, the upper 6 are the number of this gateway among several that act as one: by it the
-//! others know whose a session is. It is 0 where there are no others, or none has been given to it yet.
+//! The upper 6 of the 30 bits below are the number of this gateway among several that act as one: by the
+//! number the others know whose session it is. The number is 0 where there are no others, or none has been
+//! given yet.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,25 +32,26 @@ pub(crate) fn is_ours(id: u32) -> bool {
     id & !(OURS - 1) == OURS
 }
 
-/// Where a logged-in session is.
+/// The place of a logged-in session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionPlace {
     pub(crate) worker: usize,
-    /// Among all clusters.
+    /// The cluster's number among all clusters.
     pub(crate) cluster: u32,
-    /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every
-    /// statement: only the worker knows them.
+    /// The session's server, and the connection id that the server gave. `None` in mode `split`, where both
+    /// change with every statement: only the worker knows them.
     pub(crate) server_connection: Option<(ServerKey, u32)>,
-    /// Shared with the account, where that is known.
+    /// The name of the user. The account, where that is known, shares it.
     pub(crate) user: Arc<[u8]>,
-    /// It is about to come from the process before this one, which may keep it: nobody finds it here yet.
+    /// The session is about to come from the process before this one, which may keep it: nobody finds the
+    /// session here yet.
     pub(crate) is_arriving: bool,
 }
 
 /// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
 pub(crate) struct Registry {
     next: AtomicU32,
-    /// The gateway's, in its place within an id.
+    /// The gateway's number, shifted to its place within an id.
     number: AtomicU32,
     places: Mutex<HashMap<u32, SessionPlace>>,
 }
@@ -93,7 +96,8 @@ impl Registry {
         is_ours(id) && number != 0 && number != self.number.load(Ordering::Relaxed)
     }
 
-    /// A session comes with its number from the process before this one. False where that is another's.
+    /// Inserts a session that comes with its id from the process before this one. False where another session
+    /// has that id.
     pub(crate) fn insert_new(&self, id: u32, place: SessionPlace) -> bool {
         match self.places().entry(id) {
             Entry::Occupied(_) => false,
@@ -104,12 +108,12 @@ impl Registry {
         }
     }
 
-    /// The number that was given last.
+    /// The id that was given last.
     pub(crate) fn last_id(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Gives numbers that are as far as can be from those that another process has given, up to this one.
+    /// Has ids given that are as far as can be from those that another process has given, up to `last`.
     pub(crate) fn keep_off(&self, last: u32) {
         self.next
             .store(last.wrapping_add(1 << (OWN_BITS - 1)), Ordering::Relaxed);
@@ -137,7 +141,7 @@ impl Registry {
         }
     }
 
-    /// The ids that clients of sessions on this server know, by those that the server gave.
+    /// The sessions on this server: the id that the client knows, by the id that the server gave.
     pub(crate) fn numbers_on(&self, server: ServerKey) -> HashMap<u32, u32> {
         let places = self.places();
         let on_it = places.iter().filter_map(|(id, place)| {
@@ -152,12 +156,12 @@ impl Registry {
         self.places().get(&id).filter(|place| !place.is_arriving).cloned()
     }
 
-    /// The worker of a session, also where that has not quite arrived.
+    /// The worker of a session, also of one that has not quite arrived.
     pub(crate) fn worker_of(&self, id: u32) -> Option<usize> {
         self.places().get(&id).map(|place| place.worker)
     }
 
-    /// The session is this process's.
+    /// Notes that the session has become this process's.
     pub(crate) fn has_arrived(&self, id: u32) {
         if let Some(place) = self.places().get_mut(&id) {
             place.is_arriving = false;

@@ -50,7 +50,7 @@ impl PrivateKey {
         Ok(Self { key, public_pem })
     }
 
-    /// What a client that asks for the key is sent.
+    /// The public key, as a client that asks for it is sent it.
     pub fn public_pem(&self) -> &str {
         &self.public_pem
     }

@@ -1,4 +1,4 @@
-//! What happens to servers, told to the sessions that are on them.
+//! Events of servers, told to the sessions that are on them.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,18 +16,18 @@ use crate::control::{MOVE_PAUSE, ServerKey, Signal};
 use crate::frontend::data_plane::Shared;
 use crate::frontend::message::Message;
 
-/// What [`run`] is told.
+/// A message to [`run`].
 pub(crate) enum Follow {
     Begin(u32, Arc<Cluster>),
     /// The cluster is no longer in the configuration: its sessions end as those of a removed server do.
     End(u32),
 }
 
-/// Servers of a cluster whose sessions are being told to leave: one that drains no longer and then again is
-/// told once.
+/// Servers of a cluster whose sessions are being told to leave. A server that drains, stops and drains again
+/// is in it once, so that its sessions are told once.
 type Emptied = Rc<RefCell<HashSet<ServerId>>>;
 
-/// A cluster that is followed, and what follows it.
+/// A cluster that is followed, and the tasks that follow it.
 struct Followed {
     cluster: Arc<Cluster>,
     tasks: [JoinHandle<()>; 3],
@@ -116,14 +116,14 @@ async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
     }
 }
 
-/// Has sessions leave a server as long as it drains. Some can only later than others.
+/// Has sessions leave a server as long as it drains. Some can leave only later than others.
 async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), server: &Server) {
     let mut ended = None;
     while server.is_draining() && server.state().status != Status::Removed {
         let ends = cluster.drain_ends(server.name());
         let left = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         match left {
-            // Once: who comes later has a reason, such as a primary that nobody replaces.
+            // Raised once: a session that comes later has a reason, such as a primary that nobody replaces.
             Some(Duration::ZERO) if ended != ends => {
                 ended = ends;
                 raise_on(&shared, (serial, server.id()), Signal::DrainNow);
@@ -135,8 +135,8 @@ async fn empty(shared: Arc<Shared>, (serial, cluster): (u32, Arc<Cluster>), serv
     }
 }
 
-/// Has sessions leave servers that have too many, as far as that is configured. Those that have something to
-/// say look by themselves; of the silent ones some are woken.
+/// Has sessions leave servers that have too many, as far as that is configured. Sessions that have something
+/// to say look by themselves; some of the silent ones are woken.
 async fn even_out(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
     loop {
         let zone = shared.zone.load_full();
@@ -162,8 +162,8 @@ fn newest(present: &HashMap<ServerId, bool>) -> u32 {
     present.keys().map(|id| id.0).max().unwrap_or(0)
 }
 
-/// What may have happened to the servers until `last`, as far as it still matters: who is not there has been
-/// removed. Some are told twice.
+/// Events that may have been missed, of the servers up to `last`, as far as they still matter: a server that
+/// is not present has been removed. Some events are told twice.
 fn missed_events(present: &HashMap<ServerId, bool>, last: u32, deadline: Instant) -> Vec<ServerEvent> {
     let events = (0..=last).map(ServerId).filter_map(|server| {
         let change = match present.get(&server) {

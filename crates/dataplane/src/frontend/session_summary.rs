@@ -1,4 +1,4 @@
-//! What is said of a session when it has ended.
+//! The summary of a session that has ended.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use upstream::Server;
 
 use crate::relay::Traffic;
 
-/// What the log line at the end of a session says beside why it ended.
+/// The parts of the log line at the end of a session, but for why the session ended.
 pub(crate) struct SessionSummary {
     pub(crate) client: Peer,
     pub(crate) user: Box<str>,
-    /// The last one, in mode `split`.
+    /// The session's server; in mode `split` the last one.
     pub(crate) server: Option<Arc<Server>>,
     pub(crate) commands: u64,
     pub(crate) from_client: u64,

@@ -15,7 +15,7 @@ pub(crate) fn spawn(
     let (ready, started) = std::sync::mpsc::sync_channel(1);
     let run = move || match runtime() {
         Ok(runtime) => {
-            // Whoever starts this thread waits for the answer.
+            // The starter of this thread waits for the answer.
             let _ = ready.send(Ok(()));
             body(&runtime);
         }

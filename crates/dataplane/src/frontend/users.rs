@@ -5,11 +5,11 @@
 //! of the same name goes on counting its sessions where the earlier one was. Sessions keep the account they
 //! logged in with.
 //!
-//! An account has one or two secrets, of which each is a password or only its hash, and every check looks at
-//! two: whether an account has one or two, and whether there is an account of that name at all
-//! ([`Users::applicant`]), is nothing that the time of an answer should tell. A slow hash is none of this
-//! file's checks; an account that does not exist has one, too, as often as those that do, and always where
-//! servers are asked for theirs.
+//! An account has one or two secrets, each a password or only its hash, and every check looks at two. The
+//! time of an answer therefore does not tell whether an account has one or two, or whether there is an
+//! account of that name at all ([`Users::applicant`]). This file does not check slow hashes. The stand-in for
+//! an account that does not exist has a slow hash as often as accounts have one, and always where servers are
+//! asked for their accounts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,13 +26,14 @@ use upstream::{AccountSecret, Credential, CredentialSecret, ServerAccounts, Stor
 /// The accounts of one configuration.
 pub(crate) struct Users {
     by_name: HashMap<Box<[u8]>, Arc<User>>,
-    /// Take the place of an account that is asked for and does not exist: one for each kind of account.
+    /// Stand-in for an account with a password that does not exist.
     with_password: Arc<User>,
+    /// Stand-in for an account with a native hash that does not exist.
     with_hash: Arc<User>,
-    /// Accounts of the second kind, of all that there are.
+    /// Number of accounts of which a secret is known only as a native hash.
     hashes: usize,
-    /// Of those that need the password itself, which have a secret that is neither: what a check costs
-    /// ([`SlowHash::rounds`]).
+    /// Costs of a check ([`SlowHash::rounds`]), of each account that needs the password itself: one of its
+    /// secrets is neither a password nor a native hash.
     rounds: Vec<u32>,
     /// Chooses the kind of an account that does not exist, always the same for the same name.
     kinds: RandomState,
@@ -40,30 +41,30 @@ pub(crate) struct Users {
 
 pub(crate) struct User {
     pub(crate) config: config::User,
-    /// As the pool wants it.
+    /// The name in the form that the pool takes.
     pub(crate) name: Arc<str>,
     /// The present secret and the other one, or the present one twice.
     secrets: [Known; 2],
-    /// Sessions, carried over from configuration to configuration.
+    /// Number of sessions, carried over from configuration to configuration.
     active: Arc<AtomicU32>,
 }
 
-/// What is known of a secret.
+/// The form in which a secret is known.
 #[derive(Clone)]
 enum Known {
-    /// All, and what a server stores of it for `mysql_native_password`.
+    /// The password, and the hash that a server stores of it for `mysql_native_password`.
     Password(Secret, [u8; 20]),
-    /// What a server stores for that.
+    /// Only the hash that a server stores for `mysql_native_password`.
     Native([u8; 20]),
-    /// What a server does store, and perhaps the password; said by a server or by the configuration.
+    /// The secret as a server stores it, from a server or from the configuration, and perhaps the password.
     Stored(Arc<AccountSecret>),
 }
 
-/// Whoever wants to log in: an account, or what stands for one that does not exist.
+/// A client that wants to log in: its account, or a stand-in for one that does not exist.
 pub(crate) struct Applicant {
     pub(crate) user: Arc<User>,
     exists: bool,
-    /// Nobody has listed it: a server decides.
+    /// Nobody has listed the account: a server decides.
     passes: bool,
 }
 
@@ -99,7 +100,8 @@ impl Users {
         Self::keeping(users, earlier, true)
     }
 
-    /// The same, and whether passwords that are known of accounts with a hash stay known.
+    /// The accounts of a configuration, as [`Self::new`] makes them. `keeps`: whether the passwords that are
+    /// known for accounts with a hash stay known.
     pub(crate) fn keeping(users: &[config::User], earlier: Option<&Users>, keeps: bool) -> Self {
         let mut by_name = HashMap::with_capacity(users.len());
         let mut rounds = Vec::new();
@@ -130,9 +132,9 @@ impl Users {
         self.by_name.get(name).cloned()
     }
 
-    /// The account of that name, from the configuration before the servers, or one that no answer is right
-    /// for. The latter is one with passwords or one with hashes as often as accounts are, so that the kind of
-    /// account that a login shows says nothing either.
+    /// The account of that name, from the configuration before the servers, or a stand-in for which no answer
+    /// is right. A stand-in has passwords or hashes as often as accounts have, so that the kind of account
+    /// that a login shows does not tell whether it exists.
     pub(crate) fn applicant(&self, name: &[u8], servers: Option<&ServerAccounts>) -> Applicant {
         let configured = self.by_name.get(name).cloned();
         let of_servers = || {
@@ -177,7 +179,7 @@ impl Users {
         self.by_name.is_empty()
     }
 
-    /// Whether any account needs the password itself: then no failure must show which do not.
+    /// Whether any account needs the password itself. If so, no failure may show which accounts do not.
     pub(crate) fn wants_passwords(&self) -> bool {
         !self.rounds.is_empty()
     }
@@ -233,7 +235,7 @@ impl User {
         !self.can_use(Plugin::CachingSha2)
     }
 
-    /// What the check of a password costs ([`SlowHash::rounds`]), where it takes the password itself.
+    /// The cost of a check of a password ([`SlowHash::rounds`]), where the check takes the password itself.
     fn rounds(&self) -> Option<u32> {
         let in_full = self.secrets.iter().filter_map(Known::in_full);
         in_full
@@ -258,7 +260,7 @@ impl User {
         }
     }
 
-    /// The same account, of whose hashes no password is known.
+    /// This account without the passwords that are known for its hashes.
     fn without_passwords(&self) -> Self {
         let [first, other] = &self.secrets;
         let one = first.without_password();
@@ -277,7 +279,7 @@ impl User {
     /// Counts a session in, unless the account has as many as it may.
     ///
     /// # Errors
-    /// How many it may have.
+    /// The number of sessions that the account may have.
     pub(crate) fn begin_session(self: Arc<Self>) -> Result<UserSession, u32> {
         let limit = self.config.max_connections.unwrap_or(u32::MAX);
         let counted = self
@@ -299,14 +301,14 @@ impl User {
         }
     }
 
-    /// By the password, where that is known.
+    /// The credential with the password, where the password is known.
     fn credential_by_password(&self, known: &Known) -> Option<Credential> {
         let password = CredentialSecret::Password(known.password()?.clone());
         Some(self.credential(known, password))
     }
 }
 
-/// Without the secrets, even though they would not show.
+/// Prints no secrets, even though they would not show.
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User")
@@ -316,8 +318,8 @@ impl fmt::Debug for User {
 }
 
 impl Applicant {
-    /// Whoever wants to log in under a name that nobody has listed, where a server decides. `password`: the
-    /// one that it has let in before.
+    /// The applicant under a name that nobody has listed, where a server decides. `password` is the one that
+    /// a server has let in before.
     pub(crate) fn passing(name: &str, password: Option<&Secret>) -> Self {
         Self {
             user: Arc::new(User::passing(name, password)),
@@ -326,7 +328,7 @@ impl Applicant {
         }
     }
 
-    /// The same where no passwords are kept: one that a login elsewhere has left is not known here.
+    /// This applicant where no passwords are kept: one that a login elsewhere has left is not known here.
     pub(crate) fn without_passwords(mut self) -> Self {
         let is_kept = |known: &Known| matches!(known, Known::Stored(stored) if stored.kept().is_some());
         if self.user.secrets.iter().any(is_kept) {
@@ -335,14 +337,14 @@ impl Applicant {
         self
     }
 
-    /// Whether it is a server that says what the password is worth:
+    /// Whether a server says what the password is worth:
     /// [`Accounts::pass`](crate::frontend::accounts::Accounts::pass).
     pub(crate) fn passes(&self) -> bool {
         self.passes
     }
 
-    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. Where a
-    /// server decides it has to be the plugin that can send the password itself.
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. If a
+    /// server decides, only the plugin that can send the password itself will do.
     pub(crate) fn can_use(&self, plugin: Plugin) -> bool {
         match self.passes {
             true => plugin == Plugin::CachingSha2,
@@ -364,13 +366,13 @@ impl Applicant {
         self.exists && self.user.secrets.iter().any(Known::is_empty)
     }
 
-    /// Checks an answer of a plugin to its nonce: with what to log in on servers, when it is right.
+    /// Checks an answer of a plugin to its nonce. Returns the credential for servers if the answer is right.
     pub(crate) fn check(&self, plugin: Plugin, nonce: &[u8], answer: &[u8]) -> Option<Credential> {
         self.first_right(|secret| secret.check(plugin, nonce, answer))
     }
 
-    /// Checks a password that came as it is, against everything but what [`in_full`](Self::in_full) gives;
-    /// and against what is known of that.
+    /// Checks a password that came as it is, against all secrets but those that [`in_full`](Self::in_full)
+    /// gives, and against the passwords that are kept for those.
     pub(crate) fn check_password(&self, password: &Secret) -> Option<Credential> {
         let given = auth::native_stage2(password.reveal().as_bytes());
         self.first_right(|secret| {
@@ -384,8 +386,8 @@ impl Applicant {
         })
     }
 
-    /// What else a password may be checked against: no more than two. One of servers is there once; of those
-    /// of the configuration always two, since nothing else hides how many there are.
+    /// The further secrets that a password may be checked against: no more than two. A secret of servers is
+    /// there once. An account of the configuration always has two, since nothing else hides how many it has.
     pub(crate) fn in_full(&self) -> impl Iterator<Item = &Arc<AccountSecret>> {
         let [first, other] = self.user.secrets.each_ref().map(Known::in_full);
         let is_wanted = |other: &&Arc<AccountSecret>| {
@@ -397,14 +399,14 @@ impl Applicant {
         first.or(other).into_iter().chain(second)
     }
 
-    /// The password is that of one of [`in_full`](Self::in_full).
+    /// The credential for a password that is right for `secret`, which is one of [`in_full`](Self::in_full).
     pub(crate) fn proved_by(&self, secret: &Arc<AccountSecret>, password: &Secret) -> Option<Credential> {
         let known = Known::Stored(Arc::clone(secret));
         let password = CredentialSecret::Password(password.clone());
         self.exists.then(|| self.user.credential(&known, password))
     }
 
-    /// With what its passwords are known, as far as they are: the present one first.
+    /// The credentials with the passwords that are known, the present one first.
     pub(crate) fn credentials(&self) -> Vec<Credential> {
         let known = self.user.secrets.iter().filter(|_| self.exists);
         let credentials = known.filter_map(|known| self.user.credential_by_password(known));
@@ -414,8 +416,8 @@ impl Applicant {
     }
 
     /// The other secret, which servers may have when they do not have the one that the client used: a
-    /// password is changed on servers and clients at different times. Those of servers' accounts may be of
-    /// different accounts, and who has shown one has not shown the other.
+    /// password is changed on servers and clients at different times. Secrets of servers may be those of
+    /// different accounts, and a client that has shown one has not shown the other.
     pub(crate) fn other_than(&self, used: &Credential) -> Option<Credential> {
         if self.passes {
             return None;
@@ -439,7 +441,7 @@ impl Applicant {
     }
 }
 
-/// What a configuration says of one secret: one of these.
+/// A secret as a configuration gives it: one of these.
 struct Given<'c> {
     password: Option<&'c Secret>,
     native_hash: Option<&'c Secret>,
@@ -456,7 +458,7 @@ impl Given<'_> {
         self.native_hash.is_some() || self.sha2_hash.is_some() || self.ed25519_key.is_some()
     }
 
-    /// What servers store of it, where it is given so. The configuration has been checked.
+    /// The secret as servers store it, if it is given in that form. The configuration has been checked.
     fn stored(&self) -> Option<StoredSecret> {
         let native = || auth::native_stage2_from_hash(self.native_hash?.reveal());
         let slow = || SlowHash::parse(&config::sha2_hash(self.sha2_hash?)?);
@@ -473,7 +475,7 @@ impl Known {
         let stored = match given.stored() {
             Some(StoredSecret::Native(stage2)) => return Self::Native(stage2),
             Some(stored) => stored,
-            // No password is right for what is not understood.
+            // No password is right for a hash that is not understood.
             None if given.is_hashed() => StoredSecret::Slow(SlowHash::of_nobody(1)),
             None => return Self::password_itself(given.password),
         };
@@ -484,7 +486,8 @@ impl Known {
         Self::Stored(same.unwrap_or_else(|| AccountSecret::configured(stored)))
     }
 
-    /// Without one no answer is right but that of an empty password, which no server will believe.
+    /// The secret of an account with this password. Without a password only the answer of an empty one is
+    /// right, which no server will believe.
     fn password_itself(password: Option<&Secret>) -> Self {
         let password = password.cloned().unwrap_or_default();
         let stage2 = auth::native_stage2(password.reveal().as_bytes());
@@ -499,7 +502,7 @@ impl Known {
         }
     }
 
-    /// What is known of it but for the password of a hash.
+    /// This secret without the password that is known for a hash.
     fn without_password(&self) -> Self {
         match self {
             Self::Stored(stored) => Self::Stored(stored.without_password()),
@@ -517,7 +520,7 @@ impl Known {
         }
     }
 
-    /// What only the password itself can be checked against.
+    /// The stored secret, if only the password itself can be checked against it.
     fn in_full(&self) -> Option<&Arc<AccountSecret>> {
         match self {
             Self::Stored(stored) if self.stage2().is_none() => Some(stored),
@@ -558,8 +561,8 @@ impl Known {
 pub(crate) struct UserSession(Arc<User>);
 
 impl UserSession {
-    /// The same session, as one of this account, if it counts for that already: in its place, whatever the
-    /// limit.
+    /// The session that takes the place of this one, as one of `user`, whatever the limit: if this one counts
+    /// for that account already.
     pub(crate) fn counts_for(&self, user: &Arc<User>) -> Option<Self> {
         Arc::ptr_eq(&self.0.active, &user.active).then(|| {
             user.active.fetch_add(1, Ordering::Relaxed);
@@ -567,7 +570,7 @@ impl UserSession {
         })
     }
 
-    /// Whether it counts for this account.
+    /// Whether the session counts for this account.
     pub(crate) fn is_of(&self, user: &Arc<User>) -> bool {
         Arc::ptr_eq(&self.0.active, &user.active)
     }

@@ -21,11 +21,11 @@ use crate::frontend::moves::Moves;
 use crate::hand_over::way::Giving;
 use crate::lookups::Lookups;
 
-/// What the sessions of a worker share.
+/// State that the sessions of a worker share.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
-    /// The same two, for sessions that know no more of their worker.
+    /// `shared` and `index`, for sessions that know no more of their worker.
     pub(crate) home: Rc<Home>,
     pub(crate) metrics: Arc<telemetry::Worker>,
     pub(crate) sessions: Sessions,
@@ -34,19 +34,19 @@ pub(crate) struct Worker {
     pub(crate) pools: Pools,
     pub(crate) rules: WorkerRules,
     pub(crate) mirrors: Mirrors,
-    /// What statements are that come again and again.
+    /// Facts about statements that come again and again.
     pub(crate) facts_cache: RefCell<FactsCache<RandomState>>,
-    /// Who serves listeners of other protocols.
+    /// The extension, which serves listeners of other protocols.
     pub(crate) extension: OnceCell<Rc<dyn WorkerExtension>>,
-    /// Who hears of each command that has ended.
+    /// Observers that hear of each command that has ended.
     pub(crate) observers: Observers,
-    /// For the turns of balancing.
+    /// Counter for the turns of balancing.
     turns: Cell<u64>,
     /// Sessions that go to other servers.
     pub(crate) moves: Moves,
     /// The way to the process that has taken over.
     pub(crate) giving: RefCell<Option<Arc<Giving>>>,
-    /// What all sessions were told last: those that come later are told so, too.
+    /// The signal that all sessions were told last: sessions that come later are told, too.
     pub(crate) told_all: Cell<Option<Signal>>,
 }
 
@@ -75,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// A session that somebody wants killed is not on this worker any more: it has ended, or gone to the
+    /// Passes on the wish to kill a session that is not on this worker any more: it has ended, or gone to the
     /// process that has taken over.
     pub(crate) fn kill_elsewhere(&self, id: u32) {
         if let Some(giving) = &*self.giving.borrow() {
@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// What answers the lookups of a listener's sessions, if anything does.
+    /// The lookups for a listener's sessions, if there are any.
     pub(crate) fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
         if !listener.point_lookups {
             return None;
@@ -91,7 +91,7 @@ impl Worker {
         self.extension.get()?.lookups(listener)
     }
 
-    /// What the next choice of a server may turn on.
+    /// The numbers that the next choice of a server may turn on.
     pub(crate) fn draw(&self, seed: u32) -> Draw {
         let turn = self.turns.get();
         self.turns.set(turn.wrapping_add(1));

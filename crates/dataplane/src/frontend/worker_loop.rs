@@ -1,4 +1,4 @@
-//! The thread of a worker: it does what it is told, and sweeps its sessions.
+//! The thread of a worker: it handles messages, and sweeps the sessions.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) fn runtime(metrics: Arc<telemetry::Worker>) -> std::io::Result<LocalR
         .build_local(LocalOptions::default())
 }
 
-/// What the configuration gives each worker.
+/// The limits of buffers that the configuration gives each worker.
 pub(crate) fn buffer_limits(config: &config::Config) -> buffer::Limits {
     buffer::Limits {
         free: config.buffer_pool_max,
@@ -52,7 +52,7 @@ pub(crate) fn run(
     });
 }
 
-/// Does what it is told until it is told to stop. Sessions that are left then are cut off with the runtime.
+/// Handles messages until one says to stop. Sessions that are left then are cut off with the runtime.
 async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message>) {
     while let Some(message) = inbox.recv().await {
         match message {

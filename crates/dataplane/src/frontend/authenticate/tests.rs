@@ -22,7 +22,7 @@ mod hashes;
 /// `PASSWORD('secret')`
 const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 
-/// Making one takes a while.
+/// A key that all tests share, since making one takes a while.
 static KEY: LazyLock<Arc<PrivateKey>> = LazyLock::new(|| Arc::new(PrivateKey::generate().unwrap()));
 
 /// A listener of mode `split` that clients log in at, one at a time.
@@ -113,7 +113,7 @@ impl Stage {
     }
 }
 
-/// The last word of a login.
+/// Tells the client how its login has ended.
 async fn tell(side: &mut LoginPeer<'_>, result: &Result<Authenticated, SessionError>) {
     let mut payload = Vec::new();
     match result {
@@ -136,7 +136,7 @@ fn accounts() -> Vec<config::User> {
     vec![user("app", "secret"), changing, hashed, user("open", "")]
 }
 
-/// Where there are no hashes, no account that does not exist is asked for the native plugin.
+/// Without hashes, no account that does not exist is asked for the native plugin.
 fn accounts_with_passwords() -> Vec<config::User> {
     accounts()
         .into_iter()
@@ -284,7 +284,7 @@ impl ByHand {
         self.write(&payload).await;
     }
 
-    /// The switch that must come now.
+    /// Reads the switch that must come now.
     async fn asked(&mut self) -> AuthSwitch {
         AuthSwitch::decode(&self.read().await).unwrap()
     }
@@ -390,7 +390,7 @@ async fn a_password_in_the_clear_is_not_taken_on_a_plain_link() {
     }
 }
 
-/// What a client gets to see of a login that fails, but for nonces.
+/// The packets that a client gets to see of a failed login, without nonces.
 async fn failed_login(stage: &Stage, user: &str, plugin: &str, answer: Vec<u8>) -> Vec<Vec<u8>> {
     let client = async {
         let mut client = ByHand::greeted(stage).await;
@@ -457,7 +457,7 @@ async fn a_login_within_a_session_is_asked_for_anew() {
     ] {
         let request = ChangeUser {
             user: user.into(),
-            // Whatever the client made of an old nonce.
+            // An answer made with an old nonce.
             auth_response: vec![1; 20],
             database: Vec::new(),
             charset: Some(45),
@@ -515,7 +515,7 @@ async fn an_account_has_no_more_sessions_than_it_may() {
         String::from_utf8(packet.message).unwrap(),
         "User 'app' has exceeded the 'max_user_connections' resource (current value: 1)"
     );
-    // A wrong password does not get to know how many there are.
+    // A client with a wrong password does not get to know how many sessions there are.
     let wrong = Identity {
         password: b"wrong".to_vec(),
         ..Identity::default()

@@ -40,7 +40,7 @@ pub(super) async fn say_last(client: &mut Stream, bytes: &[u8]) {
         client.write_all(bytes).await?;
         client.shutdown().await
     };
-    // A client that does not take it in time, or is gone, does without.
+    // A client that does not take the bytes in time, or is gone, does without.
     let _: Result<std::io::Result<()>, _> =
         tokio::time::timeout(crate::session_end::FAREWELL_LIMIT, write).await;
 }

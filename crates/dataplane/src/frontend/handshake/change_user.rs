@@ -17,9 +17,9 @@ use crate::frontend::listener_state::ListenerState;
 use crate::frontend::packet_io::{LoginPeer, malformed};
 use crate::session_end::signal_as_error;
 
-/// What came of a COM_CHANGE_USER.
+/// The outcome of a COM_CHANGE_USER.
 pub(crate) enum Changed {
-    /// To the user of this request, with the status of the OK, and what the client has shown for that.
+    /// The session goes on as the user of this request, with the status of the OK, and the client's proof.
     To(Box<ChangeUser>, StatusFlags, Proof),
     /// The server refused. The client has yet to be told, after so much time.
     Refused {
@@ -30,7 +30,7 @@ pub(crate) enum Changed {
     },
 }
 
-/// COM_CHANGE_USER: the same as a login, on connections that are logged in. `peer`: the client.
+/// Serves COM_CHANGE_USER: a login on connections that are logged in already. `peer` is the client.
 ///
 /// The client may have made its answer with the nonce of our greeting, so the server is made to ask again.
 pub(crate) async fn change_user(

@@ -12,10 +12,11 @@ use crate::relay::flow::Flow;
 /// MySQL's own default.
 const DEFAULT_ZSTD_LEVEL: u8 = 3;
 
-/// What a client asks for goes for what it sends. We compress on the thread that serves others, too.
+/// Highest level at which the gateway compresses, whatever level a client asks for: the thread that
+/// compresses serves other clients, too.
 const MAX_ZSTD_LEVEL: u8 = 6;
 
-/// What a client and this gateway use between them. zlib wins where a client offers both, as in MySQL's
+/// The compression between a client and this gateway. zlib wins where a client offers both, as in MySQL's
 /// server (`sql_authentication.cc`).
 pub(crate) fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Algorithm> {
     if client.contains(Capabilities::COMPRESS) {
@@ -29,7 +30,7 @@ pub(crate) fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -
     }
 }
 
-/// What the configuration asks for, where the server can.
+/// The compression that the configuration asks for, if the server has it.
 pub(super) fn server_compression(wanted: ServerCompression, greeting: &Greeting) -> Option<Algorithm> {
     let algorithm = match wanted {
         ServerCompression::Off => return None,
@@ -58,8 +59,8 @@ pub(super) fn zstd_level(algorithm: Algorithm) -> Option<u8> {
     }
 }
 
-/// The stream with the compression that was agreed on, which begins after the login, and what it begins with:
-/// `unread` was read of it already.
+/// The stream with the compression that was agreed on, which begins after the login, and the flow from the
+/// stream. The flow begins with `unread`, the bytes that were read already.
 pub(crate) fn compressed(
     stream: Stream,
     algorithm: Option<Algorithm>,

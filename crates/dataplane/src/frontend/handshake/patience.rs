@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// The first has `login_timeout`, as any server has; once it has used that up, all others share as much once
-/// more. So the client hears within twice the time that nobody greets, however many there are.
+/// The first server has `login_timeout`, as any server has. Once that is used up, all others share as much
+/// once more. The client therefore hears within twice the time that no server greets, however many there are.
 pub(crate) struct Patience {
     limit: Duration,
     waited: Duration,
@@ -18,7 +18,7 @@ impl Patience {
         }
     }
 
-    /// For the next server, one of `untried`.
+    /// The time for the next server, one of `untried`.
     pub(crate) fn next(&self, untried: usize) -> Duration {
         let left = (2 * self.limit).saturating_sub(self.waited);
         match self.waited < self.limit {
@@ -27,7 +27,7 @@ impl Patience {
         }
     }
 
-    /// A server was waited for in vain.
+    /// Notes for how long a server was waited for in vain.
     pub(crate) fn waited(&mut self, time: Duration) {
         self.waited += time;
     }

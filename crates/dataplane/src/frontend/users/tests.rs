@@ -201,7 +201,7 @@ fn accounts_of_servers_log_in_behind_the_configured_ones() {
     assert_eq!(check("app", "configured").unwrap().account, 0);
     let [one, other] = ["secret", "another"].map(|password| check("elsewhere", password).unwrap());
     assert!(matches!(one.secret, CredentialSecret::NativeStage1(_)));
-    // They may be two accounts, for clients of different hosts: nothing is shared between them.
+    // The two may be different accounts, for clients of different hosts: nothing is shared between them.
     assert!(one.account != 0 && other.account != 0 && one.account != other.account);
     assert_eq!(
         users.applicant(b"elsewhere", Some(&servers)).other_than(&one),
@@ -312,7 +312,7 @@ fn a_hash_of_the_configuration_wants_the_password_itself_once() {
         );
         assert_eq!(fast(&users), known("secret"));
         assert_eq!(logs_in(&users, name, Plugin::CachingSha2, ""), None);
-        // It is kept for as long as the hash is the same and the operator has nothing against it.
+        // The password is kept for as long as the hash is the same and the operator has nothing against it.
         let reloaded = Users::new(&configured, Some(&users));
         assert_eq!(fast(&reloaded), known("secret"));
         assert_eq!(fast(&Users::keeping(&configured, Some(&users), false)), None);

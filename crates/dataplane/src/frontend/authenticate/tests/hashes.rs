@@ -1,4 +1,4 @@
-//! Accounts of which a hash is known that only the password itself can be checked against.
+//! Accounts that are known by a hash that only the password itself can be checked against.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn accounts() -> Vec<config::User> {
     vec![app, sha2, ed25519]
 }
 
-/// How a client has got in, or that it has not.
+/// The way by which a client has got in, or that it was refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     Fast,
@@ -35,7 +35,7 @@ async fn log_in(stage: &Stage, user: &str, password: &str) -> Way {
         let mut way = Way::Refused;
         loop {
             match client.read().await[..] {
-                // What comes behind it may have come with it.
+                // The OK behind this packet may have come with it.
                 [1, 3] => return (Way::Fast, client),
                 [1, 4] => {
                     client.write(&[2]).await;
@@ -73,7 +73,7 @@ async fn a_password_is_sent_in_full_once_and_then_known() {
         assert_eq!(log_in(&stage, user, "Secret").await, Way::Refused);
         assert_eq!(log_in(&stage, user, "").await, Way::Refused);
         assert_eq!(log_in(&stage, user, "secret").await, Way::Fast);
-        // Over a reload as well, unless it must not be kept.
+        // A reload keeps the password, too, unless passwords must not be kept.
         stage.accounts.replace(&accounts(), true);
         assert_eq!(log_in(&stage, user, "secret").await, Way::Fast);
         stage.accounts.replace(&accounts(), false);
@@ -90,7 +90,7 @@ async fn what_is_not_to_be_kept_is_sent_each_time() {
     for _ in 0..2 {
         assert_eq!(log_in(&stage, "sha2", "secret").await, Way::InFull);
     }
-    // Nor is it known from a cluster that does keep it, where it stays known.
+    // A password that another cluster keeps is not used here, and stays known there.
     let keeps = Cluster::new(config::Cluster::new("other", Vec::new())).unwrap();
     let own = std::mem::replace(&mut stage.listener.cluster, keeps);
     for user in ["sha2", "ed25519"] {
@@ -133,7 +133,7 @@ async fn over_tls_no_key_is_needed() {
     }
 }
 
-/// What a client with a wrong password gets to see, but for nonces and its own name.
+/// The packets that a client with a wrong password gets to see, without nonces and its own name.
 async fn failure(stage: &Stage, user: &str, plugin: &str) -> Vec<Vec<u8>> {
     let client = async {
         let mut client = ByHand::greeted(stage).await;
@@ -183,7 +183,7 @@ async fn nobody_is_told_from_them() {
             same += usize::from(failure(&stage, &format!("nobody{index}"), plugin).await == known);
         }
         assert!(same > 3, "{plugin}: {same} of 20");
-        // With this plugin those with a password are asked for it as well.
+        // With this plugin clients of accounts with a password are asked for it as well.
         if plugin == "caching_sha2_password" {
             assert_eq!(failure(&stage, "app", plugin).await, known);
             assert_eq!(same, 20);
@@ -191,7 +191,7 @@ async fn nobody_is_told_from_them() {
     }
 }
 
-/// By the wish for its password a client learns that its fast answer was wrong, as by a refusal.
+/// The question for its password tells a client that its fast answer was wrong, as a refusal does.
 #[tokio::test]
 async fn a_client_that_has_failed_often_is_asked_for_its_password_late() {
     let mut stage = Stage::new(&accounts()).await;
