@@ -1,27 +1,27 @@
 //! A command, as far as mode `session` needs to know it.
 //!
 //! Everything passes, so only the commands that change how the session goes on are told apart, by their first
-//! byte. The one statement that is looked at is `KILL`, because the connection id in it may be one that we
-//! gave out.
+//! byte. Statements are looked at only for `KILL`, because the connection id in it may be one that we gave
+//! out, and for `SHOW PROCESSLIST`, whose answer is to have such ids.
 
 use mysql_wire::query::plain_text;
 use mysql_wire::{Capabilities, Command};
 use sql_class::text::{Kill, kill, shows_processes};
 
-/// What a command needs from the gateway.
+/// The service that a command needs from the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Forward it, and its response if it has one.
+    /// Forward the command, and its response if it has one.
     Forward,
-    /// Forward it; the session ends.
+    /// Forward the command; the session ends.
     Quit,
     /// A login within the session.
     ChangeUser,
     /// Ends another session or its statement.
     Kill(Kill),
-    /// Forward it, and in its response put the numbers that clients know.
+    /// Forward the command, and in its response put the numbers that clients know.
     ProcessList,
-    /// Forward it, and unless it is refused everything in both directions: the answer has no end.
+    /// Forward the command and, unless it is refused, everything in both directions: the answer has no end.
     Stream,
 }
 
@@ -73,14 +73,14 @@ pub(crate) fn may_be_kill(payload: &[u8], capabilities: Capabilities) -> bool {
         .is_some_and(|first| matches!(first, b'k' | b'K' | b'/' | b'-' | b'#') || first.is_ascii_whitespace())
 }
 
-/// The same for `SHOW`.
+/// Whether a statement may be a `SHOW`, and so has to be looked at whole.
 #[inline]
 fn may_be_show(payload: &[u8], capabilities: Capabilities) -> bool {
     let text = plain_text(payload, capabilities).and_then(|text| text.get(..2));
     text.is_some_and(|text| text.eq_ignore_ascii_case(b"sh"))
 }
 
-/// Whether the answer to a command is a list of processes. `text`: of a COM_QUERY.
+/// Whether the answer to a command is a list of processes. `text` is the text of a COM_QUERY.
 pub(crate) fn lists_processes(command: Command, text: &[u8]) -> bool {
     match command {
         Command::PROCESS_INFO => true,
@@ -174,7 +174,7 @@ mod tests {
             "KILL TIDB",
             "KILL TIDB SOFT 5",
             "KILL HARD TIDB 5",
-            // Longer than an id that the gateway gives: those of TiDB that are one for all its servers.
+            // Global ids of TiDB, each one for all its servers, are longer than ids that the gateway gives.
             "KILL TIDB QUERY 1152921504606846977",
             "KILL @x",
             "killer",

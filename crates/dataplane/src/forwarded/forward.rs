@@ -18,7 +18,8 @@ pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<
     outcome.result
 }
 
-/// The same of a list of processes, in which sessions have the numbers that their clients know.
+/// Forwards a command whose answer is a list of processes, in which sessions get the numbers that their
+/// clients know.
 pub(crate) async fn process_list(session: &mut Session, head: CommandHead) -> Result<Exchanged, RelayError> {
     let numbers = {
         let registry = &session.worker.shared.registry;

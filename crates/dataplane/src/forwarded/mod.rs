@@ -1,5 +1,5 @@
-//! Sessions of mode `session` of which nobody asks what they do: each command is told apart by its first
-//! byte, and relayed.
+//! Sessions of mode `session` that need not be understood: each command is told apart by its first byte, and
+//! relayed.
 
 pub(crate) mod classify;
 pub(crate) mod forward;

@@ -1,5 +1,5 @@
-//! Lists of processes with the numbers that clients know: the gateway has told each its own, and a server
-//! lists the connections that it sees.
+//! Lists of processes with the connection ids that clients know. The gateway has told each client an id of
+//! its own, but a server lists the ids of the connections that it sees.
 //!
 //! Rows of `SHOW PROCESSLIST` and COM_PROCESS_INFO are changed in their first column on the way to the
 //! client, and nothing else is: column definitions, order and sequence numbers are the server's.
@@ -12,18 +12,18 @@ use mysql_wire::{Capabilities, ErrPacket, Event, OkPacket, PacketHeader, WireErr
 use crate::relay::Answer;
 use crate::relay::flow::Flow;
 
-/// What a server calls a connection, and what its client does.
+/// The connection ids that clients know, by the ids that a server has given.
 pub(crate) type Numbers = HashMap<u32, u32>;
 
 /// An answer on its way in which connections get the numbers of their clients.
 pub(crate) struct Translated<'a, A> {
     answer: &'a mut A,
-    /// As it is on its way to the client.
+    /// The rows on their way to the client.
     rows: Rows,
 }
 
 impl<'a, A: Answer> Translated<'a, A> {
-    /// `client`: what the client and the gateway have agreed on.
+    /// `client`: the capabilities that the client and the gateway have agreed on.
     pub(crate) fn new(answer: &'a mut A, numbers: Numbers, client: Capabilities) -> Self {
         let rows = Rows {
             numbers,
@@ -65,30 +65,31 @@ impl<A: Answer> Answer for Translated<'_, A> {
     }
 }
 
-/// Definitions may be left out that the client has; a byte behind the count of columns says so.
+/// With these capabilities, column definitions that the client has may be left out; a byte behind the count
+/// of columns says so.
 const MAY_LEAVE_OUT: Capabilities =
     Capabilities::OPTIONAL_RESULTSET_METADATA.with(Capabilities::MARIADB_CACHE_METADATA);
 
-/// The beginning of a row that is kept until its end is there, in bytes. One that is longer (`SHOW FULL
-/// PROCESSLIST`) passes as it is, and so does all behind it.
+/// Most bytes of a row that are kept until its end is there. A longer row (`SHOW FULL PROCESSLIST`) passes as
+/// it is, and so does all behind it.
 const KEPT_MAX: usize = 256 * 1024;
 
-/// What the next packet is.
+/// The kind of the next packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Count,
-    /// So many column definitions, and then what ends them.
+    /// The first of so many column definitions.
     Definitions(u8),
     Eof,
     Row,
-    /// Nothing that is changed.
+    /// A packet that is not changed.
     Other,
 }
 
 /// A text result as it passes, in any pieces.
 struct Rows {
     numbers: Numbers,
-    /// What the client and the gateway have agreed on.
+    /// The capabilities that the client and the gateway have agreed on.
     client: Capabilities,
     next: Next,
     /// The beginning of a packet whose end is yet to come.
@@ -147,10 +148,11 @@ impl Rows {
         out.extend_from_slice(packet);
     }
 
-    /// How many column definitions follow. Nobody lists as many columns as one byte does not count.
+    /// The number of column definitions that follow. A list of processes has so few columns that one byte
+    /// counts them.
     fn definitions(&self, payload: &[u8]) -> Option<u8> {
         let count = match payload {
-            // They may be left out where the client has them; then all passes as it is.
+            // Definitions may be left out where the client has them; then all passes as it is.
             [count, 1] if (self.client & MAY_LEAVE_OUT) != Capabilities(0) => *count,
             [count] => *count,
             _ => return None,
@@ -158,12 +160,12 @@ impl Rows {
         matches!(count, 1..0xfb).then_some(count)
     }
 
-    /// The row with another number, where its connection has one.
+    /// The row with the number that the client knows, where its connection has one.
     fn row(&self, payload: &[u8]) -> Option<Vec<u8>> {
         let id = text_values(payload).next()?.ok()??;
         let number = self.numbers.get(&std::str::from_utf8(id).ok()?.parse().ok()?)?;
         let number = number.to_string();
-        // One byte of length before either.
+        // The length before either number takes one byte.
         let rest = payload.get(1 + id.len()..)?;
         Some([&[number.len() as u8], number.as_bytes(), rest].concat())
     }
@@ -181,7 +183,7 @@ mod tests {
         bytes
     }
 
-    /// In pieces of this length.
+    /// The answer as it is translated in pieces of this length.
     fn translated(answer: &[u8], client: Capabilities, piece: usize) -> Vec<u8> {
         let mut rows = Rows {
             numbers: [(5, 1_073_741_829), (70, 1_073_741_830)].into(),

@@ -24,7 +24,8 @@ use crate::relay::{self, Exchanged, RelayError};
 
 /// Serves commands until the session ends, and says why it ended.
 ///
-/// What is rare is boxed: this future lives as long as the session, and is as large as the largest it awaits.
+/// Rare work is boxed: this future lives as long as the session, and is as large as the largest future it
+/// awaits.
 pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionError> {
     let mut waits_since = None;
     loop {
@@ -100,8 +101,9 @@ fn finish(session: &Session, head: CommandHead, served: Result<(), &SessionError
     });
 }
 
-/// Waits for the head of the next command, or for whatever ends the session at this free moment. `None`: it
-/// is to go to the process that has taken over. `since`: it has waited already, and was to go, and stays.
+/// Waits for the head of the next command, or for an event that ends the session at this free moment. `None`:
+/// the session is to go to the process that has taken over. `since`: the session has waited since then
+/// already, was to go, and stays.
 async fn accept(
     session: &mut Session,
     since: Option<(Waiting, u32)>,
@@ -155,7 +157,7 @@ fn poll_answer(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), S
 }
 
 /// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks
-/// further. Of an execution that is whether it asks for a cursor.
+/// further. An execution is enough once it says whether it asks for a cursor.
 #[inline]
 fn head(bytes: &[u8]) -> Option<CommandHead> {
     let payload_len = PacketHeader::parse(bytes)?.payload_len;
@@ -168,7 +170,7 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
     if payload.len() < needed {
         return None;
     }
-    // A packet without a payload is what servers take for COM_SLEEP, and refuse.
+    // Servers take a packet without a payload for COM_SLEEP, and refuse it.
     let command = if payload_len == 0 {
         Command::SLEEP
     } else {
@@ -177,9 +179,9 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
     Some(CommandHead { command, payload_len })
 }
 
-/// Between commands a server has nothing to say but an error, mostly why it ends the connection (shutdown,
-/// kill, idle too long). It is passed on, and the session ends with it: a command that came meanwhile is not
-/// sent, since the error would be taken for its answer.
+/// Waits for the only thing that a server has to say between commands: an error, mostly why it ends the
+/// connection (shutdown, kill, idle too long). The error is passed on, and the session ends with it: a
+/// command that came meanwhile is not sent, since the error would be taken for its answer.
 fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
     match ready!(poll_unasked(cx, &mut session.streams)) {
         Unasked::Error(len) => {

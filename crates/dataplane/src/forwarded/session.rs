@@ -1,4 +1,4 @@
-//! One client's session: what it holds from its login to its end.
+//! The session of one client: the state that it holds from its login to its end.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ pub(crate) struct Session {
     pub(crate) streams: Streams,
     pub(crate) response: ResponseTracker,
     pub(crate) capabilities: Capabilities,
-    /// As the server last reported it.
+    /// The status that the server last reported.
     pub(crate) status: StatusFlags,
-    /// Since COM_CHANGE_USER, for the log.
+    /// The user since COM_CHANGE_USER, for the log.
     pub(crate) changed_user: Option<Box<str>>,
     /// The client, behind the load balancer that speaks for it.
     pub(crate) peer: Peer,
@@ -40,12 +40,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Between commands and outside a transaction: nothing is lost when it ends here.
+    /// Whether the session is outside a transaction: nothing is lost when it ends here, between two commands.
     pub(crate) fn is_free(&self) -> bool {
         !self.status.contains(StatusFlags::IN_TRANS)
     }
 
-    /// The next response is to the command at the head of what the client sent.
+    /// Begins the response to the command at the head of the bytes that the client sent.
     #[inline]
     pub(crate) fn begin_response(&mut self, head: CommandHead) {
         let payload = self.streams.up.payload(head.payload_len);
@@ -61,7 +61,7 @@ impl Session {
         }
     }
 
-    /// What the end of the server's connection means now.
+    /// The error for the end of the server's connection.
     pub(crate) fn server_gone(&self, during: During) -> SessionError {
         SessionError::ServerGone {
             server: self.server.name().to_owned(),
@@ -69,18 +69,18 @@ impl Session {
         }
     }
 
-    /// An exchange that did not come to its end, as the end of the session.
+    /// The error for an exchange that did not come to its end.
     pub(crate) fn broken(&self, broken: RelayError) -> SessionError {
         as_error(broken, self.server.name(), &self.listener, During::Command)
     }
 
-    /// A signal, as the end of the session.
+    /// The error for a signal that ends the session.
     pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
         signal_as_error(signal, self.server.name(), &self.listener)
     }
 
-    /// Tells the client why its session ends, where the protocol has a place for it. What was already read of
-    /// a response and may be forwarded goes first, so that an error never stands inside a packet.
+    /// Tells the client why its session ends, where the protocol has a place for it. Bytes of a response that
+    /// were read and may be forwarded go first, so that an error never stands inside a packet.
     pub(crate) async fn farewell(&mut self, error: &SessionError) {
         let mut last = Vec::new();
         if self.error_sequence == Some(0) && error.to_packet().is_some() && !self.must_end_now() {
@@ -101,8 +101,8 @@ impl Session {
     }
 }
 
-/// Whether a command may load a file of the client's, as far as mode `session` knows it: a statement in which
-/// a word begins or ends like one that does, an execution, or what is too long to be read.
+/// Whether a command may load a file of the client's, as far as mode `session` can tell: a statement with
+/// `load` or `execute` anywhere in it, an execution, or a command that is too long to be read.
 fn may_load_file(head: CommandHead, payload: &[u8]) -> bool {
     const READ_MAX: usize = 4096;
     const WORDS: [&[u8]; 2] = [b"load", b"execute"];

@@ -1,4 +1,4 @@
-//! What a command leaves behind: the session's status, its counters, or its end.
+//! The effects of a command: the session's status, its counters, or its end.
 
 use crate::command_head::CommandHead;
 use crate::error::SessionError;
