@@ -1,7 +1,8 @@
-//! How the world outside reaches a running session: a signal, and the marks a sweep reads to find idle ones.
+//! The ways to reach a running session from outside: signals, and the marks that a sweep reads to find idle
+//! sessions.
 //!
-//! Everything here belongs to one worker thread, so it is `Cell`s, not atomics. A session checks its signal
-//! whenever it is polled; raising one wakes it.
+//! Everything here belongs to one worker thread, so the fields are `Cell`s, not atomics. A session checks its
+//! signals whenever it is polled; raising a signal wakes the session.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -22,12 +23,12 @@ use crate::record::Record;
 use crate::shown::Shown;
 use crate::shown::status::{PinStatus, SessionStatus};
 
-/// What a session is asked to do. Of several the strongest counts.
+/// A request to a session. If several are raised, the strongest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     /// End at the next moment outside a command and a transaction: the server is taken out of service.
     Drain,
-    /// The same, because the gateway stops.
+    /// End at the next such moment, because the gateway stops.
     Shutdown,
     /// The client was silent for too long.
     ClientIdle,
@@ -55,7 +56,7 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// The strongest first.
+    /// All signals, the strongest first.
     const ALL: [Self; 13] = [
         Self::ShutdownNow,
         Self::DrainNow,
@@ -81,7 +82,8 @@ impl Signal {
         matches!(self, Self::Drain | Self::Shutdown)
     }
 
-    /// Whether it concerns the server the session is on, and a session that can do without it may go on.
+    /// Whether the signal concerns the server the session is on: a session that can do without that server
+    /// may go on.
     pub(crate) fn is_about_a_server(self) -> bool {
         match self {
             Self::Drain
@@ -108,16 +110,17 @@ pub(crate) struct ServerKey {
     pub(crate) server: ServerId,
 }
 
-/// A move to another server that came to nothing is not tried again before that.
+/// Time before a move to another server that came to nothing is tried again.
 pub(crate) const MOVE_PAUSE: Duration = Duration::from_secs(3);
 
 /// Silence after which a session looks whether others want a connection that it may do without.
 const SILENT_TICKS: u32 = 1;
 
-/// What a session waits for; with the tick at which it began to, this is all the idle sweep needs.
+/// The thing that a session waits for. With the tick at which the wait began, this is all that the idle sweep
+/// needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// Logging in: its own timer runs.
+    /// For the login, under a timer of its own.
     Login,
     /// For a connection to a server: in line for one, until a new one is open, or until rules let the
     /// statement in. The wait has a limit of its own, as the next three have.
@@ -138,7 +141,7 @@ pub(crate) enum Waiting {
     Server,
     /// Forwarding without end in both directions (mode `tcp`): either side counts as activity.
     Stream,
-    /// For the rest of an answer that has no end (binlog dump): where nothing happens there is nothing to
+    /// For the rest of an answer that has no end (binlog dump): a server where nothing happens has nothing to
     /// say.
     Endless,
 }
@@ -170,73 +173,73 @@ impl Waiting {
     }
 }
 
-/// Whose session it is.
+/// The owner of a session, as operators see it.
 #[derive(Debug)]
 struct About {
     listener: Box<str>,
     /// Empty before the login.
     user: Rc<str>,
     client: Box<str>,
-    /// That the client named when it logged in.
+    /// The schema that the client named when it logged in.
     schema: Option<Rc<[u8]>>,
 }
 
-/// One session as its worker sees it.
+/// A session as its worker sees it.
 pub(crate) struct Control {
     pub(crate) id: u32,
-    /// The bits of those that were raised.
+    /// The bits of the signals that were raised.
     raised: Cell<u16>,
     waker: OnceCell<Waker>,
     waiting: Cell<Waiting>,
     since_tick: Cell<u32>,
     server: Cell<Option<ServerKey>>,
-    /// In mode `split`, while a statement is under way: the id its server gave the connection.
+    /// The id that the server gave the connection; in mode `split`, of the statement under way.
     thread_id: Cell<u32>,
-    /// How many aim at the statement under way.
+    /// Number of [`Aim`]s at the statement under way.
     aims: Cell<u32>,
-    /// Who it is, for operators.
+    /// The owner of the session, for operators.
     about: RefCell<Option<Box<About>>>,
     login_collation: Cell<u8>,
     /// Whether the session may do without the server connection that it holds.
     leaving: Cell<Leaving>,
-    /// It is among those that may leave their connection: see
+    /// The session is among those that may leave their connection: see
     /// [`Leavers`](crate::engine::leavers::Leavers).
     pub(crate) is_among_leavers: Cell<bool>,
-    /// It is in line to leave its server: see [`Moves`](crate::frontend::moves::Moves).
+    /// The session is in line to leave its server: see [`Moves`](crate::frontend::moves::Moves).
     pub(crate) waits_to_move: Cell<bool>,
     /// The statement under way can be executed on another server, and nothing of its answer has come yet.
     can_move: Cell<bool>,
     pub(crate) of_split: OfSplit,
-    /// Why it holds its server connection between two statements, in mode `split`.
+    /// Reasons why the session holds its server connection between two statements, in mode `split`.
     pins: Cell<Vec<Pin>>,
     limits: Cell<IdleLimits>,
-    /// It is to look whether it can go to the process that has taken over.
+    /// The session is to look whether it can go to the process that has taken over.
     goes: Cell<bool>,
-    /// Why it has not gone there.
+    /// The reason why the session has not gone there.
     stays: Cell<Stays>,
-    /// When its client came.
+    /// The time at which the client came.
     pub(crate) began: Instant,
     /// Logins on this connection that have failed, for `login_failures_max`.
     failed_logins: Cell<u16>,
-    /// In mode `split`: what the session had set when the limits of its client were found.
+    /// In mode `split`: the state that the session had set when the limits of its client were found.
     pub(crate) limits_by: Cell<Option<Rc<PortableState>>>,
-    /// In mode `split`: connections whose login began before this say nothing of what the session's account
-    /// may do. See [`oldest_login`](upstream::Cluster::oldest_login).
+    /// In mode `split`: connections whose login began before this say nothing of the rights of the session's
+    /// account. See [`oldest_login`](upstream::Cluster::oldest_login).
     pub(crate) oldest_login: Cell<Instant>,
-    /// What a session of mode `split` does.
+    /// The state and the statement of a session of mode `split`, for operators.
     pub(crate) shown: Shown,
-    /// What is noted of the command under way for those who observe commands.
+    /// Notes on the command under way, for observers of commands.
     pub(crate) record: Record,
     clock: Rc<Clock>,
 }
 
-/// What a session of mode `split` notes of its statements, for which it has no room itself.
+/// Notes of a session of mode `split` on its statements, which the session itself has no room for.
 #[derive(Default)]
 pub(crate) struct OfSplit {
-    /// Who answered the last statement.
+    /// The origin of the answer to the last statement.
     pub(crate) answered: Cell<Answered>,
-    /// Before that, in the worker's milliseconds, the session does not try to leave its connection with its
-    /// user variables.
+    /// Time, in the worker's milliseconds, before which the session does not try to leave its connection with
+    /// its user variables.
     pub(crate) leaves_from: Cell<u64>,
 }
 
@@ -245,20 +248,20 @@ pub(crate) struct OfSplit {
 enum Leaving {
     No,
     May,
-    /// It has been silent for a while: it is to look whether others want the connection.
+    /// The session has been silent for a while: it is to look whether others want the connection.
     Due,
 }
 
-/// In ticks of the worker's coarse clock; 0 means no limit.
+/// Limits of silence, in ticks of the worker's coarse clock; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdleLimits {
     pub(crate) client_ticks: u32,
-    /// Between two commands, by the session's own `wait_timeout`.
+    /// Limit between two commands, by the session's own `wait_timeout`.
     pub(crate) silence_ticks: u32,
     pub(crate) server_ticks: u32,
-    /// Within a command that the client sends.
+    /// Limit within a command that the client sends.
     pub(crate) request_ticks: u32,
-    /// Of a client that does not take its answer.
+    /// Limit of a client that does not take its answer.
     pub(crate) reader_ticks: u32,
 }
 
@@ -267,7 +270,7 @@ impl Control {
         Self::since(id, clock, Instant::now())
     }
 
-    /// Of a session that began then, in another process maybe.
+    /// The control of a session that began at `began`, maybe in another process.
     pub(crate) fn since(id: u32, clock: Rc<Clock>, began: Instant) -> Self {
         Self {
             id,
@@ -299,8 +302,8 @@ impl Control {
         }
     }
 
-    /// It is to look whether it can go to the process that has taken over, at its next free moment. False
-    /// where it never can, or has been told before.
+    /// Has the session look, at its next free moment, whether it can go to the process that has taken over.
+    /// False where the session never can, or has been told before.
     pub(crate) fn is_to_go_now(&self) -> bool {
         if self.stays.get().is_for_good() || self.goes.replace(true) {
             return false;
@@ -310,19 +313,20 @@ impl Control {
         true
     }
 
-    /// See [`is_to_go_now`](Self::is_to_go_now).
+    /// Whether the session is to look: see [`is_to_go_now`](Self::is_to_go_now).
     #[inline]
     pub(crate) fn is_to_go(&self) -> bool {
         self.goes.get()
     }
 
-    /// It has looked, and does not go for this reason. It is told when it is to look again.
+    /// Notes that the session has looked, and does not go for this reason. The session is told when it is to
+    /// look again.
     pub(crate) fn has_looked(&self, why: Stays) {
         self.goes.set(false);
         self.stays.set(why);
     }
 
-    /// Why it does not go.
+    /// Notes why the session does not go.
     pub(crate) fn stays(&self, why: Stays) {
         self.stays.set(why);
     }
@@ -347,13 +351,13 @@ impl Control {
         }));
     }
 
-    /// A login on a connection that may try again has failed. Returns how many there are.
+    /// Notes that a login on a connection that may try again has failed. Returns how many have.
     pub(crate) fn login_failed(&self) -> u32 {
         self.failed_logins.set(self.failed_logins.get().saturating_add(1));
         self.failed_logins()
     }
 
-    /// So many have failed in the process before this one.
+    /// Sets how many logins have failed in the process before this one.
     pub(crate) fn set_failed_logins(&self, count: u16) {
         self.failed_logins.set(count);
     }
@@ -362,7 +366,7 @@ impl Control {
         self.failed_logins.get().into()
     }
 
-    /// Says whose session it is from here on.
+    /// Says which user's the session is from here on.
     pub(crate) fn name_user(&self, user: &str) {
         if let Some(about) = self.about.borrow_mut().as_mut() {
             about.user = user.into();
@@ -389,7 +393,7 @@ impl Control {
         self.about.borrow().as_ref()?.schema.clone()
     }
 
-    /// Who it is said to be; empty before it is known.
+    /// The user's name; empty before it is known.
     pub(crate) fn user(&self) -> Option<Rc<str>> {
         self.about.borrow().as_ref().map(|about| Rc::clone(&about.user))
     }
@@ -402,7 +406,7 @@ impl Control {
         self.pins.set(shown);
     }
 
-    /// It as operators see it; `now_ms` is the time of its pins.
+    /// The session as operators see it. `now_ms` is the present time on the clock of the pins.
     pub(crate) fn describe(
         &self,
         worker: usize,
@@ -445,12 +449,14 @@ impl Control {
         self.leaving.set(if may { Leaving::May } else { Leaving::No });
     }
 
-    /// It may, and is to look for that as soon as its client is silent.
+    /// Says that the session may do without its connection, and is to look whether others want it as soon as
+    /// its client is silent.
     pub(crate) fn leaves_now(&self) {
         self.leaving.set(Leaving::Due);
     }
 
-    /// The same at once, if it is silent now. Wakes it then.
+    /// Has the session look at once whether others want its connection, if it may do without and its client
+    /// is silent. Returns whether that is so.
     pub(crate) fn leaves_if_silent(&self) -> bool {
         let is_silent = self.waiting.get() == Waiting::Client && self.leaving.get() == Leaving::May;
         if is_silent {
@@ -460,7 +466,8 @@ impl Control {
         is_silent
     }
 
-    /// Whether it is to look for that now. Said again after a while.
+    /// Whether the session is to look now whether others want its connection. After a while the answer is yes
+    /// again.
     pub(crate) fn is_to_leave(&self) -> bool {
         let is_due = self.leaving.get() == Leaving::Due;
         if is_due {
@@ -469,13 +476,13 @@ impl Control {
         is_due
     }
 
-    /// Says whether what is under way can be executed on another server.
+    /// Says whether the statement under way can be executed on another server.
     #[inline]
     pub(crate) fn can_move(&self, can: bool) {
         self.can_move.set(can);
     }
 
-    /// The same, with the id that the server gave the connection.
+    /// Says which server the session is on, and which id that server gave the connection.
     pub(crate) fn attach_connection(&self, server: ServerKey, thread_id: u32) {
         self.attach(server);
         self.thread_id.set(thread_id);
@@ -492,13 +499,13 @@ impl Control {
         Aim(Rc::clone(self))
     }
 
-    /// Whether somebody aims at what is under way on the connection.
+    /// Whether somebody aims at the statement under way on the connection.
     pub(crate) fn is_aimed_at(&self) -> bool {
         self.aims.get() > 0
     }
 
-    /// The session is on no server any more, and what was raised because of that server no longer concerns
-    /// it.
+    /// Takes the session off its server. Signals that were raised because of that server do not concern the
+    /// session any more.
     pub(crate) fn detach(&self) {
         self.server.set(None);
         self.leaving.set(Leaving::No);
@@ -576,7 +583,7 @@ impl Control {
         self.since_tick.set(self.clock.now());
     }
 
-    /// The server's answer goes on, or has begun: the statement stays where it is.
+    /// Notes that the server's answer has begun or goes on: the statement stays where it is.
     #[inline]
     pub(crate) fn mark_answer(&self) {
         self.mark(Waiting::Server);
@@ -584,7 +591,7 @@ impl Control {
         self.record.note_answer();
     }
 
-    /// The same as [`mark`](Self::mark), unless that is already what the session waits for: the wait goes on.
+    /// Marks the session like [`mark`](Self::mark), unless it waits for that already: the wait goes on.
     #[inline]
     pub(crate) fn mark_if_new(&self, waiting: Waiting) {
         if self.waiting.get() != waiting {
@@ -592,12 +599,12 @@ impl Control {
         }
     }
 
-    /// What is waited for, and since when.
+    /// The wait under way, and the tick at which it began.
     pub(crate) fn wait_so_far(&self) -> (Waiting, u32) {
         (self.waiting.get(), self.since_tick.get())
     }
 
-    /// That wait goes on, whatever was waited for meanwhile.
+    /// Goes on with that wait, whatever was waited for meanwhile.
     pub(crate) fn goes_on_waiting(&self, (waiting, since): (Waiting, u32)) {
         self.waiting.set(waiting);
         self.since_tick.set(since);
@@ -654,7 +661,7 @@ impl Sessions {
         self.by_id.borrow().values().cloned().collect()
     }
 
-    /// Why each has not gone to the process that has taken over.
+    /// The reason why each session has not gone to the process that has taken over.
     pub(crate) fn staying(&self) -> Vec<Stays> {
         let by_id = self.by_id.borrow();
         by_id.values().map(|control| control.stays.get()).collect()
@@ -664,7 +671,7 @@ impl Sessions {
         self.by_id.borrow().get(&id).cloned()
     }
 
-    /// At most `limit` of them, as operators see them.
+    /// At most `limit` sessions, as operators see them.
     pub(crate) fn describe(
         &self,
         worker: usize,
@@ -679,7 +686,7 @@ impl Sessions {
             .collect()
     }
 
-    /// False where it is not here.
+    /// Raises a signal in a session. False where the session is not on this worker.
     pub(crate) fn raise(&self, id: u32, signal: Signal) -> bool {
         let control = self.find(id);
         if let Some(control) = &control {
@@ -695,15 +702,15 @@ impl Sessions {
             .for_each(|control| control.raise(signal));
     }
 
-    /// Does this for each that is on a server.
+    /// Does `act` for each session on a server.
     pub(crate) fn on_server(&self, server: ServerKey, act: impl Fn(&Control)) {
         let by_id = self.by_id.borrow();
         let there = by_id.values().filter(|control| control.server() == Some(server));
         there.for_each(|control| act(control));
     }
 
-    /// Has that many of those on a server look whether they may leave it: any of them, since those that were
-    /// woken before may be held there.
+    /// Has `count` of the sessions on a server look whether they may leave it: any of them, since those that
+    /// were woken before may be held there.
     pub(crate) fn wake_some(&self, server: ServerKey, count: u32) {
         let by_id = self.by_id.borrow();
         let there = || by_id.values().filter(|control| control.server() == Some(server));
@@ -724,7 +731,7 @@ impl Sessions {
             .for_each(|control| control.check_idle());
     }
 
-    /// How many sessions wait for what.
+    /// The number of sessions in each kind of wait.
     pub(crate) fn count_waiting(&self) -> impl Iterator<Item = (&'static str, i64)> {
         let mut counts = [0; Waiting::LABELLED.len()];
         for control in self.by_id.borrow().values() {
