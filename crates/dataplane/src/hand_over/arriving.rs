@@ -1,4 +1,4 @@
-//! A session that the process before this one offers, and what has come of others.
+//! A session that the process before this one offers, and the counts of its other sessions.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::offer::{self, Head};
 use super::stays::Staying;
 use crate::frontend::listener_state::ListenerState;
 
-/// What is known of the process before this one.
+/// Counts of the sessions of the process before this one: those taken over, and those that stay.
 #[derive(Default)]
 pub(crate) struct Taken {
     sessions: AtomicU64,
@@ -22,12 +22,12 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// A session has come, and is this process's.
+    /// Counts a session that has become this process's.
     pub(crate) fn note(&self) {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What stays there now. Returns what was said before.
+    /// Sets the counts of sessions that stay there. Returns the counts that were set before.
     pub(super) fn say(&self, staying: Staying) -> Staying {
         let mut known = self.staying.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *known, staying)
@@ -54,27 +54,27 @@ impl Taken {
 /// A session that the process before this one offers.
 pub(crate) struct Arriving {
     pub(crate) head: Head,
-    /// With the head.
+    /// The whole offer, with the head.
     pub(super) bytes: Zeroizing<Vec<u8>>,
-    /// The client's, and the server's where it has one.
+    /// The sockets of the client and, where the session has one, of the server.
     pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) verdict: Verdict,
 }
 
 impl Arriving {
-    /// What is known of it.
+    /// The description of the session behind the head.
     pub(crate) fn body(&self) -> &[u8] {
         offer::split(&self.bytes).map_or(&[], |(_, body)| body)
     }
 }
 
-/// What becomes of an offer. It is refused where this is dropped.
+/// The decision on an offer. An offer whose verdict is dropped is refused.
 pub(crate) struct Verdict {
     pub(super) answers: Sender<OfferAnswer>,
     pub(super) number: u32,
     pub(super) why: Option<Stays>,
-    /// The old process has said that it is ours.
+    /// The word of the old process that the session is ours.
     pub(super) ours: Option<oneshot::Receiver<()>>,
 }
 
@@ -86,7 +86,7 @@ impl Verdict {
         self.why = Some(why);
     }
 
-    /// Accepts it. Whether it is ours then: nothing may be done with it before.
+    /// Accepts the offer. Returns whether the session is ours: nothing may be done with it before.
     pub(crate) async fn accept(mut self) -> bool {
         let Some(ours) = self.ours.take() else {
             return false;

@@ -11,7 +11,7 @@ use super::{Stays, give};
 use crate::frontend::counted::Counted;
 use crate::relay::{Pair, Streams, Traffic};
 
-/// What is known of it.
+/// The body of the offer of such a connection.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Forwarded {
@@ -20,7 +20,7 @@ struct Forwarded {
 }
 
 /// Gives the connection away, while nothing is on its way in either direction. False where that comes to
-/// nothing: it goes on here.
+/// nothing: the connection goes on here.
 pub(crate) async fn go(counted: &Counted, pair: &mut Pair, client: &Peer) -> bool {
     let control = &counted.control;
     let body = || {
@@ -33,7 +33,7 @@ pub(crate) async fn go(counted: &Counted, pair: &mut Pair, client: &Peer) -> boo
     let streams = (&pair.streams.client, Some(&pair.streams.server));
     match give::give(&counted.worker, control, (&head, body), streams).await {
         Ok(()) => {
-            // Neither is told anything: both go on with the other process.
+            // Neither side is told anything: both go on with the other process.
             pair.streams.client = Stream::Detached;
             pair.streams.server = Stream::Detached;
             true

@@ -1,5 +1,5 @@
 //! A session of mode `session` that is forwarded goes to the process that takes over, with its server
-//! connection. All that it holds is there.
+//! connection. All that the session has set is on that connection.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::forwarded::session::Session;
 use crate::frontend::counted::Counted;
 use crate::relay::{Streams, Traffic};
 
-/// What is known of it.
+/// The body of the offer of such a session.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Forwarded {
     server: String,
     /// The server's number for the connection.
     thread_id: u32,
-    /// On which connections are opened.
+    /// The terms on which connections to the server are opened.
     terms: String,
     user: Vec<u8>,
     capabilities: Capabilities,
@@ -31,7 +31,7 @@ struct Forwarded {
     counts: Counts,
 }
 
-/// Whether it can go now, as far as what it has under way is concerned. To be asked between two commands.
+/// Whether nothing that is under way keeps the session from going now. To be asked between two commands.
 pub(crate) fn is_at_rest(session: &Session) -> bool {
     if !session.is_free() {
         session.control.stays(Stays::Transaction);
@@ -40,14 +40,14 @@ pub(crate) fn is_at_rest(session: &Session) -> bool {
     session.streams.up.is_at_rest() && session.streams.down.is_at_rest()
 }
 
-/// Gives the session away. It goes on here where that comes to nothing.
+/// Gives the session away. If that comes to nothing, the session goes on here.
 ///
 /// # Errors
-/// It is gone: nothing of it is this process's any more.
+/// The session has gone: nothing of it is this process's any more.
 pub(crate) async fn go(session: &mut Session) -> Result<(), SessionError> {
     match try_to_go(session).await {
         Ok(()) => {
-            // Neither is told anything: both go on with the other process.
+            // Neither side is told anything: both go on with the other process.
             session.streams.client = Stream::Detached;
             session.streams.server = Stream::Detached;
             Err(SessionError::HandedOver)

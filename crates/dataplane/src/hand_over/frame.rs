@@ -1,4 +1,4 @@
-//! What the two processes say to one another about sessions: one byte that says what it is, the number of the
+//! Messages of the two processes to one another about sessions: one byte for the kind, the number of the
 //! offer, and the rest.
 
 use std::io;
@@ -7,28 +7,28 @@ use std::os::fd::OwnedFd;
 use net::handover::{Channel, MESSAGE_MAX};
 use zeroize::Zeroizing;
 
-/// What a message is. The last two are the new process's.
+/// The kind of a message. The last two are sent by the new process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The number of the session that came last: the new process keeps off those before it. With what the old
-    /// one has learned of servers: `sizes`.
+    /// The number of the session that came last: the new process keeps off the numbers up to it. The rest is
+    /// what the old process has learned of servers: see `sizes`.
     Last = b'L',
-    /// The next part of what is known of a session.
+    /// The next part of the offer of a session.
     Part = b'P',
-    /// The last part, with its sockets.
+    /// The last part of an offer, with the session's sockets.
     Offer = b'O',
     /// The session is the new process's from here on.
     Yours = b'Y',
-    /// It stays.
+    /// The session stays.
     Withdrawn = b'W',
-    /// Why sessions stay. The number is none.
+    /// The counts of sessions that stay, by reason. The number is 0.
     Staying = b'S',
-    /// A session that has gone is to end: somebody has killed it here. The number is the one its client
+    /// A session that has gone is to end: somebody has killed it here. The number is the one that the client
     /// knows.
     Kill = b'K',
     Accepted = b'A',
-    /// With a word that says why.
+    /// The offer is refused, with a word that says why.
     Refused = b'R',
 }
 
@@ -55,7 +55,7 @@ pub(super) fn send(
     rest: &[u8],
     sockets: &[OwnedFd],
 ) -> io::Result<()> {
-    // An offer has passwords.
+    // An offer contains passwords.
     let mut bytes = Zeroizing::new(Vec::<u8>::with_capacity(HEAD + rest.len()));
     bytes.push(kind as u8);
     bytes.extend_from_slice(&number.to_le_bytes());
@@ -76,7 +76,7 @@ pub(super) fn send_offer(channel: &Channel, number: u32, body: &[u8], sockets: &
     Ok(())
 }
 
-/// What a message says: what it is, the number, and the rest.
+/// Splits a message into its kind, its number and the rest.
 pub(super) fn read(bytes: &[u8]) -> Option<(Kind, u32, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let (kind, number) = head.split_first()?;

@@ -18,12 +18,12 @@ use crate::frontend::worker::Worker;
 const AT_ONCE: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Offers a session of this worker, and gives it away where the new process accepts it: then nothing of it is
-/// this process's any more, and its sockets are to be dropped as they are. `body`: what is known of it, which
-/// is written down once it may go.
+/// Offers a session of this worker, and gives it away where the new process accepts it. Nothing of the
+/// session is this process's any more then, and its sockets are to be dropped as they are. `body` describes
+/// the session, and is called once the session may go.
 ///
 /// # Errors
-/// It stays, and goes on as before.
+/// The session stays, and goes on as before.
 pub(crate) async fn give<B: Serialize>(
     worker: &Worker,
     control: &Control,
@@ -44,7 +44,7 @@ pub(crate) async fn give<B: Serialize>(
     }
     let bytes = join(head, &body()?, OFFER_MAX).ok_or(Stays::Large)?;
     let offered = turn.offer(bytes, sockets).await?;
-    // What has come for the session meanwhile is for it to hear here.
+    // A signal that has come for the session meanwhile has to be heard in this process.
     if control.due(false).is_some() || control.due(true).is_some() || control.is_aimed_at() {
         return Err(Stays::Signalled);
     }

@@ -15,7 +15,7 @@ use crate::frontend::message::Message;
 
 impl Gateway {
     /// Gives the sessions to the process that has taken over, and says to it and in the log how many went and
-    /// why others stay. Those are offered again each second. Never returns: drop it to end it.
+    /// why others stay. The others are offered again each second. Never returns: drop the future to end it.
     pub async fn give_sessions(&self, channel: Channel) {
         let last = (self.shared().registry.last_id(), sizes::learned(&self.clusters()));
         let giving = match Giving::start(channel, (last.0, &last.1)) {
@@ -55,7 +55,7 @@ impl Drop for End {
     }
 }
 
-/// Why the sessions of all workers stay.
+/// The counts of sessions that stay, on all workers, by reason.
 async fn staying(shared: &Shared) -> Staying {
     let mut all = Staying::default();
     for why in shared.ask_all(|reply| Message::Staying { reply }).await {

@@ -1,4 +1,4 @@
-//! What is said of a session that is offered to another process.
+//! The offer of a session to another process.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,27 +17,27 @@ use crate::relay::Traffic;
 pub(crate) enum Kind {
     /// A session that is understood: `engine::packed`.
     Understood,
-    /// One of mode `session` that is forwarded.
+    /// A session of mode `session` that is forwarded.
     Forwarded,
-    /// One of mode `tcp`.
+    /// A connection of mode `tcp`.
     Bytes,
 }
 
-/// What the new process has to know of any session to find its place for it.
+/// The head of an offer: the facts by which the new process finds a place for any session.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
-    /// The number that its client knows.
+    /// The number that the client knows.
     pub(crate) id: u32,
     listener: String,
     mode: String,
     cluster: String,
     moves: bool,
     shares: bool,
-    /// As lists show it.
+    /// The user's name as lists show it.
     pub(crate) user: String,
-    /// `None` for a Unix socket.
+    /// The client's address; `None` for a Unix socket.
     client: Option<SocketAddr>,
     age_ms: u64,
     pub(crate) failed_logins: u16,
@@ -62,7 +62,7 @@ impl Head {
         }
     }
 
-    /// Whether its sessions are served there as they were here.
+    /// Whether sessions of this listener are served as the offered session was.
     pub(crate) fn is_of(&self, listener: &ListenerState) -> bool {
         let config = &listener.config;
         config.name == self.listener
@@ -100,7 +100,7 @@ impl Counts {
         }
     }
 
-    /// The other process goes on counting.
+    /// Goes on counting in the other process, from these counts.
     pub(crate) fn go_on(self, traffic: &mut Traffic) {
         (traffic.from_client, traffic.to_client, traffic.commands) =
             (self.from_client, self.to_client, self.commands);
@@ -131,7 +131,7 @@ pub(crate) fn append(whole: &mut Zeroizing<Vec<u8>>, part: &[u8]) {
     whole.extend_from_slice(part);
 }
 
-/// Refuses what is too long before it takes memory.
+/// A writer that refuses what is too long before it takes memory.
 struct Bounded {
     bytes: Zeroizing<Vec<u8>>,
     max: usize,
@@ -151,10 +151,10 @@ impl Write for Bounded {
     }
 }
 
-/// What [`join`] was given as the body.
+/// The body that [`join`] was given.
 ///
 /// # Errors
-/// It is in another form. Where is said in the log, and not what stands there: it may be a password.
+/// The body is in another form. The log says at which byte, and not what stands there: it may be a password.
 pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Stays> {
     serde_json::from_slice(body).map_err(|error| {
         let (kind, byte) = (error.classify(), error.column());
@@ -167,7 +167,7 @@ pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Stays> {
     })
 }
 
-/// The two parts again.
+/// Splits an offer into its head and its body.
 pub(crate) fn split(bytes: &[u8]) -> Option<(Head, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;

@@ -1,5 +1,5 @@
-//! A session of the process before this one on its worker: it is made while that process still has it, and
-//! begins when it is ours.
+//! A session of the process before this one on its worker: the session is made while that process still has
+//! it, and begins when it is ours.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) fn begin(worker: Rc<Worker>, arriving: Arriving) {
 async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
     let listener = Arc::clone(&arriving.listener);
     let head = &arriving.head;
-    // Where its number is another's, it has none while it is refused.
+    // A session whose number another session has gets the number 0 while it is refused.
     let is_known = !reserve(&worker, head, &listener);
     let id = if is_known { 0 } else { head.id };
     let control = Rc::new(Control::since(id, Rc::clone(&worker.clock), head.began()));
@@ -72,14 +72,14 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
         }
     };
     if !verdict.accept().await {
-        // It has gone on where it was: its sockets are not this process's to close in order.
+        // The session has gone on where it was: its sockets are not this process's to close in order.
         return drop(ready);
     }
     worker.shared.registry.has_arrived(head.id);
     worker.shared.taken.note();
     let mut summary = SessionSummary::new(head.client());
     control.mark(Waiting::Client);
-    // Boxed: none of them has room for what another needs.
+    // Boxed: no kind of session has room for what another needs.
     let error = match ready {
         Ready::Understood(session) => Box::pin(connection::serve_understood(session, &mut summary)).await,
         Ready::Forwarded(mut session) => {
@@ -95,7 +95,7 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
     counted.end(&summary, &error);
 }
 
-/// From here on nobody else gets its number.
+/// Reserves the session's number, so that nobody else gets it. False where it is taken.
 fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
     let place = SessionPlace {
         worker: worker.index,

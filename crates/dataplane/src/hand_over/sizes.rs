@@ -1,5 +1,6 @@
-//! How many connections to each server are of use. The old process has learned it, and the new one begins
-//! with it: else the first statements behind an upgrade would wait while it learns the same.
+//! The number of connections to each server that are of use. The old process has learned the numbers, and the
+//! new one begins with them: otherwise the first statements after an upgrade would wait while the new process
+//! learns the same.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use net::handover::MESSAGE_MAX;
 use serde::{Deserialize, Serialize};
 use upstream::Cluster;
 
-/// With what else is in its message.
+/// Most bytes of the numbers, which share their message with its head.
 const BYTES_MAX: usize = MESSAGE_MAX - 64;
 
 #[derive(Serialize, Deserialize)]
@@ -17,7 +18,7 @@ struct Learned {
     connections: u32,
 }
 
-/// What is known here. Nothing where it does not fit: the new process learns by itself.
+/// The numbers that this process has learned. Empty where they do not fit: the new process learns by itself.
 pub(super) fn learned(clusters: &[Arc<Cluster>]) -> Vec<u8> {
     let mut all = Vec::new();
     for cluster in clusters {
@@ -35,7 +36,8 @@ pub(super) fn learned(clusters: &[Arc<Cluster>]) -> Vec<u8> {
     }
 }
 
-/// Begins with what the process before this one has known. What is not understood is left out.
+/// Begins with the numbers that the process before this one has learned. Numbers that are not understood are
+/// left out.
 pub(super) fn begin_with(clusters: &[Arc<Cluster>], learned: &[u8]) {
     for known in serde_json::from_slice::<Vec<Learned>>(learned).unwrap_or_default() {
         let its = clusters.iter().find(|cluster| cluster.name() == known.cluster);

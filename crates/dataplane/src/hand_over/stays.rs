@@ -45,12 +45,12 @@ telemetry::labels! {
 }
 
 impl Stays {
-    /// Whether that does not change as long as the session is there.
+    /// Whether the reason lasts as long as the session.
     pub(crate) fn is_for_good(self) -> bool {
         matches!(self, Self::Tls | Self::Compressed)
     }
 
-    /// The reason that has this word; one that is not known is [`Refused`](Self::Refused).
+    /// The reason with this word; [`Refused`](Self::Refused) for a word that is not known.
     pub(crate) fn by_label(label: &[u8]) -> Self {
         let known = Self::ALL
             .into_iter()
@@ -59,7 +59,7 @@ impl Stays {
     }
 }
 
-/// How many stay for which reason.
+/// The number of sessions that stay, by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Staying([u64; Stays::ALL.len()]);
 
@@ -76,7 +76,7 @@ impl Staying {
         self.0.iter().sum()
     }
 
-    /// A line of words and counts.
+    /// The counts as a line of words.
     pub(crate) fn in_words(&self) -> String {
         let some = Stays::ALL.into_iter().filter(|why| self.of(*why) > 0);
         let words: Vec<_> = some
@@ -85,7 +85,7 @@ impl Staying {
         words.join(", ")
     }
 
-    /// What [`in_words`](Self::in_words) has said. What is not understood is left out.
+    /// The counts that [`in_words`](Self::in_words) has written. Parts that are not understood are left out.
     pub(crate) fn from_words(words: &str) -> Self {
         let mut staying = Self::default();
         for part in words.split(", ") {

@@ -18,7 +18,7 @@ use super::{FORMAT, OFFER_MAX, Stays, offer, sizes};
 use crate::frontend::gateway::Gateway;
 use crate::frontend::message::Message;
 
-/// Offers that are not decided yet: their parts, and who waits for the last word.
+/// Offers that are not decided yet: their parts, and the sessions that wait for the last word.
 #[derive(Default)]
 struct Offers {
     parts: HashMap<u32, Zeroizing<Vec<u8>>>,
@@ -36,7 +36,8 @@ impl Gateway {
 }
 
 fn take(gateway: &Weak<Gateway>, channel: Channel) {
-    // Before anything is compared: the other process has to learn, too, that the two do not fit.
+    // The form is sent before anything is compared: the other process has to learn, too, that the two do not
+    // fit.
     let none = || warn!("the process before this one has ended, or gives no sessions: none has come");
     if channel.send(FORMAT, &[]).is_err() {
         return none();
@@ -65,7 +66,7 @@ fn take(gateway: &Weak<Gateway>, channel: Channel) {
     }
     if let Some(gateway) = gateway.upgrade() {
         let taken = gateway.shared().taken.count();
-        // Of a process that was killed they have ended with it.
+        // Sessions that stayed in a process that was killed have ended with it.
         let stayed = gateway.shared().taken.say(Staying::default()).in_words();
         info!(
             taken,
@@ -74,7 +75,7 @@ fn take(gateway: &Weak<Gateway>, channel: Channel) {
     }
 }
 
-/// Writes answers on a thread of its own: whoever reads must not wait for the other process to read.
+/// Writes answers on a thread of its own: the thread that reads must not wait for the other process to read.
 fn answering(channel: &Arc<Channel>) -> std::io::Result<Sender<OfferAnswer>> {
     let (answers, to_write) = std::sync::mpsc::channel::<OfferAnswer>();
     let channel = Arc::clone(channel);
@@ -93,7 +94,7 @@ fn answering(channel: &Arc<Channel>) -> std::io::Result<Sender<OfferAnswer>> {
 }
 
 impl Offers {
-    /// `None` for what no old process says.
+    /// Takes in a message. `None` for one that no old process sends.
     fn take(
         &mut self,
         gateway: &Gateway,
@@ -129,7 +130,7 @@ impl Offers {
             }
             Kind::Yours => {
                 if let Some(ours) = self.waiting.remove(&number) {
-                    // Its worker waits for it, unless that has stopped.
+                    // The session's worker waits for this, unless the worker has stopped.
                     let _ = ours.send(());
                 }
             }
@@ -143,7 +144,7 @@ impl Offers {
             }
             Kind::Kill => {
                 let shared = gateway.shared();
-                // Or it has ended meanwhile.
+                // A session without a worker has ended meanwhile.
                 if let Some(worker) = shared.registry.worker_of(number) {
                     shared.kill(worker, number);
                 }

@@ -25,7 +25,7 @@ pub(crate) struct Giving {
     in_flight: Semaphore,
     /// The new process takes sessions of this one.
     is_open: AtomicBool,
-    /// It has not answered in time: nobody's client waits for it again before that.
+    /// Time before which no client waits for the new process again, which has not answered in time.
     rests_until: Mutex<Option<Instant>>,
     went: AtomicU64,
 }
@@ -48,7 +48,7 @@ impl Giving {
             answers: Mutex::default(),
             next: AtomicU32::new(1),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
-            // Nothing is offered to whoever has not said that it takes any.
+            // Nothing is offered to a process that has not said that it takes sessions.
             is_open: AtomicBool::new(false),
             rests_until: Mutex::default(),
             went: AtomicU64::new(0),
@@ -100,7 +100,7 @@ impl Giving {
         self.went.load(Ordering::Relaxed)
     }
 
-    /// Says why others have not.
+    /// Says to the new process why other sessions have not gone.
     pub(super) fn say(&self, staying: String) {
         self.tell(Outgoing::Staying(staying));
     }
@@ -110,7 +110,7 @@ impl Giving {
         self.tell(Outgoing::Kill(id));
     }
 
-    /// A place on the way, if a session may go now. Nothing is looked at for it that costs anything.
+    /// A place on the way, if a session may go now. Only checks that cost nothing are made for it.
     pub(super) fn turn(&self) -> Result<Turn<'_>, Stays> {
         if !self.is_open.load(Ordering::Relaxed) {
             return Err(Stays::Version);
@@ -138,7 +138,7 @@ pub(super) struct Turn<'g> {
 }
 
 impl<'g> Turn<'g> {
-    /// Offers a session. Its client is not to be read from as long as the answer is there.
+    /// Offers a session. Nothing may be read from the session's client as long as the answer is there.
     pub(super) async fn offer(
         self,
         bytes: Zeroizing<Vec<u8>>,
@@ -168,7 +168,7 @@ impl<'g> Turn<'g> {
     }
 }
 
-/// A session that the new process would go on with. It stays where this is dropped.
+/// A session that the new process would go on with. The session stays where this is dropped.
 pub(super) struct Offered<'g> {
     giving: &'g Giving,
     number: u32,
@@ -177,7 +177,8 @@ pub(super) struct Offered<'g> {
 }
 
 impl Offered<'_> {
-    /// Gives it away. False where the new process has ended meanwhile, which has not begun with it then.
+    /// Gives the session away. False where the new process has ended meanwhile: then it has not begun with
+    /// the session.
     pub(super) async fn give(mut self) -> bool {
         let (written, is_written) = oneshot::channel();
         self.giving.tell(Outgoing::Yours(self.number, written));
@@ -243,7 +244,7 @@ mod tests {
             }
         };
         until(true);
-        // More than the kernel takes.
+        // These are more bytes than the kernel takes.
         for _ in 0..300 {
             giving.say("x".repeat(MESSAGE_MAX / 2));
         }
