@@ -2,8 +2,8 @@
 //! way.
 //!
 //! A flow that has nothing holds no buffer: it takes one from the worker's pool when bytes may be there and
-//! gives it back when they are gone. It never reads on while bytes that may be forwarded wait for the other
-//! side, so a slow reader costs one buffer and holds up only its own session.
+//! gives it back when they are gone. A flow never reads on while bytes that may be forwarded wait for the
+//! other side, so a slow reader costs one buffer and holds up only its own session.
 
 use std::io;
 use std::pin::Pin;
@@ -18,21 +18,21 @@ use tokio::io::AsyncWrite;
 #[derive(Default)]
 pub(crate) struct Flow {
     buffer: Option<Buffer>,
-    /// Goes out before everything in the buffer: what the gateway says itself, or says in other words than it
-    /// was told. Boxed because most sessions never need it.
+    /// Bytes that go out before everything in the buffer: packets of the gateway's own, and packets that it
+    /// has changed. Boxed because most sessions never need them.
     #[allow(clippy::box_collection)]
     ahead: Option<Box<Vec<u8>>>,
-    /// The first so many bytes of the buffer may be forwarded.
+    /// Number of bytes at the head of the buffer that may be forwarded.
     approved: u32,
     /// Bytes were handed to a stream that keeps some back (TLS, compression) until it is flushed.
     unflushed: bool,
     end: End,
-    /// The next so many reads may bring more than one of the usual buffers holds.
+    /// Number of reads for which larger buffers than the usual ones are taken.
     wide_reads: u8,
 }
 
-/// A source that has filled a buffer gets large ones until so many reads in a row would have fitted into one
-/// of the usual size.
+/// A source that has filled a buffer gets large ones until so many reads in a row would have fitted into a
+/// buffer of the usual size.
 const WIDE_READS: u8 = 16;
 
 /// Whether the sink is to be told that nothing more comes.
@@ -40,13 +40,13 @@ const WIDE_READS: u8 = 16;
 enum End {
     #[default]
     Open,
-    /// Once everything is written.
+    /// The sink is told once everything is written.
     Closing,
     Closed,
 }
 
 impl Flow {
-    /// What was read and is not yet approved.
+    /// The bytes that were read and are not yet approved.
     #[inline]
     pub(crate) fn unseen(&self) -> &[u8] {
         self.buffer
@@ -54,14 +54,14 @@ impl Flow {
             .map_or(&[], |buffer| &buffer.filled()[self.approved as usize..])
     }
 
-    /// The payload of the packet at the head of that, which has so many bytes, as far as it was read.
+    /// The payload, of `len` bytes, of the packet at the head of the unseen bytes, as far as it was read.
     pub(crate) fn payload(&self, len: usize) -> &[u8] {
         let unseen = self.unseen();
         let end = (PacketHeader::LEN + len).min(unseen.len());
         unseen.get(PacketHeader::LEN..end).unwrap_or_default()
     }
 
-    /// What is to be written: what is said before everything, and what is approved.
+    /// The bytes that are to be written: those that go before everything, and those that are approved.
     pub(crate) fn outgoing(&self) -> [&[u8]; 2] {
         let ahead = self.ahead.as_ref().map_or(&[][..], |ahead| ahead.as_slice());
         let approved = self.buffer.as_ref();
@@ -71,7 +71,7 @@ impl Flow {
         ]
     }
 
-    /// The same, to be changed.
+    /// The unseen bytes, to be changed.
     pub(crate) fn unseen_mut(&mut self) -> &mut [u8] {
         let approved = self.approved as usize;
         self.buffer
@@ -86,7 +86,7 @@ impl Flow {
             .is_none_or(|buffer| buffer.filled().is_empty())
     }
 
-    /// Nothing is in it, on its way, or kept back, and its source has not ended.
+    /// Whether nothing is in the flow, on its way, or kept back, and its source has not ended.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.is_empty() && !self.is_pending() && self.end == End::Open
     }
@@ -98,7 +98,7 @@ impl Flow {
         debug_assert!(self.buffer.as_ref().map_or(0, |buffer| buffer.len()) >= self.approved as usize);
     }
 
-    /// What is approved and not yet written, to be changed.
+    /// The bytes that are approved and not yet written, to be changed.
     pub(crate) fn approved_mut(&mut self) -> &mut [u8] {
         let approved = self.approved as usize;
         self.buffer
@@ -106,7 +106,7 @@ impl Flow {
             .map_or(&mut [], |buffer| &mut buffer.filled_mut()[..approved])
     }
 
-    /// Takes out what is to be written.
+    /// Takes out the bytes that are to be written.
     pub(crate) fn take_outgoing(&mut self) -> Vec<u8> {
         let outgoing = self.outgoing().concat();
         self.ahead = None;
@@ -170,7 +170,7 @@ impl Flow {
 
     /// Makes room in a full buffer for more of the next `len` bytes, none of which may be approved. The
     /// memory follows what has been read, twice as much each time: a length that a client has only said costs
-    /// nothing. False where there is to be no more.
+    /// nothing. False where the buffer may not grow further.
     pub(crate) fn grow(&mut self, len: usize) -> bool {
         debug_assert_eq!(self.approved, 0);
         let buffer = self.buffer.as_mut();
@@ -193,7 +193,8 @@ impl Flow {
         self.release_if_empty();
     }
 
-    /// Drops what is to be written and keeps what is unseen: there is nobody left to take it.
+    /// Drops the bytes that are to be written and keeps the unseen ones: there is nobody left to take the
+    /// former.
     pub(crate) fn drop_outgoing(&mut self) {
         drop(self.take_outgoing());
         self.unflushed = false;
@@ -204,8 +205,8 @@ impl Flow {
         *self = Self::default();
     }
 
-    /// Starts the flow with bytes that were read elsewhere (a login, a PROXY header). At most a buffer full
-    /// of them, which whoever reads them elsewhere has to see to.
+    /// Starts the flow with bytes that were read elsewhere (a login, a PROXY header). The reader elsewhere
+    /// has to see to it that they fit into one buffer.
     pub(crate) fn fill(&mut self, bytes: &[u8]) {
         debug_assert!(self.is_empty());
         if bytes.is_empty() {
@@ -217,7 +218,7 @@ impl Flow {
         self.buffer = Some(buffer);
     }
 
-    /// Takes out everything that is not approved; nothing may be.
+    /// Takes out all bytes, none of which may be approved.
     pub(crate) fn take_unseen(&mut self) -> Vec<u8> {
         debug_assert_eq!(self.approved, 0);
         let bytes = self.unseen().to_vec();
@@ -231,7 +232,8 @@ impl Flow {
         net::poll_read_pooled(cx, source, &mut self.buffer, buffer::take)
     }
 
-    /// The same from a source that may have much to say: as long as it fills buffers it gets larger ones.
+    /// Reads once from a source that may have much to say: as long as the source fills buffers, it gets
+    /// larger ones.
     #[inline]
     pub(crate) fn poll_read_much(
         &mut self,

@@ -1,8 +1,8 @@
 //! Bytes both ways: one command and its response ([`Exchange`]), or everything without end ([`stream`]).
 //!
-//! Nothing is decoded but packet headers, the first byte of a packet and the last packet of a response, and
-//! nothing is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and they
-//! are written from where they were read.
+//! Nothing is decoded but packet headers, the first byte of a packet and the last packet of a response.
+//! Nothing is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and the
+//! bytes are written from where they were read.
 
 pub(crate) mod flow;
 pub(crate) mod unasked;
@@ -40,7 +40,7 @@ pub(crate) struct Pair {
 }
 
 impl Streams {
-    /// With nothing on its way.
+    /// Streams with nothing on their way.
     pub(crate) fn new(client: Stream, server: Stream, traffic: Traffic) -> Self {
         Self {
             client,
@@ -130,7 +130,7 @@ pub(crate) enum Exchanged {
     Streaming,
 }
 
-/// How the answer to a command is followed to its end, and what is changed on its way to the client.
+/// The way to follow the answer to a command to its end, and to change it on its way to the client.
 pub(crate) trait Answer {
     /// Looks at what has come from the server, and approves what may go to the client. Returns how many bytes
     /// of the server's that were, and what comes next.
@@ -142,10 +142,10 @@ pub(crate) trait Answer {
     /// See [`ResponseTracker::error_sequence`].
     fn error_sequence(&self) -> Option<u8>;
 
-    /// Of the last packet that began.
+    /// Sequence number of the last packet that began.
     fn sequence(&self) -> u8;
 
-    /// The client was told other sequence numbers than the server's.
+    /// Whether the client was told other sequence numbers than the server's.
     fn renumbers(&self) -> bool {
         false
     }
@@ -154,7 +154,7 @@ pub(crate) trait Answer {
     fn resume_after_local_infile(&mut self);
 }
 
-/// Nothing is changed.
+/// An answer that is passed on unchanged.
 impl Answer for ResponseTracker {
     #[inline]
     fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError> {
@@ -190,14 +190,14 @@ pub(crate) struct RelayOutcome {
     pub(crate) request_done: bool,
     /// Bytes of the answer that have gone to the client, or may go.
     pub(crate) said: u64,
-    /// The client has closed its side while it waited, and the server was told so: its connection is of no
-    /// use any more.
+    /// The client has closed its side while it waited, and the server was told so: the server's connection is
+    /// of no use any more.
     pub(crate) client_at_end: bool,
-    /// From the command to the end of its answer; zero where that did not come.
+    /// Time from the command to the end of its answer; zero where the end did not come.
     pub(crate) took: Duration,
 }
 
-/// One command on its way.
+/// A command on its way.
 pub(crate) struct Exchange<'a, A> {
     request: RequestTracker,
     response: &'a mut A,
@@ -206,11 +206,12 @@ pub(crate) struct Exchange<'a, A> {
     client_at_end: bool,
     /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
     server_refuses: bool,
-    /// The server did so before the client had sent all of the command, whose rest is no command.
+    /// The server closed it before the client had sent all of the command. The rest of the command is no
+    /// command.
     is_cut_off: bool,
-    /// What was read from the server has to be looked at before more is read.
+    /// Bytes that were read from the server have to be looked at before more is read.
     pub(crate) look_again: bool,
-    /// Where the client compresses: the number of its next packet, which is given anew.
+    /// The number of the client's next packet, given anew because the client compresses; else `None`.
     next_number: Option<u8>,
     event: Event,
     /// When the command was sent.
@@ -242,7 +243,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// The command was sent then, and its whole answer has been read.
+    /// An exchange whose command was sent at `since`, and whose whole answer has been read.
     pub(crate) fn of_whole_answer(response: &'a mut A, control: &'a Control, since: Instant) -> Self {
         Self {
             look_again: true,
@@ -267,7 +268,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
     fn outcome(&self, result: Result<Exchanged, RelayError>, said: u64, streams: &Streams) -> RelayOutcome {
         let mut took = Duration::ZERO;
         let (result, error_sequence) = match result {
-            // The client has the server's answer, and the server is gone: what is left of the command is no
+            // The client has the server's answer, and the server is gone: the rest of the command is no
             // command.
             Ok(_) if self.server_refuses => (Err(RelayError::Server), None),
             Ok(Exchanged::Done(outcome)) => {
@@ -296,7 +297,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             if let Some(signal) = self.control.due(false) {
                 return Poll::Ready(Err(RelayError::Signal(signal)));
             }
-            // A command on its way comes first; else what is looked for is the answer, which makes it
+            // A command on its way comes first. Otherwise the answer is looked for first, which makes it
             // needless to look at the client.
             let mut up = Poll::Pending;
             let awaits_answer = self.request_done && !streams.up.is_pending();
@@ -382,9 +383,9 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// While the response is awaited the client has nothing to say. Its next command is read ahead, one
-    /// buffer of it, and its goodbye is passed on, so that the server can stop waiting for locks on behalf of
-    /// nobody.
+    /// Watches a client that has nothing to say before the response. One buffer of the next command is read
+    /// ahead, and the client's goodbye is passed on, so that the server can stop waiting for locks on behalf
+    /// of nobody.
     fn poll_watch_client(
         &mut self,
         cx: &mut Context<'_>,
@@ -397,13 +398,13 @@ impl<'a, A: Answer> Exchange<'a, A> {
             Poll::Ready(Ok(0)) => {
                 self.client_at_end = true;
                 if !self.is_cut_off {
-                    // Fails where the server is gone, which is found when it is read.
+                    // The call fails where the server is gone, which is found when it is read.
                     let _: io::Result<()> = streams.server.end_writing();
                 }
                 Poll::Pending
             }
-            // Left of a command that the server no longer takes: a connection that is closed with bytes
-            // unread is reset, and the server's answer would be lost with it.
+            // These bytes are the rest of a command that the server does not take: a connection that is
+            // closed with bytes unread is reset, and the server's answer would be lost with it.
             Poll::Ready(Ok(_)) if self.is_cut_off => {
                 streams.up.clear();
                 Poll::Ready(Ok(()))
@@ -463,8 +464,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
         written.map_err(RelayError::Client)
     }
 
-    /// While the client sends its file the server only listens, or ends. What it says is looked at after the
-    /// file.
+    /// While the client sends its file the server only listens, or ends. Bytes from the server are looked at
+    /// after the file.
     fn poll_server_end(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
         if !streams.down.is_empty() {
             return Poll::Pending;
@@ -488,8 +489,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// The server no longer takes what the client sends. It may have answered before it closed (a packet that
-    /// is too large, a kill), and the client is to see that answer.
+    /// Gives up sending to a server that does not take what the client sends. The server may have answered
+    /// before it closed (a packet that is too large, a kill), and the client is to see that answer.
     fn give_up_sending(&mut self, streams: &mut Streams) {
         self.server_refuses = true;
         if self.request_done {
@@ -503,7 +504,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
     }
 }
 
-/// What forwarding everything has come to.
+/// The outcome of forwarding everything.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Streamed {
     /// Both sides have said that they are done.
@@ -513,14 +514,15 @@ pub(crate) enum Streamed {
 }
 
 /// Forwards everything in both directions until both sides have said that they are done, one fails, or a
-/// signal comes; or until it can go to another process and is to. The end of one side is passed on to the
-/// other, which may still have something to say.
+/// signal comes; or until the connection is to go to another process and can. The end of one side is passed
+/// on to the other, which may still have something to say.
 pub(crate) async fn stream(streams: &mut Streams, control: &Control) -> Result<Streamed, RelayError> {
     forward_all(streams, control, Waiting::Stream).await
 }
 
-/// The same for an answer that has no end (binlog dump, clone) and has begun. A server that has nothing to
-/// say, for hours maybe, is in order; a client that does not take what it has said is idle.
+/// Forwards, in both directions, an answer that has no end (binlog dump, clone) and has begun. A server that
+/// has nothing to say, for hours maybe, is in order; a client that does not take what the server has said is
+/// idle.
 pub(crate) async fn endless(streams: &mut Streams, control: &Control) -> Result<(), RelayError> {
     control.stays(Stays::Stream);
     forward_all(streams, control, Waiting::Endless).await.map(drop)
@@ -559,7 +561,7 @@ async fn forward_all(
             RelayError::Server
         });
         let moved_up = match moved_up {
-            // It takes no more, and may have said why.
+            // The server takes no more, and may have said why.
             Err(RelayError::Server) => {
                 up.clear();
                 (up_ended, server_refuses) = (true, true);

@@ -1,4 +1,4 @@
-//! What a server says between two commands, when nobody has asked it anything.
+//! Packets that a server sends between two commands, when nobody has asked it anything.
 
 use std::task::{Context, Poll, ready};
 
@@ -6,10 +6,10 @@ use mysql_wire::PacketHeader;
 
 use crate::relay::Streams;
 
-/// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
+/// The longest packet that a server may send unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;
 
-/// What a server says between two commands.
+/// The bytes that a server has sent between two commands.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unasked {
     /// Nothing yet, or the start of an error packet.
@@ -17,7 +17,7 @@ pub(crate) enum Unasked {
     /// An error packet of so many bytes, header included: why the server ends the connection, or that the
     /// last command, which has no answer, was malformed (MySQL).
     Error(usize),
-    /// What nothing in the protocol allows here.
+    /// Bytes that nothing in the protocol allows here.
     Nonsense,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn unasked(bytes: &[u8]) -> Unasked {
     }
 }
 
-/// Waits until all of it is there. Unfinished where the server goes before.
+/// Waits until the whole packet is there. Unfinished where the server goes before.
 pub(crate) fn poll_unasked(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Unasked> {
     loop {
         let said = unasked(streams.down.unseen());

@@ -1,5 +1,5 @@
-//! What the gateway and its sessions are doing, for operators. Sessions are asked of every worker, since
-//! nobody else knows.
+//! The gateway and its sessions as operators see them. Every worker is asked for its sessions, since nobody
+//! else knows them.
 
 use telemetry::{Samples, Source};
 
@@ -8,7 +8,7 @@ use crate::frontend::message::Message;
 use crate::shown::status::SessionStatus;
 
 impl Gateway {
-    /// What sessions are doing, at most `limit` of each worker.
+    /// The sessions and what they are doing, at most `limit` of each worker.
     pub async fn describe_sessions(&self, limit: usize) -> Vec<SessionStatus> {
         let (names, shared) = (self.servers_by_key(), self.shared());
         let described = shared.ask_all(|reply| Message::Describe { limit, reply }).await;
@@ -22,7 +22,8 @@ impl Gateway {
     }
 }
 impl Source for Gateway {
-    /// What is read from its owner at a scrape: the servers, checks and queues of every cluster there is now.
+    /// Collects what is read from its owner at a scrape: the servers, checks and queues of every present
+    /// cluster.
     fn collect(&self, out: &mut Samples) {
         self.clusters().iter().for_each(|cluster| cluster.collect(out));
         self.shared().accounts.guesses.collect(out);

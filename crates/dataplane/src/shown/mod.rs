@@ -1,4 +1,4 @@
-//! What a session of mode `split` has set and has under way, for operators who look at sessions.
+//! The state of a session of mode `split` and its statement under way, for operators who look at sessions.
 
 pub(crate) mod describe;
 pub(crate) mod status;
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use session::PortableState;
 use sql_class::Syntax;
 
-/// What is shown of one session beside what it waits for.
+/// The part of a session that is shown beside what it waits for.
 #[derive(Default)]
 pub(crate) struct Shown {
-    /// As of its last command.
+    /// The state that the session had set at its last command.
     carried: Cell<Option<Rc<PortableState>>>,
     under_way: RefCell<UnderWay>,
 }
@@ -20,11 +20,11 @@ pub(crate) struct Shown {
 /// The statement that a session of mode `split` has under way, for operators.
 #[derive(Debug, Default)]
 enum UnderWay {
-    /// None, or a text that is too long to be kept.
+    /// No statement, or one whose text is too long to be kept.
     #[default]
     Unknown,
     Prepared(u64),
-    /// A digest is made when somebody looks.
+    /// The text, of which a digest is made when somebody looks.
     Text(Box<[u8]>, Syntax),
 }
 
