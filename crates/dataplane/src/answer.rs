@@ -1,5 +1,5 @@
-//! What the gateway has to change or say itself: connection ids in `KILL`, the login within a session, and
-//! the last words of a server.
+//! Commands that the gateway has to change or answer itself: connection ids in `KILL`, and the login within a
+//! session.
 
 use std::future::poll_fn;
 
@@ -30,10 +30,10 @@ use crate::session_end::error_bytes;
 /// Sends a `KILL` with the connection id that the server knows. Ids that are not ours, or nobody's, go as
 /// they are.
 ///
-/// A session on another server of the cluster is reached by the account of the checks, where there is one, if
-/// it is the same user's or its own server says that the user may end those of others. Without an account,
-/// the gateway ends the session itself where the whole connection is to end; where only the statement is, the
-/// client's server answers for an id it does not know (1094).
+/// A session on another server of the cluster is reached by the account of the checks, if there is one: the
+/// session has to be the same user's, or the client's server says that the user may end those of others.
+/// Without such an account, the gateway ends the session itself if the whole connection is to end; if only
+/// the statement is, the client's server answers for an id it does not know (1094).
 pub(crate) async fn kill(
     session: &mut Session,
     head: CommandHead,
@@ -85,8 +85,9 @@ pub(crate) async fn kill(
     }
 }
 
-/// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
-/// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
+/// Whether the user may end the session at `place`: it is the user's own, or the user may end those of
+/// others. A server asks the same. Sessions of other clusters are other servers' sessions, where the user's
+/// rights say nothing.
 async fn may_kill(session: &mut Session, place: &SessionPlace) -> Result<bool, RelayError> {
     if place.cluster != session.listener.cluster_serial {
         return Ok(false);
@@ -98,7 +99,7 @@ async fn may_kill(session: &mut Session, place: &SessionPlace) -> Result<bool, R
     may_kill_others(session).await
 }
 
-/// Whether the user may end sessions of others on its server.
+/// Whether the user may end sessions of others on the server of this session.
 async fn may_kill_others(session: &mut Session) -> Result<bool, RelayError> {
     let question = [ask::query(session.capabilities, kill_right::QUESTION)];
     let asked = tokio::select! {
@@ -115,8 +116,8 @@ async fn may_kill_others(session: &mut Session) -> Result<bool, RelayError> {
         .is_some_and(|(reply, profile)| kill_right::allowed_by(reply, &profile.server_version)))
 }
 
-/// That one knows whose session it is; what the account may do to those of others is asked here, where that
-/// counts.
+/// Kills a session of another gateway. The other gateway knows whose it is; whether the account may end
+/// those of others is asked here, if that counts.
 async fn kill_on_another_gateway(
     session: &mut Session,
     head: CommandHead,
@@ -133,7 +134,7 @@ async fn kill_on_another_gateway(
     answer(session, head, killed).await
 }
 
-/// A session of mode `split`: only its worker knows where it is.
+/// Kills a session of mode `split` through its worker, which alone knows where the session is.
 async fn kill_in_pool(
     session: &mut Session,
     head: CommandHead,
@@ -155,7 +156,7 @@ async fn kill_in_pool(
     answer(session, head, killed).await
 }
 
-/// By the account of the checks, on the server that the other session is on.
+/// Kills a session by the account of the checks, on the server that the session is on.
 async fn kill_elsewhere(
     session: &mut Session,
     head: CommandHead,
@@ -211,8 +212,8 @@ async fn refuse(
     Ok(Exchanged::Sent)
 }
 
-/// TiDB takes a plain `KILL` for one that a balancer may have brought to the wrong server, and does nothing.
-/// That the id is this server's is known here.
+/// The `KILL` as this server takes it. TiDB takes a plain `KILL` for one that a balancer may have brought to
+/// the wrong server, and does nothing; here the id is known to be this server's.
 fn in_words_of(kill: Kill, server: Option<&ServerProfile>) -> Kill {
     let tidb = kill.tidb || !kill.soft && server.is_some_and(ServerProfile::is_tidb);
     Kill { tidb, ..kill }
@@ -243,12 +244,12 @@ async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> R
     forward::response(session).await
 }
 
-/// Whether a COM_CHANGE_USER of so many bytes is one that a login may have.
+/// Whether a COM_CHANGE_USER of so many bytes is no longer than a packet of a login may be.
 pub(crate) const fn change_user_packet_fits(payload_len: usize) -> bool {
     payload_len <= LOGIN_PACKET_MAX
 }
 
-/// COM_CHANGE_USER.
+/// Serves a COM_CHANGE_USER.
 pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
     if !change_user_packet_fits(head.payload_len) {
         session.error_sequence = Some(1);
@@ -275,15 +276,14 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
             session.status = status;
             let shown = shown_user(&request.user);
             session.control.name_user(&shown);
-            // Of one above 255 the low byte, as at the login.
+            // The low byte of a collation above 255 is noted, as at the login.
             let collation = request.charset.map(|charset| charset as u8);
             session.control.name_login(Some(&request.database), collation);
             session.changed_user = Some(shown);
             let registry = &session.worker.shared.registry;
             registry.rename(session.control.id, request.user.into());
         }
-        // The client has the server's error, and whether the connection goes on is for the server to say, for
-        // a while.
+        // The client has the server's error. For a while, the server decides whether the connection goes on.
         Changed::Refused { is_denied, .. } => {
             if is_denied && session.control.login_failed() >= session.listener.config.login_failures_max {
                 session.error_sequence = None;
@@ -294,8 +294,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     Ok(())
 }
 
-/// Passes a COM_CHANGE_USER on, and what both sides have to say of it until the server has decided. The
-/// client has heard that when this returns it. With it comes the sequence number that an error has then.
+/// Passes on a COM_CHANGE_USER and what both sides say about it until the server has decided. When this
+/// returns a decision, the client has heard it. The number is the sequence number that an error has then.
 pub(crate) async fn log_in_anew(
     streams: &mut Streams,
     listener: &ListenerState,
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(on(kill, Some(&tidb)), "KILL TIDB QUERY 7");
         assert_eq!(on(kill, Some(&mysql)), "KILL QUERY 7");
         assert_eq!(on(kill, None), "KILL QUERY 7");
-        // What a client writes that no server understands is for its server to refuse.
+        // A `KILL` that the client has written and no server understands is for its server to refuse.
         let soft = Kill { soft: true, ..kill };
         assert_eq!(on(soft, Some(&tidb)), "KILL SOFT QUERY 7");
         let written = Kill {

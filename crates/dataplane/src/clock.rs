@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How often the coarse clock ticks and idle sessions are looked for.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 
-/// A time on the coarse clock.
+/// A duration in ticks of the coarse clock.
 pub(crate) fn ticks(limit: Duration) -> u32 {
     u32::try_from(limit.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX / 2)
 }

@@ -1,4 +1,4 @@
-//! What is known of a command from its first bytes.
+//! A command as far as its first bytes tell.
 
 /// The header and first byte of a client's command.
 #[derive(Debug, Clone, Copy, Default)]

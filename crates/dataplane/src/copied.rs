@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How much is copied of a command and of its answer, in bytes with packet headers. What is longer is cut.
+/// Limits of the copies of a command and of its answer, in bytes with packet headers. Longer parts are cut.
 #[derive(Debug, Clone)]
 pub struct CopyLimits {
-    /// Of the command.
+    /// Limit of the command.
     pub command: usize,
-    /// Of the answer.
+    /// Limit of the answer.
     pub answer: usize,
-    /// Files that the client sends for the command (`LOAD DATA LOCAL`).
+    /// Limit of files that the client sends for the command (`LOAD DATA LOCAL`).
     pub files: usize,
-    /// The room that all copies share. An observer has one `Arc` for each worker, so that workers do not
-    /// count the owners of the same one.
+    /// The room that all copies share. An observer makes one `Arc` for each worker, so that workers do not
+    /// share a count of owners.
     pub room: Option<Arc<Room>>,
 }
 
@@ -23,7 +23,7 @@ pub struct CopyLimits {
 pub struct Room {
     /// Bytes that are taken; others may be counted there as well.
     pub taken: Arc<AtomicUsize>,
-    /// Copies of answers and files take no more from so many on.
+    /// Bytes from which on copies of answers and files take no more.
     pub max: usize,
 }
 
@@ -41,7 +41,7 @@ impl Room {
     }
 }
 
-/// Most answers fit behind the command in so many bytes.
+/// Bytes behind the command into which most answers fit.
 const ANSWER_ROOM: usize = 256;
 
 /// A command and its answer as the client sent and got them: whole packets with their headers, unless they
@@ -51,17 +51,17 @@ pub struct Copied {
     bytes: Vec<u8>,
     /// How many of the bytes are the command's.
     pub(crate) command_end: usize,
-    /// Of the command's first packet with its header, cut or not.
+    /// Length of the command's first packet with its header, cut or not.
     command_len: usize,
     limits: CopyLimits,
-    /// What comes of the command later goes to the server as it comes, so that it can be copied then.
+    /// The rest of the command goes to the server as it comes, so that it can be copied then.
     pub(crate) is_forwarded: bool,
     is_answer_cut: bool,
     /// There was no room for the answer.
     lacked_room: bool,
     /// Packets of files that the client has sent; `None` once they are cut.
     files: Option<Vec<u8>>,
-    /// Bytes of the common room.
+    /// Bytes that are taken of the common room.
     taken: usize,
 }
 
@@ -91,7 +91,8 @@ impl Copied {
         copied
     }
 
-    /// Counts bytes for which there has to be room: a command is whole, or its session is captured no more.
+    /// Counts bytes that are taken with or without room: a command is whole, or its session is captured no
+    /// more.
     fn count(&mut self, bytes: usize) {
         if let Some(room) = &self.limits.room {
             room.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl Copied {
         self.taken += bytes;
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Takes room for so many bytes more. False where there is none.
     fn take(&mut self, bytes: usize) -> bool {
         let is_there = self.limits.room.as_ref().is_none_or(|room| room.take(bytes));
         self.taken += if is_there { bytes } else { 0 };
@@ -113,7 +114,7 @@ impl Copied {
         self.taken -= bytes;
     }
 
-    /// Of an answer alone, beside which so many bytes are kept as long as this is.
+    /// A copy of an answer alone. `beside`: further bytes that are kept as long as this copy.
     pub(crate) fn of_answer(limits: CopyLimits, beside: usize) -> Self {
         let mut copied = Self::new(limits, 0, &[], false);
         copied.count(beside);
@@ -148,7 +149,7 @@ impl Copied {
         &self.bytes[..self.command_end]
     }
 
-    /// All of that packet is there. A command of 16 MiB and more has others behind it.
+    /// Whether all of that packet is there. A command of 16 MiB and more has others behind it.
     #[must_use]
     pub fn is_command_whole(&self) -> bool {
         self.command_end == self.command_len
@@ -161,33 +162,33 @@ impl Copied {
         &self.bytes[self.command_end..]
     }
 
-    /// The answer was longer than what is copied of one.
+    /// Whether the answer is not whole: it was longer than what is copied of one, or found no room.
     #[must_use]
     pub fn is_answer_cut(&self) -> bool {
         self.is_answer_cut
     }
 
-    /// It would have been copied, and the common room had none left.
+    /// Whether the answer would have been copied, but the common room had no space left.
     #[must_use]
     pub fn lacked_room(&self) -> bool {
         self.lacked_room
     }
 
-    /// The client has sent files for the command, and they are wanted.
+    /// Whether the client has sent files for the command, and they are wanted.
     #[must_use]
     pub fn has_files(&self) -> bool {
         self.files.as_ref().is_none_or(|files| !files.is_empty())
     }
 
     /// The packets of these files with their headers, one file after the other, each with its empty packet
-    /// unless its command has ended before. `None` where they are longer than what is copied of them, or
+    /// unless its command has ended before. `None` where the files are longer than what is copied of them, or
     /// found no room.
     #[must_use]
     pub fn files(&self) -> Option<&[u8]> {
         self.files.as_deref()
     }
 
-    /// Another server is asked.
+    /// Forgets the answer so far, since another server is asked.
     pub(crate) fn forget_answer(&mut self) {
         self.drop_answer();
         (self.is_answer_cut, self.lacked_room) = (false, false);
@@ -202,11 +203,11 @@ impl Copied {
         }
     }
 
-    /// More of a command that had not come whole.
+    /// Adds bytes of a command that had not come whole.
     pub(crate) fn add_command(&mut self, bytes: &[u8]) {
         let wanted = self.command_len.min(self.limits.command) - self.command_end;
         let bytes = &bytes[..bytes.len().min(wanted)];
-        // Whatever has been said before the command had come is no answer to it.
+        // Bytes that were said before the command had come are no answer to it.
         self.drop_answer();
         self.count(bytes.len());
         self.bytes.extend_from_slice(bytes);
@@ -223,7 +224,7 @@ impl Copied {
         if self.limits.room.is_none() || !self.is_answer_cut && self.take(wanted.len()) {
             self.bytes.extend_from_slice(wanted);
         } else {
-            // A part of it is of no use.
+            // A part of the answer is of no use.
             self.lacked_room = !self.is_answer_cut;
             self.is_answer_cut = true;
             self.drop_answer();
@@ -231,7 +232,7 @@ impl Copied {
         }
     }
 
-    /// More of the files that the client sends.
+    /// Adds bytes of the files that the client sends.
     pub(crate) fn add_files(&mut self, bytes: &[u8]) {
         let Some(len) = self
             .files
@@ -244,7 +245,7 @@ impl Copied {
         if len + bytes.len() <= self.limits.files && self.take(bytes.len()) {
             self.files.get_or_insert_default().extend_from_slice(bytes);
         } else {
-            // A part of them is of no use.
+            // A part of the files is of no use.
             self.files = None;
             self.give_back(len);
         }

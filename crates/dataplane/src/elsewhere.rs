@@ -1,5 +1,5 @@
-//! Sessions that another gateway has, of several that act as one: `KILL` reaches them through whoever knows
-//! the others.
+//! Sessions that another gateway has, of several that act as one: `KILL` reaches them through an
+//! [`Elsewhere`], which knows the others.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,50 +12,50 @@ use crate::frontend::registry::{Registry, SessionPlace};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillRequest {
     pub id: u32,
-    /// Only its statement.
+    /// Only the session's statement is to end.
     pub query_only: bool,
-    /// Whose session says it; none: an operator, who may end every session.
+    /// The account whose session says `KILL`; `None`: an operator, who may end every session.
     pub by: Option<KilledBy>,
 }
 
-/// Whose session says `KILL`.
+/// An account whose session says `KILL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KilledBy {
     pub user: Vec<u8>,
-    /// The cluster whose account it is.
+    /// The cluster that the account is of.
     pub cluster: String,
-    /// A server has said that it may end sessions of others.
+    /// A server has said that the account may end sessions of others.
     pub may_others: bool,
 }
 
 /// Why a session was not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotKilled {
-    /// There is none of this id. With more words about that, if there are any.
+    /// There is no session of this id. With more words about that, if there are any.
     Unknown(String),
-    /// It is another user's, or another cluster's.
+    /// The session is another user's, or another cluster's.
     NotOwner,
-    /// In words.
+    /// The session could not be ended, for this reason in words.
     Failed(String),
 }
 
-/// What comes of it.
+/// The outcome of such a request.
 pub type Killing = Pin<Box<dyn Future<Output = Result<(), NotKilled>> + Send>>;
 
-/// Who reaches the other gateways.
+/// The way to the other gateways.
 pub trait Elsewhere: Send + Sync {
-    /// Has the gateway that gave the id end the session. It comes to an end by itself, and soon.
+    /// Has the gateway that gave the id end the session. The future comes to an end by itself, and soon.
     fn kill(&self, request: KillRequest) -> Killing;
 }
 
-/// `KILL` of a session of another gateway, where its rights are not known yet.
+/// `KILL` of a session of another gateway, before the rights of the account are known.
 pub(crate) struct Far {
     elsewhere: Arc<dyn Elsewhere>,
     request: KillRequest,
 }
 
 impl Far {
-    /// `None`: no other gateway has it.
+    /// `None`: no other gateway has given the id.
     pub(crate) fn of(
         (elsewhere, registry): (Option<&Arc<dyn Elsewhere>>, &Registry),
         listener: &ListenerState,
@@ -77,7 +77,8 @@ impl Far {
         })
     }
 
-    /// Asks for it; whether the account `may_others`, is asked only where that is needed.
+    /// Asks for the `KILL`. `may_others`: whether the account may end sessions of others, which is found out
+    /// only where that is needed.
     pub(crate) async fn kill(
         &self,
         control: &Control,
@@ -95,8 +96,8 @@ impl Far {
     }
 }
 
-/// Whether who asks may end a session that is here: his own, or those of others in the same cluster.
-/// `cluster`: the name of the session's.
+/// Whether `by` may end a session that is here: one of the same user, or of others if `by` may end those, in
+/// the same cluster. `cluster` is the name of the session's cluster.
 pub(crate) fn may_kill(by: &Option<KilledBy>, place: &SessionPlace, cluster: &str) -> bool {
     by.as_ref().is_none_or(|by| {
         let is_own = *place.user == *by.user;

@@ -1,7 +1,7 @@
 //! Why a session ends or a statement is refused, whose fault it is, and what the client is told.
 //!
 //! MySQL errors of the gateway's own are made up here and nowhere else ([`SessionError::to_packet`]). The
-//! same words appear in the log line of the session and, as labels, in the metrics.
+//! words also appear in the log line of the session and, as labels, in the metrics.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use upstream::LeaseError;
 
 use crate::elsewhere::NotKilled;
 
-/// What ended a session. A session always ends with one of these, also when the client simply said goodbye.
+/// The reason why a session has ended. Every session ends with one, also when the client simply said goodbye.
 #[derive(Debug, Error)]
 pub(crate) enum SessionError {
     #[error("the client quit")]
@@ -23,7 +23,7 @@ pub(crate) enum SessionError {
     ClientFailed(io::Error),
     #[error("the client sent something that is not the MySQL protocol: {0}")]
     ClientProtocol(WireError),
-    /// Of a protocol that is not MySQL's.
+    /// The client broke a protocol that is not MySQL's.
     #[error("the client broke the protocol: {0}")]
     ClientBroke(String),
     #[error("nothing here serves the protocol of this listener")]
@@ -44,13 +44,13 @@ pub(crate) enum SessionError {
     TlsRequired,
     #[error("the client lacks {0}, which this gateway needs")]
     ClientTooOld(&'static str),
-    /// The server's error packet, which the client has yet to be told, after so much time.
+    /// The server's error packet, which the client has yet to be told, after the time `held`.
     #[error("the server refused the login")]
     LoginRefused {
         payload: Vec<u8>,
         held: std::time::Duration,
     },
-    /// Of COM_CHANGE_USER, as often as `login_failures_max`. The client was told.
+    /// Logins by COM_CHANGE_USER were refused as often as `login_failures_max` says. The client was told.
     #[error("the server refused the logins")]
     LoginsRefused,
     #[error(
@@ -65,7 +65,7 @@ pub(crate) enum SessionError {
     NoServerInRole,
     #[error("no primary within failover_wait ({0:?})")]
     NoPrimary(std::time::Duration),
-    /// A server's words.
+    /// The words are a server's.
     #[error("no primary within failover_wait ({limit:?}) but {server}, which refuses writes: {words}")]
     NoOtherPrimary {
         server: String,
@@ -97,7 +97,7 @@ pub(crate) enum SessionError {
         server: String,
         limit: std::time::Duration,
     },
-    /// Of a session whose server is gone.
+    /// The session's server is gone.
     #[error(
         "no server has within failover_wait ({limit:?}) what this session has written or seen on {server}, which is gone; connect again"
     )]
@@ -105,15 +105,15 @@ pub(crate) enum SessionError {
         server: String,
         limit: std::time::Duration,
     },
-    /// The same.
+    /// The session's server is gone.
     #[error(
         "what LAST_INSERT_ID() was is lost with server {0}, which is gone; the statement was not executed, connect again"
     )]
     InsertIdLost(String),
-    /// A server's words.
+    /// The packet is a server's.
     #[error("the session's state could not be set on server {server}: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     StateRefused { server: String, packet: ErrPacket },
-    /// A server's words.
+    /// The packet is a server's.
     #[error("the statement could not be prepared again: {} {}", .0.code, String::from_utf8_lossy(&.0.message))]
     PrepareRefused(ErrPacket),
     /// In the words of a server.
@@ -149,13 +149,13 @@ pub(crate) enum SessionError {
     KillFailedThere(String),
     #[error("no such session: {0}")]
     NoSuchSession(u32),
-    /// Of another gateway; with why it is not there.
+    /// No other gateway is known to have the session, for this reason.
     #[error("{0} ({1})")]
     NoSuchSessionThere(u32, String),
     /// A session of another user, in the words of a server.
     #[error("You are not owner of thread {0}")]
     NotOwner(u32),
-    /// A rule of the configuration.
+    /// A rule of the configuration refuses the statement.
     #[error("{0}")]
     RefusedByRule(String),
     #[error("the statement has exceeded '{limit}' of the rule {rule}")]
@@ -167,7 +167,8 @@ pub(crate) enum SessionError {
     StatementTimeout { mariadb: bool },
     #[error("FOREBAY: {0}")]
     GatewayStatement(String),
-    /// Logins of server connections that sessions share have eight bits for it, COM_CHANGE_USER has sixteen.
+    /// Logins of server connections that sessions share have eight bits for the collation, COM_CHANGE_USER
+    /// has sixteen.
     #[error(
         "'{0}' in COM_CHANGE_USER, where this gateway passes those up to 255; say it in SET NAMES ... COLLATE"
     )]
@@ -189,8 +190,8 @@ pub(crate) enum SessionError {
     TooManySessions,
     #[error("Too many connections: the gateway is short of memory (memory_max)")]
     ShortOfMemory,
-    /// A server's words: of what the client is or has asked for with its login, not of how the gateway logs
-    /// in for it.
+    /// The packet is a server's, about what the client is or has asked for with its login, not about how the
+    /// gateway logs in for it.
     #[error("server {server} refused the login: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     NotAdmitted { server: String, packet: ErrPacket },
     #[error("server {server} refused the connection: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
@@ -214,7 +215,7 @@ pub(crate) enum SessionError {
     },
     #[error("The client was disconnected by the gateway because of inactivity")]
     ClientIdle,
-    /// `is_told`: its server would say so.
+    /// `is_told`: the session's server would say so.
     #[error(
         "The client was disconnected by the server because of inactivity. \
          See wait_timeout and interactive_timeout for configuring this behavior."
@@ -233,7 +234,7 @@ pub(crate) enum SessionError {
     /// Somebody has ended the session while a command was under way that may write.
     #[error("{0}; it is not known whether the command under way was executed")]
     EndedInWrite(Box<Self>),
-    /// Nothing is told to anybody: it goes on.
+    /// Nothing is told to anybody: the session goes on.
     #[error("the session goes on in the process that has taken over")]
     HandedOver,
 }
@@ -247,7 +248,7 @@ impl From<LeaseError> for SessionError {
     }
 }
 
-/// What was going on when a server went away: decides whether the statement's fate is known.
+/// The state of a session when its server went away, which decides whether the statement's fate is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum During {
     /// No command was in flight, and no transaction was open.
@@ -289,7 +290,7 @@ impl SessionError {
         self.counted().0
     }
 
-    /// Whose fault it is, for the error metric.
+    /// The party at fault, for the error metric.
     pub(crate) fn fault(&self) -> Fault {
         self.counted().1
     }
@@ -324,7 +325,7 @@ impl SessionError {
                 (EndReason::ProxyHeader, Fault::Client)
             }
             Self::LoginTimeout(_) => (EndReason::LoginTimeout, Fault::Client),
-            // With what our configuration says of it.
+            // Our configuration gives an account that the server refuses.
             Self::NoServer(error) if is_of_account(error) => (EndReason::LoginFailed, Fault::Gateway),
             Self::ClientTooOld(_)
             | Self::LoginRefused { .. }
@@ -422,7 +423,7 @@ impl SessionError {
     }
 
     /// The words for clients that need not have logged in yet, where the whole text names servers, their
-    /// addresses or the gateway's own accounts. That is for the log.
+    /// addresses or the gateway's own accounts. The whole text is for the log.
     fn for_strangers(&self) -> Option<String> {
         let of_cluster = |what: &str, cluster: &str| {
             format!("no server available: {what} cluster {cluster}; the gateway's log says why")
@@ -553,8 +554,8 @@ impl SessionError {
     }
 }
 
-/// A server is there, and refuses the account as the gateway knows it: a password of `[[user]]` that is not
-/// the server's, say.
+/// Whether a server is there, and refuses the account as the gateway knows it: a password of `[[user]]` that
+/// is not the server's, say.
 fn is_of_account(error: &LeaseError) -> bool {
     const ER_ACCESS_DENIED_ERROR: u16 = 1045;
     const ER_ACCESS_DENIED_NO_PASSWORD_ERROR: u16 = 1698;
@@ -564,7 +565,7 @@ fn is_of_account(error: &LeaseError) -> bool {
     [ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR].contains(&packet.code)
 }
 
-/// What a client is told whose `KILL` of a session of another gateway did not work.
+/// The error for a client whose `KILL` of a session of another gateway did not work.
 pub(crate) fn not_killed(id: u32, why: NotKilled) -> SessionError {
     match why {
         NotKilled::Unknown(why) if why.is_empty() => SessionError::NoSuchSession(id),

@@ -2,9 +2,9 @@
 //! `session` and `split`, whatever became of it.
 //!
 //! Without observers that costs one branch where a command begins, and with observers that have no
-//! [`Interest`] just now two. Else a [`Record`](crate::record::Record) of the command is kept in the
+//! [`Interest`] just now two. Otherwise a [`Record`](crate::record::Record) of the command is kept in the
 //! session's control, and the stages note there what only they know. An observer that asks for it gets copies
-//! of the command and of its answer, up to the limits that it says.
+//! of the command and of its answer, up to the limits that the observer says.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -24,19 +24,20 @@ use crate::relay::{Streams, Traffic};
 pub use crate::copied::{Copied, CopyLimits, Room};
 pub use crate::record::End;
 
-/// Who hears of each command that has ended on one worker. What it does is part of the time of the next
-/// command: it must not wait, and it cannot fail a command.
+/// An observer hears of each command that has ended on one worker. The time that an observer takes is lost
+/// for the next command: an observer must not wait, and it cannot fail a command.
 pub trait Observer {
     /// A command has ended.
     fn finished(&self, finished: &Finished<'_>);
 
-    /// Whether it wants to hear of anything just now. Asked once; `None`: it always does.
+    /// The flag that says whether the observer wants to hear of anything just now. Asked for once; `None`:
+    /// always.
     fn interest(&self) -> Option<Arc<Interest>> {
         None
     }
 
-    /// How much it wants to have of the next command of this session, and of the answer. Asked where the
-    /// command begins.
+    /// The limits of the copies that the observer wants of the next command of this session, and of the
+    /// answer. Asked for where the command begins.
     fn copies(&self, _session: u32) -> Option<CopyLimits> {
         None
     }
@@ -47,7 +48,7 @@ pub trait Observer {
 pub struct Interest(AtomicBool);
 
 impl Interest {
-    /// It wants to hear of commands that begin from here on, or does not any more.
+    /// Says whether the observer wants to hear of commands that begin from here on.
     pub fn set(&self, is_interested: bool) {
         self.0.store(is_interested, Ordering::Release);
     }
@@ -68,34 +69,34 @@ pub struct Finished<'a> {
     pub user: &'a str,
     pub listener: &'a str,
     pub command: Command,
-    /// What kind of statement it was. `None` where no text was read: in mode `session`, and of commands that
-    /// are no statements.
+    /// The kind of statement. `None` where no text was read: in mode `session`, and of commands that are no
+    /// statements.
     pub class: Option<Class>,
     /// The digest of the statement's text, or of what a rule has made of it; 0 where no text was read, and of
     /// a text that was answered from memory.
     pub digest: u64,
     pub end: End,
-    /// The name of the server that had it last.
+    /// The name of the server that had the command last.
     pub server: Option<&'a str>,
-    /// How often it was sent to one more server, because the one before was lost or takes no writes.
+    /// How often the command was sent to one more server, because the one before was lost or takes no writes.
     pub resent: u32,
-    /// From the moment at which it was there until its session has borrowed a server connection for it:
-    /// rules, waits for a connection and for a replica that is fresh enough. Zero where the session had one,
-    /// and where the command was sent to no server, as the next three are then.
+    /// Time from the moment at which the command was there until its session has borrowed a server connection
+    /// for it: rules, waits for a connection and for a replica that is fresh enough. Zero where the session
+    /// had a connection. Zero, as the next three are, where the command was sent to no server.
     pub queue_time: Duration,
-    /// From then on until it was sent: the session's state on the connection.
+    /// Time from then on until the command was sent: the session's state on the connection.
     pub lease_time: Duration,
-    /// From then on until the server's answer has begun; or until its end, where it was read for several
-    /// sessions together.
+    /// Time from then on until the server's answer has begun; or until its end, where the answer was read for
+    /// several sessions together.
     pub server_time: Duration,
-    /// From then on until the client has taken all of the answer.
+    /// Time from then on until the client has taken all of the answer.
     pub relay_time: Duration,
-    /// From the moment at which it was there to its end.
+    /// Time from the moment at which the command was there to its end.
     pub total: Duration,
     pub ended: Instant,
     /// Rows of the last result, where a server's answer was one.
     pub rows: u64,
-    /// Of the last result, where a server's answer was none with rows.
+    /// Affected rows of the last result, where a server's answer was none with rows.
     pub affected_rows: u64,
     /// Bytes of the command, with packet headers, as far as they were read.
     pub bytes_from_client: u64,
@@ -103,9 +104,9 @@ pub struct Finished<'a> {
     pub bytes_to_client: u64,
     /// The code of the error that the client was told.
     pub error: Option<u16>,
-    /// Of the last result; 0 where an error ended it.
+    /// Warnings of the last result; 0 where an error ended it.
     pub warnings: u16,
-    /// The last one that the command has made; 0 where it made none.
+    /// The last insert id that the command has made; 0 where it made none.
     pub last_insert_id: u64,
     /// The session's current schema after the command, where the gateway knows it: in mode `split`, and in
     /// mode `session` with `moves` or `point_lookups`.
@@ -115,7 +116,7 @@ pub struct Finished<'a> {
     /// The low byte of the collation that the client named then; 0 where that is not known: of a session that
     /// another process has handed over.
     pub login_collation: u8,
-    /// In which form the client speaks: how the copies are to be read.
+    /// The client's capabilities, by which the copies are to be read.
     pub capabilities: Capabilities,
     /// The command and its answer, where an observer has asked for [copies](Observer::copies). The last
     /// observer may take them.
@@ -138,7 +139,7 @@ impl Watching {
 }
 
 impl Observers {
-    /// They come with the worker's extension, before its first session.
+    /// Sets the observers, which come with the worker's extension, before the worker's first session.
     pub(crate) fn set(&self, observers: Vec<Rc<dyn Observer>>) {
         if !observers.is_empty() {
             let watching = observers.into_iter().map(|observer| Watching {
@@ -151,8 +152,8 @@ impl Observers {
     }
 }
 
-/// A command has been received, or is taken up once more. `is_forwarded`: what has not come of it yet goes to
-/// the server as it comes.
+/// Begins the record of a command that has been received, or is taken up once more. `is_forwarded`: the rest
+/// of the command goes to the server as it comes.
 #[inline]
 pub(crate) fn begin(
     observers: &Observers,
@@ -200,18 +201,19 @@ fn begin_record(
         });
 }
 
-/// Where a command came in, and what it went to.
+/// The surroundings of a command: where it came in, and where it went.
 pub(crate) struct Ways<'a> {
     pub(crate) listener: &'a str,
-    /// The server that had it last.
+    /// The server that had the command last.
     pub(crate) server: &'a str,
     pub(crate) traffic: &'a Traffic,
     pub(crate) schema: Option<&'a [u8]>,
-    /// The client's.
+    /// The client's capabilities.
     pub(crate) capabilities: Capabilities,
 }
 
-/// The command is over. An error has ended the session. `ways` is asked where there is a record.
+/// Tells observers that the command is over. An error has ended the session. `ways` is called if there is a
+/// record.
 #[inline]
 pub(crate) fn tell<'a>(
     observers: &Observers,
@@ -283,8 +285,8 @@ fn tell_all(
     }
 }
 
-/// Those of queue, lease, server and relay. A command that was sent more than once waits in the queue until
-/// it is leased a connection for the last time.
+/// The times of queue, lease, server and relay. A command that was sent more than once waits in the queue
+/// until it is leased a connection for the last time.
 fn times(noted: &Noted, now: Instant) -> [Duration; 4] {
     let Some(sent) = noted.sent else {
         return [Duration::ZERO; 4];

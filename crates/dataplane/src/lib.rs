@@ -1,9 +1,9 @@
 //! The path of a query: from an accepted connection to the answer's last byte.
 //!
 //! ARCHITECTURE.md has the picture. [`Gateway`] is the whole of it. A connection comes in by `frontend`,
-//! which greets it and has its client logged in. In mode `tcp` it goes on in `relay`; in mode `session` it is
-//! served command by command in `forwarded`; what has to be understood, in both modes that can, goes through
-//! `engine`. Workers share nothing on that path: see `frontend::worker`.
+//! which greets it and has its client logged in. In mode `tcp` the connection goes on in `relay`; in mode
+//! `session` it is served command by command in `forwarded`. Sessions that have to be understood, in both
+//! modes that can, go through `engine`. Workers share nothing on that path: see `frontend::worker`.
 
 mod answer;
 mod clock;

@@ -2,11 +2,11 @@
 //! `point_lookups`.
 //!
 //! A SELECT of one row by its key (`sql_class::point_lookup`) that stands alone is shown to the worker's
-//! [`Lookups`]. The first time it goes to a server all the same, with everything that comes back noted: what
-//! the columns are to this client, and that this user may read them, nobody else knows. From then on the
-//! answer is made of memory, byte for byte as the server would.
+//! [`Lookups`]. The first time, the statement goes to a server all the same, with everything that comes back
+//! noted: only a server knows what the columns are to this client, and that this user may read them. From
+//! then on the answer is made of memory, byte for byte as the server would.
 //!
-//! Here is what both sides have in common; `engine::lookup` is where sessions ask.
+//! This file has what both sides share; sessions ask in `engine::lookup`.
 
 use std::any::Any;
 use std::future::Future;
@@ -25,22 +25,23 @@ use telemetry::{Counter, Samples, catalog, labels};
 use crate::relay::Streams;
 use crate::relay::flow::Flow;
 
-/// What answers lookups on one worker.
+/// The part of an extension that answers lookups on one worker.
 pub trait Lookups {
     /// The number of these surroundings: sessions in which a statement has the same answer, byte for byte,
     /// share one.
     fn environment(&self, surroundings: &Surroundings<'_>) -> Environment;
 
-    /// What to do about a lookup. Writes the key of the row into `key` where it is to be answered.
+    /// Decides what to do about a lookup. Writes the key of the row into `key` if the lookup is to be
+    /// answered.
     fn find(&self, environment: Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding;
 
-    /// What to do about another execution of a prepared statement that
-    /// [has only parameters](PointLookup::has_only_parameters), for which `plan` was found in the same
-    /// surroundings. `None`: it has to be found anew.
+    /// Decides what to do about another execution of a prepared statement that [has only
+    /// parameters](PointLookup::has_only_parameters), for which `plan` was found in the same surroundings.
+    /// `None`: the plan has to be found anew.
     fn find_again(&self, plan: &Plan, parameters: &Parameters<'_>, key: &mut Vec<u8>) -> Option<Finding>;
 
-    /// Like [`answer`](Self::answer), where nothing has to be waited for. `None`: something has to be, and
-    /// nothing was done. `is_fresh`: a [`Gate`] has said so of this lookup.
+    /// Does what [`answer`](Self::answer) does, where nothing has to be waited for. `None`: a wait is needed,
+    /// and nothing was done. `is_fresh`: a [`Gate`] has said that memory is fresh enough for this lookup.
     fn answer_now(
         &self,
         plan: &Plan,
@@ -67,22 +68,22 @@ pub trait Lookups {
     /// A gate for the session of this task, where there are any.
     fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>>;
 
-    /// As of which definitions and grants the rights of a session are that logs in from here on. `None` where
-    /// grants have changed just now: a server may not go by them yet.
+    /// The number of definitions and grants whose rights a session has that logs in from here on. `None`
+    /// where grants have changed just now: a server may not go by them yet.
     fn rights_of_login(&self) -> Option<u64>;
 
-    /// The present number of definitions and grants: another one where any has changed.
+    /// The present number of definitions and grants, which is another one whenever any has changed.
     fn definitions(&self) -> u64;
 
-    /// The primary has answered the lookup, with these packets as the client got them.
+    /// Learns from the answer of the primary to the lookup. The packets are as the client got them.
     fn learn(&self, lesson: Lesson, answer: &[u8]);
 }
 
-/// Where a session waits whose next command is a strong lookup, most likely: until memory is fresh enough for
-/// it, or for a moment.
+/// A gate for a session whose next command is a strong lookup, most likely. The session waits there until
+/// memory is fresh enough for the lookup, or for a moment.
 pub trait Gate {
-    /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong
-    /// lookup demands that is the first command in them, or that has begun before.
+    /// Reads from a plain socket with `read`. Returns how many bytes were read, and whether memory is fresh
+    /// enough for a strong lookup that is the first command in them, or that has begun before.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,35 +95,35 @@ pub trait Gate {
 #[derive(Debug, Clone)]
 pub struct Surroundings<'a> {
     pub user: &'a [u8],
-    /// Which of the accounts of that name; 0 where there is one.
+    /// The number of the account among those of that name; 0 where there is one.
     pub account: u64,
     pub rights: Rights,
-    /// Where it matters to the server from where the client comes.
+    /// The client's address, where that matters to the server.
     pub host: Option<IpAddr>,
-    /// The current one.
+    /// The current schema.
     pub schema: Option<&'a [u8]>,
-    /// The client's.
+    /// The client's capabilities.
     pub capabilities: Capabilities,
     /// Low byte of the collation of the login.
     pub collation: u8,
-    /// What of the status lasts.
+    /// The flags of the status that last.
     pub status: StatusFlags,
     /// Variables of the session that are not as the server's configuration has them, or whose value is known
     /// anyway. `is_set`: by the session.
     pub variables: Vec<Variable<'a>>,
 }
 
-/// As of when a server has the rights of a user: it keeps some of them from the login on, or from the choice
-/// of a schema.
+/// The point in time whose rights a server goes by: it keeps some rights of a user from the login on, or from
+/// the choice of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Those of the connections of a pool, whichever a statement gets.
+    /// The rights of the connections of a pool, whichever a statement gets.
     Pooled,
-    /// Those of a connection that the session has for itself.
+    /// The rights of a connection that the session has for itself.
     OfLogin {
-        /// What [`Lookups::rights_of_login`] said before the login.
+        /// The number that [`Lookups::rights_of_login`] gave before the login.
         as_of: Option<u64>,
-        /// They are known to be exactly those: nothing was on its way in the binary log.
+        /// The rights are known to be exactly those: nothing was on its way in the binary log.
         is_certain: bool,
         session: u32,
     },
@@ -131,9 +132,9 @@ pub enum Rights {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable<'a> {
     pub name: &'a [u8],
-    /// Empty where it is not known, too.
+    /// The value; empty also where it is not known.
     pub value: &'a [u8],
-    /// By the session; otherwise it is what every session begins with.
+    /// Set by the session; otherwise the value is the one that every session begins with.
     pub is_set: bool,
 }
 
@@ -146,35 +147,35 @@ pub struct Environment(pub u32);
 pub struct Asked<'a> {
     pub lookup: &'a PointLookup<'a>,
     pub text: &'a [u8],
-    /// Of a prepared statement.
+    /// Parameters of a prepared statement.
     pub parameters: Option<Parameters<'a>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters<'a> {
-    /// Two bytes each.
+    /// The types, two bytes each.
     pub types: &'a [u8],
     pub nulls: &'a [u8],
-    /// One behind the other, those that are not NULL.
+    /// The values that are not NULL, one behind the other.
     pub values: &'a [u8],
 }
 
-/// What is to be done about a lookup.
+/// The decision about a lookup.
 pub enum Finding {
     /// Left to a server.
     Left(Left),
-    /// Left to a server. Before the next one the session's environment has to be asked for again.
+    /// Left to a server. Before the next lookup the session's environment has to be asked for again.
     Outdated,
-    /// It goes to the primary, and what comes back is to be shown.
+    /// The lookup goes to the primary, and [`Lookups::learn`] is to be shown what comes back.
     Learn(Lesson),
     Answer(Plan),
 }
 
-/// What was learned that the answer is made with.
+/// The learned facts that an answer is made with.
 #[derive(Clone)]
 pub struct Plan(pub Rc<dyn Any>);
 
-/// What is known of a lookup before its answer.
+/// The facts that are known of a lookup before its answer.
 pub struct Lesson(pub Box<dyn Any>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,9 +190,9 @@ labels! {
         /// A transaction is open, or there is no autocommit, or the session holds its connection for
         /// something else.
         Session = "session",
-        /// A rule or the client says something about where it runs.
+        /// A rule or the client says something about where the statement runs.
         Routed = "routed",
-        /// Settings of the session, or what the client can, under which answers are not known well enough.
+        /// Answers are not known well enough under the session's settings, or the client's capabilities.
         Settings = "settings",
         /// No mapping of that table with that key.
         NotMapped = "not_mapped",
@@ -209,7 +210,7 @@ labels! {
     }
 }
 
-/// What one worker counts of lookups.
+/// The counters of lookups on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct LookupMetrics {
     pub(crate) answered: Counter,
@@ -229,8 +230,8 @@ impl LookupMetrics {
     }
 }
 
-/// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a
-/// session are from here on: `None` within is what the configuration says. `None` where it is something else.
+/// Reads a `FOREBAY SET lookup_consistency = …` (formerly `consistency`), which says how fresh the lookups of
+/// a session are from here on: `None` within is what the configuration says. `None` for any other text.
 pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
     let (name, value) = str::from_utf8(text).ok()?.split_once('=')?;
     let mut words = name.trim_end().trim_end_matches(':').split_whitespace();
@@ -250,7 +251,7 @@ pub(crate) fn bare(value: &str) -> &str {
     value.trim_matches(|c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"'))
 }
 
-/// Reads such a value: `None` within is what the configuration says.
+/// Reads such a value; `None` within is what the configuration says.
 pub(crate) fn consistency_or_default(value: &str) -> Option<Option<ReadConsistency>> {
     match value.eq_ignore_ascii_case("DEFAULT") {
         true => Some(None),
@@ -258,7 +259,7 @@ pub(crate) fn consistency_or_default(value: &str) -> Option<Option<ReadConsisten
     }
 }
 
-/// The consistency that has this word.
+/// The consistency with this word.
 pub(crate) fn consistency(word: &str) -> Option<ReadConsistency> {
     const ALL: [ReadConsistency; 3] = [
         ReadConsistency::Eventual,
@@ -276,11 +277,11 @@ pub(crate) struct Recorder {
     is_useless: bool,
 }
 
-/// Rows that are longer than this are no rows that many ask for.
+/// Longest answer that is noted, in bytes: longer rows are none that many ask for.
 const RECORDED_MAX: usize = 64 * 1024;
 
 impl Recorder {
-    /// Notes what may go to the client now and could not before.
+    /// Notes the bytes that may go to the client now and could not before.
     pub(crate) fn note(&mut self, down: &Flow) {
         for bytes in down.outgoing() {
             self.is_useless |= self.bytes.len() + bytes.len() > RECORDED_MAX;
@@ -290,19 +291,19 @@ impl Recorder {
         }
     }
 
-    /// It is not the primary that answers.
+    /// Gives the answer up, since another server than the primary gives it.
     pub(crate) fn give_up(&mut self) {
         self.is_useless = true;
     }
 
-    /// All of the answer, where it came.
+    /// The whole answer, if it came.
     pub(crate) fn answer(&self) -> Option<&[u8]> {
         (!self.is_useless && !self.bytes.is_empty()).then_some(self.bytes.as_slice())
     }
 }
 
 /// Whether an answer may be written to the client before its next command is read: nothing else is on its way
-/// there. To be asked before one is made, which counts.
+/// there. To be asked before an answer is made, since an answer that is made is counted.
 pub(crate) fn may_put(streams: &Streams) -> bool {
     streams.down.is_empty() && !streams.down.is_pending()
 }
@@ -322,7 +323,7 @@ pub(crate) fn put(streams: &mut Streams, packets: &[u8]) -> bool {
     true
 }
 
-/// A buffer for the next answer, unless it has become one for large rows.
+/// The buffer for the next answer: this one, unless it has become one for large rows.
 pub(crate) fn kept(mut buffer: Vec<u8>) -> Vec<u8> {
     const LARGE: usize = 4096;
     if buffer.capacity() > LARGE {

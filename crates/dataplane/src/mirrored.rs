@@ -1,7 +1,7 @@
-//! The answers to a statement and to its copy on another cluster, for whoever compares them.
+//! The answers to a statement and to its copy on another cluster, for a [`Comparer`].
 //!
 //! The worker only keeps bytes and figures of both sides, up to limits, and hands them over where both are
-//! there. It reads no rows, and no client waits for any of it.
+//! there. The worker reads no rows, and no client waits for any of this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use sql_class::{Class, Syntax};
 
 use crate::copied::Copied;
 
-/// Who compares answers. Asked on the worker: it must not wait.
+/// A comparer of answers. Called on the worker, so it must not wait.
 pub trait Comparer: Send + Sync {
-    /// Takes both answers. False where it has no room for more.
+    /// Takes both answers. False where the comparer has no room for more.
     fn compare(&self, pair: Box<Pair>) -> bool;
 }
 
@@ -22,33 +22,33 @@ pub trait Comparer: Send + Sync {
 pub struct Pair {
     /// The cluster that got the copy.
     pub cluster: Arc<str>,
-    /// As it was sent to both.
+    /// The text as it was sent to both.
     pub text: Vec<u8>,
-    /// How the text is read.
+    /// The syntax in which the text is read.
     pub syntax: Syntax,
-    /// What kind of statement it is.
+    /// The kind of statement.
     pub class: Class,
     /// The client's own answer.
     pub original: ServerAnswer,
-    /// The copy's.
+    /// The answer to the copy.
     pub copy: ServerAnswer,
 }
 
-/// What a server has answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub struct ServerAnswer {
     /// The code of the error that was the answer, or its end.
     pub error: Option<u16>,
     /// Rows of the last result.
     pub rows: u64,
-    /// Of the last result.
+    /// Affected rows of the last result.
     pub affected_rows: u64,
-    /// Of the last result.
+    /// Warnings of the last result.
     pub warnings: u16,
-    /// From the moment at which the statement was sent until all of the answer was read; of the original,
-    /// until its client had taken it.
+    /// Time from the moment at which the statement was sent until all of the answer was read; of the
+    /// original, until its client had taken it.
     pub took: Duration,
-    /// In which form the packets are.
+    /// The capabilities by which the packets are to be read.
     pub capabilities: Capabilities,
     /// The packets, or none where there were too many bytes of them.
     pub packets: Copied,

@@ -1,9 +1,9 @@
-//! Sessions whose next command is a strong lookup, most likely: they wait until memory is fresh enough before
-//! they read it from their client, instead of reading it, waiting, and answering.
+//! Waits of sessions whose next command is a strong lookup, most likely. Such a session waits until memory is
+//! fresh enough before it reads the command from its client, instead of reading it, waiting, and answering.
 //!
-//! Another command than a lookup waits in vain, for as long as a question to the primary takes. So it is done
-//! only behind many lookups in a row, of which each has waited as long, and after one such command it is
-//! given up for as many.
+//! A command that is no lookup waits in vain, for as long as a question to the primary takes. Sessions
+//! therefore wait only behind many lookups in a row, of which each has waited as long, and after one such
+//! command they wait behind as many again.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -13,17 +13,18 @@ use net::Stream;
 use crate::lookups::{Gate, Lookups};
 use crate::relay::Streams;
 
-/// So many strong lookups are followed by another one, most likely.
+/// Number of strong lookups in a row behind which another one is likely.
 const GATED_AFTER: u16 = 16;
-/// And behind so many where waits were in vain: each makes it twice as many, since such a wait comes on top
-/// of the lookup's own.
+/// Largest such number, where waits were in vain: each makes the number twice as large, since such a wait
+/// comes on top of the lookup's own.
 const GATED_AFTER_MAX: u16 = 1024;
 
-/// See the module. `M`: what a session wants to know of the moment in which its wait began.
+/// The gate of a session: see the module. `M`: what a session wants to know of the moment at which its wait
+/// began.
 pub struct Gating<M = u32> {
     gate: Option<Box<dyn Gate>>,
     in_a_row: u16,
-    /// So many have to be.
+    /// Number of lookups in a row behind which the session waits.
     gated_after: u16,
     /// The command under way was answered as a strong lookup.
     is_lookup: bool,
@@ -60,7 +61,7 @@ impl<M> Default for Gating<M> {
 }
 
 impl<M: Copy> Gating<M> {
-    /// The session waits for its next command.
+    /// Notes that the session waits for its next command.
     #[inline]
     pub fn next_command(&mut self) {
         if self.was_in_vain {
@@ -75,27 +76,27 @@ impl<M: Copy> Gating<M> {
         (self.began, self.is_fresh, self.was_in_vain) = (None, false, false);
     }
 
-    /// The command is a strong lookup that is answered from memory.
+    /// Notes that the command is a strong lookup that is answered from memory.
     #[inline]
     pub fn note_lookup(&mut self) {
         self.is_lookup = !self.was_in_vain;
     }
 
-    /// Memory is as fresh as the command demands, if it has these definitions. Memory that was begun anew
-    /// since has others.
+    /// Whether memory is as fresh as the command demands, if it has these definitions. Memory that was begun
+    /// anew since then has others.
     #[inline]
     pub fn is_fresh(&self, definitions: u64) -> bool {
         self.is_fresh && self.began.is_some_and(|(began, _)| began == definitions)
     }
 
-    /// When the wait at the gate began.
+    /// The moment at which the wait at the gate began.
     #[inline]
     pub(crate) fn began(&self) -> Option<M> {
         self.began.map(|(_, moment)| moment)
     }
 
     /// Reads what the client sends with `read`. To be called for the command that is waited for, until it is
-    /// there: what came behind another may have come later. `is_plain`: bytes at the socket are bytes of
+    /// there: bytes behind another command may have come later. `is_plain`: bytes at the socket are bytes of
     /// commands, which those of TLS or compression need not be.
     #[inline]
     pub fn poll_read(
@@ -110,7 +111,7 @@ impl<M: Copy> Gating<M> {
         }
         let Some(gate) = &mut self.gate else {
             self.gate = memory.gate(cx.waker());
-            // From the next look on.
+            // The gate is of use from the next look on.
             return read(cx);
         };
         let Poll::Ready(read) = gate.poll_read(cx, &mut read) else {
@@ -185,7 +186,7 @@ mod tests {
         gating.note_lookup();
         gating.next_command();
         assert_eq!((gating.in_a_row, gating.was_in_vain), (0, false));
-        // It takes twice as many from here on, until a wait is of use again.
+        // The session waits behind twice as many from here on, until a wait is of use again.
         for _ in 0..3 * GATED_AFTER {
             gating.note_lookup();
             gating.next_command();

@@ -1,4 +1,4 @@
-//! What is noted of the command under way for those who observe commands: see [`finished`](crate::finished).
+//! Notes on the command under way, for those who observe commands: see [`finished`](crate::finished).
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use mysql_wire::{Capabilities, Outcome};
 use sql_class::Class;
 use tokio::sync::oneshot;
 
-/// What became of a command.
+/// The way a command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum End {
     /// A server's answer was relayed, which may be an error; or a server was sent a command that has none.
@@ -30,23 +30,23 @@ pub enum End {
     Closed,
 }
 
-/// The record of a session's command under way; empty where nobody observes. All that is noted then is for
-/// nothing, and costs a branch.
+/// The record of a session's command under way; empty where nobody observes. A note then costs a branch, and
+/// is dropped.
 #[derive(Default)]
 pub(crate) struct Record(Cell<Option<Box<Noted>>>);
 
-/// What is known so far of the command under way.
+/// The notes on the command under way.
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub(crate) begun: Instant,
-    /// When its session borrowed a server connection for it last.
+    /// Time at which the session borrowed a server connection for the command last.
     pub(crate) leased: Option<Instant>,
-    /// When it was sent to a server last.
+    /// Time at which the command was sent to a server last.
     pub(crate) sent: Option<Instant>,
-    /// When that server's answer began.
+    /// Time at which that server's answer began.
     pub(crate) answered: Option<Instant>,
     pub(crate) resent: u32,
-    /// Of the session before the command: from the client, and to it.
+    /// Bytes of the session before the command: from the client, and to it.
     pub(crate) bytes_before: (u64, u64),
     pub(crate) statement: Option<(Class, u64)>,
     pub(crate) end: Option<End>,
@@ -59,7 +59,7 @@ pub(crate) struct Noted {
     mirrored: Option<Mirrored>,
 }
 
-/// The answer to a statement as far as it has come, and who waits for it: the copy.
+/// The answer to a statement as far as it has come, and the copy that waits for it.
 #[derive(Debug)]
 struct Mirrored {
     packets: Copied,
@@ -67,8 +67,8 @@ struct Mirrored {
 }
 
 impl Record {
-    /// A command has been received, or is taken up once more. `bytes`: what the session has had so far from
-    /// its client, and said to it.
+    /// Begins the record of a command that has been received, or is taken up once more. `bytes`: the bytes
+    /// that the session has had so far from its client, and sent to it.
     #[cold]
     pub(crate) fn begin(&self, bytes: (u64, u64), copied: impl FnOnce() -> Option<Copied>) {
         let noted = match self.0.take() {
@@ -84,8 +84,8 @@ impl Record {
         self.0.set(Some(noted));
     }
 
-    /// The answer to the command under way is to be compared with the one to its copy. What it has on the
-    /// receiving end is the answer, as soon as the client has it. Nothing comes where it is not a server's,
+    /// Notes that the answer to the command under way is to be compared with the one to its copy. The
+    /// receiver gets the answer as soon as the client has it, and nothing where the answer is not a server's,
     /// or not whole. `bytes`: as where a record [begins](Self::begin).
     pub(crate) fn note_mirrored(
         &self,
@@ -99,7 +99,7 @@ impl Record {
         answer
     }
 
-    /// The statement is sent to another server, since the answer of its own has not begun.
+    /// Notes that the statement is sent to another server, since the answer of its own has not begun.
     pub(crate) fn note_sent_again(&self) {
         self.note(|noted| {
             if let Some(mirrored) = &mut noted.mirrored {
@@ -108,7 +108,7 @@ impl Record {
         });
     }
 
-    /// The command is over.
+    /// Takes the notes, since the command is over.
     pub(crate) fn take(&self) -> Option<Box<Noted>> {
         self.0.take()
     }
@@ -130,8 +130,8 @@ impl Record {
         }
     }
 
-    /// Bytes of the command that go to the server now, the first of them `sent` bytes behind its beginning.
-    /// Of a command that came whole, or was changed on its way, nothing is lacking.
+    /// Notes bytes of the command that go to the server, the first of them `sent` bytes behind its beginning.
+    /// A command that came whole, or was changed on its way, lacks none.
     #[inline]
     pub(crate) fn note_request(&self, sent: usize, bytes: &[u8]) {
         self.note(|noted| {
@@ -145,7 +145,7 @@ impl Record {
         });
     }
 
-    /// Bytes of a file that the client sends for the command.
+    /// Notes bytes of a file that the client sends for the command.
     pub(crate) fn note_file(&self, bytes: &[u8]) {
         self.note(|noted| {
             if let Some(copied) = &mut noted.copied {
@@ -154,7 +154,7 @@ impl Record {
         });
     }
 
-    /// What of the answer may go to the client now and could not before.
+    /// Notes the bytes of the answer that may go to the client and could not before.
     #[inline]
     pub(crate) fn note_relayed(&self, down: &Flow) {
         self.note(|noted| {
@@ -165,7 +165,7 @@ impl Record {
         });
     }
 
-    /// The gateway answers with these packets.
+    /// Notes the packets with which the gateway answers.
     #[inline]
     pub(crate) fn note_said(&self, packets: &[u8]) {
         self.note(|noted| {
@@ -173,36 +173,36 @@ impl Record {
         });
     }
 
-    /// What is read of a statement's text.
+    /// Notes the class and the digest of a statement's text.
     pub(crate) fn note_statement(&self, class: Class, digest: u64) {
         self.note(|noted| noted.statement = Some((class, digest)));
     }
 
-    /// The session has borrowed a server connection.
+    /// Notes that the session has borrowed a server connection.
     #[inline]
     pub(crate) fn note_leased(&self) {
         self.note(|noted| noted.leased = Some(Instant::now()));
     }
 
-    /// The server has said something of its answer.
+    /// Notes that the server has said something of its answer.
     #[inline]
     pub(crate) fn note_answer(&self) {
         self.note(|noted| _ = noted.answered.get_or_insert_with(Instant::now));
     }
 
-    /// The command is about to be sent to a server.
+    /// Notes that the command is about to be sent to a server.
     #[inline]
     pub(crate) fn note_sent(&self, at: impl FnOnce() -> Instant) {
         self.note(|noted| (noted.sent, noted.answered) = (Some(at()), None));
     }
 
-    /// What becomes of the command, where nothing else was said before.
+    /// Notes how the command ends, where nothing else was noted before.
     #[inline]
     pub(crate) fn note_end(&self, end: End) {
         self.note(|noted| _ = noted.end.get_or_insert(end));
     }
 
-    /// A server's answer has been relayed to its end.
+    /// Notes a server's answer that has been relayed to its end.
     #[inline]
     pub(crate) fn note_outcome(&self, outcome: &Outcome) {
         self.note(|noted| {
@@ -211,7 +211,7 @@ impl Record {
         });
     }
 
-    /// The gateway tells the client this error.
+    /// Notes the error that the gateway tells the client.
     #[inline]
     pub(crate) fn note_error(&self, code: u16) {
         self.note(|noted| {
@@ -239,14 +239,14 @@ impl Noted {
         }
     }
 
-    /// Where its answer is copied to.
+    /// The copies that the answer goes to.
     fn answers(&mut self) -> impl Iterator<Item = &mut Copied> {
         let mirrored = self.mirrored.as_mut().map(|mirrored| &mut mirrored.packets);
         self.copied.iter_mut().chain(mirrored)
     }
 
-    /// Hands the answer to who compares it, where it is a server's and the client has all of it. Its form is
-    /// the client's.
+    /// Hands the answer to the copy that waits for it, where the answer is a server's and the client has all
+    /// of it. `capabilities`: the client's, by which the packets are to be read.
     pub(crate) fn hand_to_copy(&mut self, capabilities: Capabilities) {
         let Some(Mirrored { packets, copy }) = self.mirrored.take() else {
             return;
@@ -292,10 +292,10 @@ mod tests {
     #[test]
     fn a_command_that_comes_in_parts_is_copied_whole() {
         let parts = record(6, b"ab", true);
-        // What had come first goes to the server together with more.
+        // The bytes that had come first go to the server together with more.
         parts.note_request(0, b"abcd");
         parts.note_request(4, b"ef");
-        // Packets behind its first are none of it.
+        // Packets behind the first are not copied.
         parts.note_request(6, b"more");
         parts.note_said(b"ok");
         let copied = copied(&parts);

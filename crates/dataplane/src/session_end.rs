@@ -1,4 +1,4 @@
-//! The end of a session: as what an error ends it, and the last that its client hears.
+//! The end of a session: the error that ends it, and the last words to its client.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::error::{During, SessionError};
 use crate::frontend::listener_state::ListenerState;
 use crate::relay::{RelayError, Streams};
 
-/// How long a client that ends with an error has to take it.
+/// Time that a client whose session ends with an error has to take it.
 pub(crate) const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// Writes what may still be forwarded to the client, then `last`, and ends the connection.
@@ -24,7 +24,7 @@ pub(crate) async fn say_goodbye(streams: &mut Streams, last: &[u8]) {
         streams.client.write_all(last).await?;
         streams.client.shutdown().await
     };
-    // A client that does not take it in time, or is gone, does without.
+    // A client that does not take the bytes in time, or is gone, does without.
     let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
 }
 
@@ -32,9 +32,9 @@ pub(crate) async fn say_goodbye(streams: &mut Streams, last: &[u8]) {
 const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
 
 /// An error between two commands has sequence number 0, and a client that has just sent the next command
-/// takes that for a broken protocol. Busy clients are always just sending the next one, so it is awaited for
-/// a moment, and refused. Returns the sequence number that the error has then; `None` where the client has
-/// gone.
+/// takes that for a broken protocol. Busy clients are always just sending the next command, so one is awaited
+/// for a moment, and refused. Returns the sequence number that the error has then; `None` where the client
+/// has gone.
 pub(crate) async fn await_last_command(streams: &mut Streams) -> Option<u8> {
     let next = async {
         loop {
@@ -62,7 +62,7 @@ pub(crate) fn error_bytes(packet: &ErrPacket, mut sequence: u8, capabilities: Ca
     bytes
 }
 
-/// An exchange that did not come to its end, with the server of that name.
+/// The error for an exchange with the server of that name that did not come to its end.
 pub(crate) fn as_error(
     broken: RelayError,
     server: &str,
@@ -86,7 +86,7 @@ pub(crate) fn as_error(
     }
 }
 
-/// A signal, as the end of a session on the server of that name.
+/// The error for a signal that ends a session on the server of that name.
 pub(crate) fn signal_as_error(signal: Signal, server: &str, listener: &ListenerState) -> SessionError {
     let name = || server.to_owned();
     match signal {
