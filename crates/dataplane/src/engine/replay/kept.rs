@@ -1,4 +1,4 @@
-//! What is kept of an open transaction, so that it can be executed again.
+//! The record of an open transaction, kept so that it can be executed again.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -13,10 +13,11 @@ use crate::engine::metrics::SplitMetrics;
 use crate::engine::replay::sum::Sum;
 use crate::engine::replay::why::Why;
 
-/// What a statement takes beyond its bytes.
+/// Bytes that a statement takes beyond its own.
 const OVERHEAD: usize = 64;
 
-/// A statement that was under way when as many servers were lost may be what has brought them down.
+/// Servers that may be lost with the same statement under way: the statement may be what has brought them
+/// down.
 const LOSSES_MAX: u32 = 2;
 
 /// Bytes that sessions of one worker keep, of one cluster.
@@ -27,7 +28,7 @@ pub(crate) struct Memory(Cell<usize>);
 pub(crate) enum Command {
     /// COM_QUERY: its payload.
     Text(Box<[u8]>),
-    /// COM_STMT_EXECUTE, with the types of its parameters, and the text of what it executes. `id`: the
+    /// COM_STMT_EXECUTE, with the types of its parameters, and the text of what it executes. `id` is the
     /// client's.
     Execution {
         text: Rc<[u8]>,
@@ -37,7 +38,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// As the client has sent it.
+    /// The command as the client has sent it.
     pub(crate) fn as_sent(&self) -> Box<[u8]> {
         match self {
             Self::Text(payload) => payload.clone(),
@@ -50,7 +51,7 @@ impl Command {
         }
     }
 
-    /// What is executed, but for its parameters.
+    /// The text that is executed, without its parameters.
     fn text(&self) -> &[u8] {
         match self {
             Self::Text(payload) => payload,
@@ -74,9 +75,9 @@ pub(crate) struct Executed {
 
 /// The command that was sent last.
 pub(crate) enum UnderWay {
-    /// None of which anything is kept.
+    /// No command of which anything is kept.
     Nothing,
-    /// A statement of the transaction. `changes_rows`: or may.
+    /// A statement of the transaction. `changes_rows`: the statement changes rows, or may.
     Statement { command: Command, changes_rows: bool },
     /// COMMIT or ROLLBACK: never sent again.
     End,
@@ -87,7 +88,7 @@ enum State {
     /// No transaction is kept.
     Empty,
     Kept,
-    /// There is one, and this is why it is not.
+    /// There is a transaction, and this is why it is not kept.
     Left(Why),
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct Replay {
     state: State,
     executed: Vec<Executed>,
     under_way: UnderWay,
-    /// Of those, and of the command under way.
+    /// Bytes of the executed statements, and of the command under way.
     bytes: usize,
     bytes_under_way: usize,
     bytes_max: usize,
@@ -145,7 +146,7 @@ impl Replay {
         self.state == State::Kept
     }
 
-    /// Why an open one could not.
+    /// The reason why an open transaction could not be executed again.
     pub(crate) fn why_not(&self) -> Option<Why> {
         match self.state {
             State::Left(why) => Some(why),
@@ -158,7 +159,7 @@ impl Replay {
         !matches!(self.under_way, UnderWay::Nothing)
     }
 
-    /// There is none any more.
+    /// Forgets the transaction: there is none any more.
     pub(crate) fn forget(&mut self) {
         self.let_go();
         self.state = State::Empty;
@@ -189,7 +190,7 @@ impl Replay {
         }
     }
 
-    /// One begins with the next command.
+    /// Begins a transaction with the next command.
     pub(crate) fn begin(&mut self, carried: &Rc<PortableState>, insert_id: u64) {
         self.forget();
         self.lost = None;
@@ -198,7 +199,7 @@ impl Replay {
         self.insert_id = insert_id;
     }
 
-    /// It can not be executed again, from here on. The first reason counts.
+    /// Gives the transaction up, which can not be executed again from here on. The first reason counts.
     pub(crate) fn leave(&mut self, why: Why) {
         self.let_go();
         if !matches!(self.state, State::Left(_)) {
@@ -227,7 +228,7 @@ impl Replay {
         Sum::new(&self.keys, capabilities)
     }
 
-    /// The command that was sent last has been answered.
+    /// Notes that the command that was sent last has been answered.
     pub(crate) fn is_answered(&mut self, sum: Option<u64>) {
         self.lost = None;
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
@@ -243,7 +244,7 @@ impl Replay {
         }
     }
 
-    /// Its server is lost with the command that was sent last.
+    /// Notes that the server is lost with the command that was sent last.
     pub(crate) fn is_lost(&mut self) {
         let UnderWay::Statement { command, .. } = &self.under_way else {
             return;
@@ -257,7 +258,7 @@ impl Replay {
         }
     }
 
-    /// What was executed, in its order.
+    /// The statements that were executed, in their order.
     pub(crate) fn executed(&self) -> &[Executed] {
         &self.executed
     }
@@ -267,7 +268,7 @@ impl Replay {
         &self.under_way
     }
 
-    /// What the session had at the beginning.
+    /// The state that the session had at the beginning.
     pub(crate) fn carried(&self) -> &Rc<PortableState> {
         &self.carried
     }

@@ -7,11 +7,11 @@
 //!                                                           the statements, each answer the same ─ goes on
 //! ```
 //!
-//! What was not committed is gone with its server: a server that has lost a connection rolls back, and a
-//! replica never had it. So nothing is done twice, as long as nothing was sent that commits; and a statement
-//! that was sent and not answered is sent once more. A COMMIT never is. What reaches beyond the transaction
-//! (`why`) has it end with its server, as without the option; so does any other answer than the first time,
-//! and a client that has seen a part of one.
+//! Changes that were not committed are gone with their server: a server that has lost a connection rolls
+//! back, and a replica never had them. Nothing is therefore done twice, as long as nothing was sent that
+//! commits; and a statement that was sent and not answered is sent once more. A COMMIT never is. The
+//! transaction ends with its server, as without the option, if it reaches beyond itself (`why`), if an answer
+//! is another one than the first time, or if the client has seen a part of an answer.
 
 pub(crate) mod kept;
 pub(crate) mod note;
@@ -43,24 +43,25 @@ use crate::engine::target::Target;
 use crate::engine::{again, keep, lease, wait_for_own_writes};
 use crate::error::{During, SessionError};
 
-/// Servers that are tried, where they are lost in the middle as well.
+/// Most servers that are tried, where they are lost in the middle as well.
 const TRIES_MAX: usize = 3;
 
-/// How often, and after what time, it is seen whether a server is gone that was just there.
+/// Most looks whether a server is gone that was just there.
 const LOOKS_MAX: usize = 10;
+/// Time between two such looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 const TO_PRIMARY: Target = Target::Primary { for_writing: true };
 
 /// Why a transaction was not executed again.
 enum Stop {
-    /// It cannot be.
+    /// The transaction cannot be executed again.
     Not(Why),
     /// There was no primary in time, or it did not take the session.
     NoServer(SessionError),
     /// The new primary lacks what the session has written before.
     Behind(String),
-    /// Its statements were refused, took too long, or servers were lost again and again.
+    /// The statements were refused, took too long, or servers were lost again and again.
     Failed(String),
     /// An answer was another one.
     Differs,
@@ -72,13 +73,14 @@ impl From<Refused> for Stop {
     }
 }
 
-/// The session's connection is lost between two commands.
+/// Executes the transaction again after the session's connection is lost between two commands.
 pub(crate) async fn go_on(session: &mut ClientSession) -> Result<(), SessionError> {
     let error = session.server_gone(During::IdleInTransaction);
     go_on_or(session, error).await
 }
 
-/// The same where something else is to be told than that it was lost in silence.
+/// Executes the transaction again after its connection is lost. `error` is told if that comes to nothing, and
+/// nothing else is to be told.
 pub(crate) async fn go_on_or(session: &mut ClientSession, error: SessionError) -> Result<(), SessionError> {
     let waited = session.control.wait_so_far();
     let gone_on = execute_anew(session).await;
@@ -86,9 +88,9 @@ pub(crate) async fn go_on_or(session: &mut ClientSession, error: SessionError) -
     gone_on.map_err(|told| told.unwrap_or(error))
 }
 
-/// The same while a command of the transaction was under way, which comes again, as if the client had just
-/// sent it. `unseen`: the client has seen nothing of its answer, and all of it was sent. `None` where all is
-/// as without.
+/// Executes the transaction again after its connection is lost with a command under way, which comes again,
+/// as if the client had just sent it. `unseen`: the client has seen nothing of its answer, and all of it was
+/// sent. `None` where all is as without the option.
 pub(crate) async fn go_on_behind(
     session: &mut ClientSession,
     unseen: bool,
@@ -108,10 +110,10 @@ pub(crate) async fn go_on_behind(
     }
 }
 
-/// Executes the transaction anew. An error says what the client is to be told, unless that is what it is told
-/// without.
+/// Executes the transaction anew. An error says what the client is to be told; `None` if that is what it is
+/// told without the option.
 async fn execute_anew(session: &mut ClientSession) -> Result<(), Option<SessionError>> {
-    // Others have no business with it meanwhile.
+    // Nothing else has any business with the record meanwhile.
     let Some(replay) = session.replay.take() else {
         return Err(None);
     };
@@ -132,7 +134,7 @@ async fn execute_anew(session: &mut ClientSession) -> Result<(), Option<SessionE
         }
         Err(stop) => stop,
     };
-    // What was begun there is rolled back.
+    // The transaction that was begun there is rolled back.
     session.streams.down.clear();
     drop(lease::detach(session));
     let (cause, counted) = match &stop {
@@ -185,8 +187,8 @@ async fn go_through(session: &mut ClientSession, replay: &Replay) -> Result<(), 
     Err(Stop::Failed("its server was lost again".to_owned()))
 }
 
-/// A connection to the primary. A server that is there and has ended the connection means the session; but
-/// one that is about to be gone closes its connections one after the other.
+/// Leases a connection to the primary. A server that is there and has ended the connection means the session;
+/// but a server that is about to be gone closes its connections one after the other.
 async fn lease_primary(session: &mut ClientSession, lost: Option<ServerId>) -> Result<(), Refused> {
     let mut looks = 0;
     loop {
@@ -232,7 +234,7 @@ async fn has_own_writes(
     let position = match own {
         _ if consistency::is_galera(session) => return Ok(true), // it was waited for
         Freshness::Any => return Ok(true),
-        // It was restarted, and has all that it has acknowledged.
+        // The lost server itself was restarted, and has all that it has acknowledged.
         Freshness::Primary => {
             let here = session.lease.as_ref().map(|leased| leased.connection.server.id());
             return Ok(here == lost);
@@ -266,7 +268,7 @@ async fn execute(session: &mut ClientSession, replay: &Replay) -> Result<(), Aga
         changes_rows: true, ..
     } = replay.under_way()
     {
-        // The old primary may have executed it, and what it has written there may have stayed.
+        // The old primary may have executed the statement, and its changes there may have stayed.
         let question = ask::query(capabilities, NON_TRANSACTIONAL);
         let replies = ask_server(session, &[question]).await?;
         match replies.first() {
@@ -291,7 +293,7 @@ async fn execute(session: &mut ClientSession, replay: &Replay) -> Result<(), Aga
             leased.connection.state.statements.note_unused(Some(id));
         }
         leased.left = Left::ALL;
-        // What is known of it is from before.
+        // The facts that are known of the connection are from before.
         leased.connection.state.known = session::KnownConnection::UNKNOWN;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is kept of a command that is about to be sent, where it is one of a transaction's.
+//! The record of a command that is about to be sent, if it is one of a transaction's.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use crate::engine::command;
 use crate::engine::replay::kept::{Command as Kept, Replay, UnderWay};
 use crate::engine::replay::why::{Part, Why, part};
 
-/// Keeps the command that is about to be sent, where it is one of a transaction's. `prepared`: what it
-/// executes, and the client's id of that.
+/// Keeps the command that is about to be sent, if it is one of a transaction's. `prepared`: the statement
+/// that it executes, and the client's id of that.
 pub(crate) fn note(
     session: &ClientSession,
     replay: &mut Replay,
@@ -66,7 +66,7 @@ pub(crate) fn note(
     let part = facts.map(|facts| part(facts, text.unwrap_or_default(), is_open, trusts_functions));
     match part {
         Some(Part::End) => replay.is_sent(UnderWay::End),
-        // It is a transaction of its own.
+        // The statement is a transaction of its own.
         Some(Part::Statement { changes_rows: true }) if session.state.autocommit() && !is_open => {
             replay.leave(Why::Commits);
         }
@@ -100,7 +100,7 @@ fn keep_command(
     prepared: Option<(u32, &Prepared)>,
 ) -> Result<Kept, Why> {
     let payload = match session.statement.is_ours {
-        // It was put in the place of the client's.
+        // The payload was put in the place of the client's.
         true => last_packet(session.streams.up.outgoing()[0]),
         false => {
             let payload = command::payload(session, head);
@@ -157,7 +157,7 @@ fn keep_execution(
         return Err(Why::SessionState);
     }
     if parsed.needs_types() {
-        // The client has sent them with an execution before.
+        // The client has sent the types with an execution before.
         let known = prepared.types.as_ref();
         known
             .filter(|types| parsed.inject_types(&mut payload, types))

@@ -1,7 +1,7 @@
-//! A checksum of a server's answer: what its client learns from it.
+//! A checksum of a server's answer, over what its client learns from it.
 //!
-//! Those are the rows, and of the packet that ends the answer the counts, the id, the warnings, the words and
-//! the error. What belongs to the connection is left out: sequence numbers, reported session state, and
+//! These are the rows, and of the packet that ends the answer the counts, the id, the warnings, the words and
+//! the error. Parts that belong to the connection are left out: sequence numbers, reported session state, and
 //! definitions of columns, which MariaDB leaves out itself where it has sent them before.
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
@@ -14,7 +14,7 @@ use crate::relay::flow::Flow;
 /// The longest packet that is looked into. Rows are not.
 const KEPT_MAX: usize = 64 * 1024;
 
-/// Of the status, what a client goes by.
+/// The flags of the status that a client goes by.
 const STATUS: StatusFlags = StatusFlags(
     StatusFlags::IN_TRANS.0
         | StatusFlags::AUTOCOMMIT.0
@@ -22,7 +22,7 @@ const STATUS: StatusFlags = StatusFlags(
         | StatusFlags::MORE_RESULTS.0,
 );
 
-/// What the next packet is.
+/// The kind of the next packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     First,
@@ -33,7 +33,7 @@ enum Next {
     Nothing,
 }
 
-/// What is done with a packet.
+/// The use that is made of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     Skip,
@@ -49,14 +49,14 @@ pub(crate) struct Sum {
     doing: Doing,
     head: [u8; PacketHeader::LEN],
     head_len: usize,
-    /// Of the payload under way.
+    /// Bytes that are left of the payload under way.
     left: usize,
     is_continued: bool,
     /// Nothing of the payload has been seen.
     is_new: bool,
     kept: Vec<u8>,
     bytes: usize,
-    /// It is none that this can tell from another one.
+    /// The answer is none that this can tell from another one.
     is_odd: bool,
 }
 
@@ -133,7 +133,7 @@ impl Sum {
 
     fn take(&mut self, part: &[u8]) {
         if std::mem::take(&mut self.is_new) && self.doing == Doing::Hash {
-            // A row cannot begin so, or it would be of several packets.
+            // A row cannot begin so, unless it takes several packets.
             let ends = match part.first() {
                 Some(&OkPacket::HEADER_AS_EOF) => !self.is_continued,
                 first => first == Some(&ErrPacket::HEADER),
@@ -151,7 +151,7 @@ impl Sum {
         }
     }
 
-    /// The payload of a packet has ended.
+    /// Ends the payload of a packet.
     fn end(&mut self) {
         self.head_len = 0;
         if self.is_continued {
@@ -173,7 +173,7 @@ impl Sum {
         };
     }
 
-    /// What comes behind a packet that begins or ends an answer.
+    /// The kind of the packet behind one that begins or ends an answer.
     fn look(&mut self, next: Next, packet: &[u8]) -> Option<Next> {
         /// MariaDB tells in such a packet how far it is.
         const PROGRESS: u16 = u16::MAX;

@@ -7,7 +7,7 @@ use sql_class::{Class, Effects, Facts};
 /// Why a transaction is not executed again where its server is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It has more bytes than `transaction_replay_max`.
+    /// The transaction has more bytes than `transaction_replay_max`.
     TooLarge,
     /// `transaction_replay_memory` is used up.
     NoMemory,
@@ -25,13 +25,13 @@ pub(crate) enum Why {
     Held,
     /// The session's state was changed in the middle.
     SessionState,
-    /// It was on a server by its name, or in a group.
+    /// The transaction was on a server by its name, or in a group.
     Elsewhere,
     /// Tables that know no transactions were written.
     NonTransactional,
-    /// As it is said of sessions that hold their connection for that.
+    /// The reason for which a session would hold its connection.
     Pin(PinReason),
-    /// Its last statement was under way each time that its server was lost.
+    /// The last statement was under way each time that the server was lost.
     LostTwice,
     /// Files of the server.
     ServerFile,
@@ -97,7 +97,8 @@ impl Why {
     ];
 }
 
-/// What reaches beyond the transaction, or beyond what is understood. In this order: the first counts.
+/// Effects that reach beyond the transaction, or beyond what is understood. The first one in this order
+/// counts.
 const NOT_AGAIN: [(Effects, Why); 27] = [
     (Effects::INCOMPLETE, Why::NotUnderstood),
     (Effects::XA, Why::Pin(PinReason::Xa)),
@@ -134,10 +135,10 @@ const OWN_FIGURES: Effects = Effects::READS_CONNECTION_ID
     .with(Effects::READS_ROW_COUNT)
     .with(Effects::READS_LAST_GTID);
 
-/// What a statement is to the transaction that it is in, or begins.
+/// The part of a statement in the transaction that it is in, or begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It can be executed again with it. `changes_rows`: or may.
+    /// The statement can be executed again with the transaction. `changes_rows`: it changes rows, or may.
     Statement {
         changes_rows: bool,
     },
@@ -146,7 +147,8 @@ pub(crate) enum Part {
     Not(Why),
 }
 
-/// `is_open`: the transaction is. `trusts_functions`: those that are not the server's leave nothing behind.
+/// The part of a statement. `is_open`: the transaction is open already. `trusts_functions`: functions that
+/// are not the server's leave nothing behind.
 pub(crate) fn part(facts: &Facts, text: &[u8], is_open: bool, trusts_functions: bool) -> Part {
     if facts.statements != 1 {
         return Part::Not(Why::Several);
