@@ -1,7 +1,7 @@
 //! `max_concurrency` and `rate`: a statement waits for its turns, for a limited time.
 //!
-//! All workers share the limits, and none of them tells another that a turn has come free: who waits looks
-//! again. So who waits is not served in order.
+//! All workers share the limits, and none of them tells another that a turn has come free: a statement that
+//! waits looks again. Waiting statements are therefore not served in order.
 
 use std::time::Duration;
 

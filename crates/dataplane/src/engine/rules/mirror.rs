@@ -1,12 +1,12 @@
 //! `mirror`: a copy of a statement to another cluster, for whose answer no client waits.
 //!
 //! Each copy is a task of its own with a connection of that cluster's pool, under the session's account and
-//! with what the session has set; so copies overtake one another. There are only so many of them at a time,
-//! and only so long: what does not fit is dropped. Statements that need more of a session than its settings,
-//! or change it, are left out.
+//! with what the session has set; copies may therefore overtake one another. There are only so many of them
+//! at a time, and only so long: a copy that does not fit is dropped. Statements that need more of a session
+//! than its settings, or change it, are left out.
 //!
 //! With `mirror_compare` bytes of both answers are kept, up to limits, and handed to the [`Comparer`] once
-//! both are there. The client's own is kept by the record of its command, where observers have theirs.
+//! both are there. The client's own answer is kept by the record of its command, where observers have theirs.
 //!
 //! [`Comparer`]: crate::mirrored::Comparer
 
@@ -54,7 +54,7 @@ const ANSWER_MAX: usize = 1 << 20;
 /// Bytes of all such answers of one worker with their texts, until they are compared.
 const ANSWERS_MAX: usize = 16 << 20;
 
-/// What keeps a statement from being copied: it depends on the session's connection, or on one server.
+/// Effects that keep a statement from being copied: it depends on the session's connection, or on one server.
 const LEFT_OUT: Effects = super::BINDING
     .with(Effects::RELEASES_ALL_LOCKS)
     .with(Effects::NEEDS_USER_LOCKS)
@@ -129,14 +129,14 @@ impl Drop for CopyPlace {
     }
 }
 
-/// What it takes to compare the answer to a copy with the client's own.
+/// The parts of a comparison of the answer to a copy with the client's own.
 struct Comparing {
     cluster: Arc<str>,
     class: Class,
     syntax: Syntax,
-    /// The client's own. Never where it is no server's, or not whole.
+    /// The client's own answer, which never comes where it is no server's, or not whole.
     original: oneshot::Receiver<ServerAnswer>,
-    /// Of the copy.
+    /// The packets of the answer to the copy.
     packets: Copied,
 }
 
@@ -156,7 +156,7 @@ struct Copy {
 struct Answered {
     outcome: Outcome,
     took: Duration,
-    /// In which form.
+    /// The capabilities by which the answer is to be read.
     capabilities: Capabilities,
 }
 
@@ -208,8 +208,8 @@ pub(super) fn copy(session: &ClientSession, head: CommandHead, facts: &Facts) {
     spawn_local(run(copy, comparing, metrics, place));
 }
 
-/// Has the record of the command under way keep its answer. `None` where that makes no sense: what a
-/// transaction reads and writes, its copy does outside of it.
+/// Has the record of the command under way keep its answer. `None` where that makes no sense: copies of the
+/// statements of a transaction are executed outside of it, and read and write something else.
 fn compare(
     session: &ClientSession,
     cluster: &Arc<str>,
@@ -278,8 +278,8 @@ async fn run(copy: Copy, mut comparing: Option<Comparing>, metrics: Arc<MirrorMe
 }
 
 impl Copy {
-    /// `None` where it has not reached its end. An error of the server's is an answer, too. `packets`: where
-    /// the answer is kept, if it is.
+    /// Sends the copy. `None` where it has not reached its end; an error of the server's is an answer, too.
+    /// `packets`: the place where the answer is kept, if it is.
     async fn send(&self, packets: Option<&mut Copied>) -> Option<Answered> {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
@@ -303,8 +303,8 @@ impl Copy {
         Some(answered)
     }
 
-    /// The key of connections on a server that may have less than those of the session: what is sent goes by
-    /// what the connection has.
+    /// The key of connections on a server that may have less than those of the session: the packets that are
+    /// sent go by what the connection has.
     fn key_on(&self, server: &Server) -> Rc<Key> {
         let layout = self.key.capabilities & Capabilities::LAYOUT;
         let lacks = server.profile().map_or(Capabilities::default(), |profile| {

@@ -1,11 +1,11 @@
 //! `[[rule]]`: what the configuration says about certain statements, and groups of servers to which it sends
 //! them.
 //!
-//! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which
-//! no rule can match costs a look at two figures a statement ([`concern`]). For the others a statement gets a
-//! [`RuleDecision`], which lives as long as the statement does and is asked where something is decided: where
-//! it goes (`choose`), how fresh that must be (`fresh`), what it may bind (`run`), for how long it may run
-//! ([`time_limit`]).
+//! Rules, and which of them counts, are in `routing::rules`; here they are carried out. A session in which no
+//! rule can match costs a look at two figures a statement ([`concern`]). In other sessions a statement gets a
+//! [`RuleDecision`], which lives as long as the statement does and is asked where something is decided: the
+//! target (`choose`), how fresh that must be (`consistency`), what the statement may bind (`run`), for how
+//! long it may run ([`time_limit`]).
 //!
 //! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it
 //! is executed.
@@ -86,8 +86,8 @@ fn who<'a>(client: &'a Identity, listener: &'a ListenerState) -> Who<'a> {
     }
 }
 
-/// What rules say about a read of one row by its key. `None` where one that matches leaves it to a server, or
-/// has an answer of its own. `digest`: where it is known.
+/// The verdict of rules about a read of one row by its key. `None` where a rule that matches leaves the read
+/// to a server, or has an answer of its own. `digest`: the statement's, where it is known.
 pub(crate) fn of_lookup(
     session: &ClientSession,
     text: &[u8],
@@ -194,12 +194,12 @@ pub(crate) async fn prepare(session: &mut ClientSession, head: CommandHead) -> R
     Ok(Next::Prepare)
 }
 
-/// What the client has sent of a prepared statement that was rewritten.
+/// The text that the client has sent of a prepared statement that was rewritten.
 pub(crate) fn original(session: &ClientSession, id: u32) -> Option<Rc<[u8]>> {
     session.rules.originals.get(&id).cloned()
 }
 
-/// What the rules say about a statement.
+/// The verdict of the rules about a statement.
 fn decide(session: &ClientSession, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<Verdict> {
     let schema = session.state.carried().schema().map(String::from_utf8_lossy);
     let question = RuledStatement {
@@ -212,8 +212,8 @@ fn decide(session: &ClientSession, text: &[u8], facts: &Facts, digest: Option<u6
     session.rules.rules.decide(&session.rules.selection, question)
 }
 
-/// Counts a statement, and answers it where a rule says how. `None`: it is for a server. `is_run`: it is to
-/// be executed and not only prepared.
+/// Counts a statement, and answers it where a rule says how. `None`: the statement is for a server. `is_run`:
+/// the statement is to be executed and not only prepared.
 async fn answered(
     session: &mut ClientSession,
     verdict: &Verdict,
@@ -264,7 +264,7 @@ fn rewrite(
     let payload = [&payload[..before_text], rewritten].concat();
     up.discard(old.len());
     if !up.put_back(&command_packet(&payload)) {
-        // It has just been there.
+        // The old command has just been there.
         up.put_back(&old);
         return too_long(payload.len());
     }
@@ -290,7 +290,7 @@ async fn enter(
     Ok(Some(Box::new(RuleDecision::new(verdict, turns, logged))))
 }
 
-/// A rule may bind the session to its connection for good.
+/// Whether a rule is to bind the session to its connection for good.
 fn is_to_be_bound(session: &ClientSession) -> bool {
     let pin = session.rules.verdict().and_then(|verdict| verdict.pin);
     pin == Some(PinRule::Always) && !session.binding.has_reason()
@@ -307,7 +307,7 @@ async fn wait(session: &ClientSession, time: Duration) -> Result<(), Refused> {
     }
 }
 
-/// The command is over, unless it is sent to another server.
+/// Ends what rules do for a command that is over, unless the command is sent to another server.
 pub(crate) fn finish(session: &mut ClientSession, command: Command) {
     if command == Command::STMT_PREPARE {
         session.rules.decision = None;
@@ -353,7 +353,8 @@ fn log(session: &ClientSession, verdict: &Verdict, digest: &Digest, took: Durati
     );
 }
 
-/// Where a rule sends the statement under way. A session that is bound to its connection stays there.
+/// The target to which a rule sends the statement under way. A session that is bound to its connection stays
+/// there.
 pub(crate) fn route(session: &ClientSession, facts: &Facts) -> Option<Target> {
     let verdict = session.rules.verdict()?;
     if session.lease.is_some() {
@@ -375,8 +376,8 @@ pub(crate) fn route(session: &ClientSession, facts: &Facts) -> Option<Target> {
     }
 }
 
-/// Whether it is a read that binds its session to its connection for longer than to the next statement. On a
-/// replica the session could not write any more.
+/// Whether the statement is a read that binds its session to its connection for longer than to the next
+/// statement. On a replica the session could not write any more.
 pub(crate) fn binds_read(session: &ClientSession, facts: &Facts) -> bool {
     let trusted = match is_trusted(session, facts) {
         true => Effects::UNKNOWN_FUNCTION,
@@ -386,8 +387,8 @@ pub(crate) fn binds_read(session: &ClientSession, facts: &Facts) -> bool {
     facts.class == Class::Read && facts.effects.intersects(Effects(binding))
 }
 
-/// Whether it binds its session to any connection for longer than to the next statement. `GET DIAGNOSTICS` to
-/// the one that has them alone.
+/// Whether the statement binds its session to any connection for longer than to the next statement. `GET
+/// DIAGNOSTICS` binds it only to the connection that has them.
 pub(crate) fn binds_for_long(session: &ClientSession, facts: &Facts) -> bool {
     let overlooked = overlooked(session, facts);
     let effects = overlooked.as_ref().unwrap_or(facts).effects;
@@ -399,7 +400,7 @@ pub(crate) fn binds_for_long(session: &ClientSession, facts: &Facts) -> bool {
     effects.intersects(Effects(binding)) && !effects.intersects(Effects::READS_DIAGNOSTICS)
 }
 
-/// Whoever wrote the statement or the configuration says that the functions it calls only read.
+/// Whether the author of the statement or of the configuration says that the functions it calls only read.
 fn is_trusted(session: &ClientSession, facts: &Facts) -> bool {
     facts.class == Class::Read && (facts.hint == Some(Hint::Replica) || session.state.trusts_functions())
 }
@@ -416,11 +417,11 @@ pub(crate) fn wants_primary(session: &ClientSession) -> bool {
     matches!(route, Some(Route::Primary))
 }
 
-/// What the session is to think of a statement that must not bind it.
+/// The facts that the session is to see of a statement that must not bind it.
 pub(crate) fn overlooked(session: &ClientSession, facts: &Facts) -> Option<Facts> {
     let verdict = session.rules.verdict();
     let (overlooked, instead) = match verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Never)) {
-        // It may begin a transaction all the same, or write.
+        // The statement may begin a transaction all the same, or write.
         true if facts.class == Class::Unknown => {
             let calls = facts.effects.0 & Effects::CALLS_PROCEDURE.0;
             (BINDING, Effects::LEAVES_NOTHING.with(Effects(calls)))
@@ -443,7 +444,7 @@ pub(crate) fn sends_again(session: &ClientSession) -> bool {
     retries.is_none_or(|retries| retries > 0)
 }
 
-/// What became of each rule for a statement, in words; after this they are in force as for the statement
+/// The outcome of each rule for a statement, in words. After this the rules are in force as for the statement
 /// itself, until they are [explained](session_rules::SessionRules::explained).
 pub(crate) fn explain(session: &mut ClientSession, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
     concern(session);

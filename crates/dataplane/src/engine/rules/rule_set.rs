@@ -16,8 +16,8 @@ use telemetry::Counter;
 
 use crate::frontend::listener_state::NumberedCluster;
 
-/// Verdicts that a worker remembers. When there are more it forgets them all: those that count come back at
-/// once.
+/// Verdicts that a worker remembers. If there are more, the worker forgets them all: those that count come
+/// back at once.
 const VERDICTS_MAX: usize = 4096;
 
 /// Different selections that a worker's sessions share. A session with a further one has it for itself.
@@ -27,7 +27,7 @@ const SELECTIONS_MAX: usize = 256;
 #[derive(Default)]
 pub(crate) struct ConfiguredRules {
     set: RuleSet,
-    /// By their places in the configuration.
+    /// The entries, by their places in the configuration.
     entries: Vec<Entry>,
     /// Clusters that get copies of statements.
     mirrors: BTreeMap<String, NumberedCluster>,
@@ -80,7 +80,7 @@ impl WorkerRules {
         self.generation.set(self.generation.get().wrapping_add(1));
     }
 
-    /// Changes with the rules.
+    /// A number that changes with the rules.
     #[inline]
     pub(crate) fn generation(&self) -> u32 {
         self.generation.get()
@@ -119,7 +119,7 @@ pub(crate) struct RuledStatement<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) syntax: Syntax,
     pub(crate) schema: Option<&'a str>,
-    /// Where it is known.
+    /// The digest, where it is known.
     pub(crate) digest: Option<u64>,
 }
 
@@ -145,7 +145,7 @@ impl Rules {
         selection
     }
 
-    /// What is to happen to a statement.
+    /// The verdict about a statement.
     pub(crate) fn decide(&self, selection: &Rc<Selection>, question: RuledStatement<'_>) -> Rc<Verdict> {
         let needs = selection.needs();
         if !needs.digest && !needs.digest_text && !needs.tables {
@@ -215,7 +215,7 @@ impl Rules {
             .decide(selection, &question.statement(digest.hash, &digest.text, &tables))
     }
 
-    /// Every rule with what became of it.
+    /// Every rule with its outcome for the statement.
     pub(crate) fn explain(&self, who: &Who<'_>, question: RuledStatement<'_>) -> Vec<(&str, Look)> {
         if self.set.is_empty() {
             return Vec::new();

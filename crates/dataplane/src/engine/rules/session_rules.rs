@@ -1,4 +1,4 @@
-//! What a session has of the rules, and what they say of its statement under way.
+//! The rules that concern a session, and their verdict about its statement under way.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,32 +13,32 @@ use crate::engine::rules::rule_set::Rules;
 use crate::frontend::worker::Worker;
 
 pub(crate) struct SessionRules {
-    /// Those that the selection is from.
+    /// The generation of the rules that the selection is from.
     pub(super) generation: u32,
     pub(super) rules: Rc<Rules>,
     pub(super) selection: Rc<Selection>,
     pub(super) decision: Option<Box<RuleDecision>>,
-    /// What the client has sent of prepared statements that were rewritten, by their ids.
+    /// The texts that the client has sent of prepared statements that were rewritten, by their ids.
     pub(super) originals: BTreeMap<u32, Rc<[u8]>>,
 }
 
-/// What rules say about the statement under way.
+/// The decision of rules about the statement under way.
 pub(super) struct RuleDecision {
     pub(super) verdict: Rc<Verdict>,
-    /// Given back when this is dropped.
+    /// The turns, given back when this is dropped.
     pub(super) _turns: Vec<Turn>,
-    /// How often it was sent to another server.
+    /// How often the statement was sent to another server.
     pub(super) resent: u32,
-    /// It is about to be, and this stays what is said about it.
+    /// The statement is about to be sent again, and this decision stays.
     pub(super) goes_on: bool,
-    /// What its log line says of it.
+    /// The digest for the log line of the statement.
     pub(super) logged: Option<Digest>,
     pub(super) begun: Instant,
 }
 
 impl SessionRules {
-    /// For a session whose account has just been found out. Which rules concern it is seen at its first
-    /// statement.
+    /// The rules of a session whose account has just been found out. The session's first statement finds
+    /// which rules concern it.
     pub(crate) fn new(worker: &Worker) -> Self {
         let rules = Rc::clone(&worker.rules.current());
         Self {
@@ -58,8 +58,8 @@ impl SessionRules {
         self.generation = worker.rules.generation();
     }
 
-    /// Keeps what the client has sent of a statement that was rewritten. Texts of statements that were closed
-    /// since go when there are too many of them.
+    /// Keeps the text that the client has sent of a statement that was rewritten. Texts of statements that
+    /// were closed since go when there are too many of them.
     pub(super) fn remember_original(&mut self, statements: &Statements, id: u32, text: Rc<[u8]>) {
         const CLOSED_MAX: usize = 64;
         if self.originals.len() > statements.len() + CLOSED_MAX {
@@ -68,7 +68,7 @@ impl SessionRules {
         self.originals.insert(id, text);
     }
 
-    /// What the client has sent of prepared statements that were rewritten, by their ids.
+    /// The texts that the client has sent of prepared statements that were rewritten, by their ids.
     pub(crate) fn originals(&self) -> &BTreeMap<u32, Rc<[u8]>> {
         &self.originals
     }
@@ -101,8 +101,8 @@ impl SessionRules {
         }
     }
 
-    /// After a statement that must not bind the session: forgets that the server has reported some change of
-    /// its state, if it was the first.
+    /// Forgets, after a statement that must not bind the session, that the server has reported some change of
+    /// its state, if that was the first.
     pub(crate) fn overlook_change(&self, state: &mut Session) {
         let pin = self.verdict().and_then(|verdict| verdict.pin);
         if pin == Some(PinRule::Never) && !state.was_pinned() {
@@ -122,14 +122,14 @@ impl SessionRules {
         }
     }
 
-    /// The statement under way is about to be taken up again.
+    /// Notes that the statement under way is about to be taken up again.
     pub(crate) fn sent_again(&mut self) {
         if let Some(decision) = &mut self.decision {
             decision.goes_on = true;
         }
     }
 
-    /// The explanation of a statement is over.
+    /// Ends the explanation of a statement.
     pub(crate) fn explained(&mut self) {
         self.decision = None;
     }

@@ -1,8 +1,8 @@
 //! `timeout`: a statement that takes too long is killed on its server, by the account that watches the
 //! servers.
 //!
-//! The server then ends it with the error of an interruption, in whose place the client gets that of a
-//! statement that took too long. Where the kill does not work, the connection is given up with whatever is
+//! The server then ends the statement with the error of an interruption, in whose place the client gets that
+//! of a statement that took too long. If the kill does not work, the connection is given up with whatever is
 //! going on there.
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// `ER_QUERY_INTERRUPTED`, of either family.
 const INTERRUPTED: u16 = 1317;
 
-/// What a client is told: `ER_QUERY_TIMEOUT`, and MariaDB's `ER_STATEMENT_TIMEOUT`.
+/// The error that a client is told: `ER_QUERY_TIMEOUT`, and MariaDB's `ER_STATEMENT_TIMEOUT`.
 const TOO_LONG: (u16, &[u8; 5]) = (3024, b"HY000");
 const TOO_LONG_MARIADB: (u16, &[u8; 5]) = (1969, b"70100");
 
@@ -53,7 +53,7 @@ enum Stage {
 }
 
 impl TimeLimit {
-    /// That of the statement which is about to be sent, where a rule gives it one.
+    /// Begins the limit of the statement which is about to be sent, where a rule gives it one.
     pub(crate) fn begin(session: &ClientSession) -> Option<Self> {
         let limit = session.rules.verdict()?.timeout?;
         let watch = Rc::<Watch>::default();
@@ -67,7 +67,7 @@ impl TimeLimit {
         })
     }
 
-    /// The statement has ended. A kill that is under way must not meet the next one.
+    /// Ends the limit with the statement. A kill that is under way must not meet the next one.
     pub(crate) async fn end(self) {
         if self.watch.stage.get() == Stage::Shooting {
             self.watch.shot.notified().await;
@@ -113,7 +113,7 @@ impl Watch {
     }
 }
 
-/// Changes code and state of the error packet that ends `bytes`, which has the code `from`. Its words stay
+/// Changes code and state of the error packet that ends `bytes`, which has the code `from`. The words stay
 /// the server's, since the packet must keep its length.
 fn change_error(bytes: &mut [u8], from: u16, code: u16, state: &[u8; 5]) {
     /// Header, `ff`, code, `#`, state; and the longest of messages (`MYSQL_ERRMSG_SIZE`).

@@ -1,4 +1,4 @@
-//! What a worker remembers of verdicts, and what they are then.
+//! Verdicts that a worker remembers, and how they turn out then.
 
 use config::Rule;
 
