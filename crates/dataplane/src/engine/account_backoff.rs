@@ -1,12 +1,13 @@
-//! Accounts that a replica refuses, and others let in: it may have yet to learn of one, or somebody has
-//! forgotten to tell it. Reads go elsewhere, and do not ask that replica each time.
+//! Accounts that one replica refuses, and other servers let in: the replica may have yet to learn of the
+//! account, or somebody has forgotten to tell it. Reads go elsewhere, and do not ask that replica each time.
 
 use upstream::{Credential, LeaseError, Role, Server, Topology};
 
 use crate::engine::client_session::ClientSession;
 use crate::error::SessionError;
 
-/// Access denied, with and without a password; the account is locked, on MySQL, for a while, on MariaDB.
+/// Errors about an account: access is denied, with and without a password; the account is locked, on MySQL,
+/// for a while, on MariaDB.
 const OF_THE_ACCOUNT: [u16; 5] = [1045, 1698, 3118, 3955, 4151];
 
 /// Whether a server refuses the account, or is of no use to it.
@@ -46,7 +47,7 @@ pub(crate) fn note_as(session: &ClientSession, server: &Server, credential: &Cre
     );
 }
 
-/// Whether this server is not asked.
+/// Whether this server is not asked, since it has refused the account.
 pub(crate) fn is_denied(session: &ClientSession, server: &Server) -> bool {
     session
         .pool()

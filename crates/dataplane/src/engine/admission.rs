@@ -87,7 +87,7 @@ fn candidates(session: &ClientSession) -> Result<Vec<Candidate>, SessionError> {
     Ok(candidates)
 }
 
-/// On this server, also where it takes a wait in line.
+/// Begins on this server, also where that takes a wait in line.
 async fn wait_on(
     session: &mut ClientSession,
     server: &Arc<Server>,
@@ -106,8 +106,8 @@ async fn on_server(
     server: &Arc<Server>,
     wait: Wait,
 ) -> Result<Connection<ConnectionState>, SessionError> {
-    // What it needs of a connection is known before one is there; what variables are on it, after.
-    // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
+    // The session's needs of a connection are known before there is one; the variables on it, after. Ids of
+    // statements go on, so that an id from before COM_CHANGE_USER means none.
     let without_baseline = start::start_of(session, Rc::default());
     session.state.change_user(without_baseline);
     let lease = lease::bare_connection(session, server, wait);
@@ -134,20 +134,20 @@ fn too_slow(server: &Server, time: Duration) -> SessionError {
     }
 }
 
-/// What has come of the servers that were tried.
+/// The outcomes on servers that were tried.
 #[derive(Default)]
 struct Tried {
-    /// These may have room later.
+    /// Servers that may have room later.
     full: Vec<Arc<Server>>,
-    /// To these there was no way.
+    /// Servers to which there was no way.
     failures: Vec<ConnectFailure>,
-    /// These may have yet to learn of the account or the schema, which the primary would know.
+    /// Servers that may have yet to learn of the account or the schema, which the primary would know.
     refusals: Vec<ConnectFailure>,
     first_refusal: Option<SessionError>,
 }
 
 impl Tried {
-    /// An error of this server, which is passed on where no other server would say anything else.
+    /// Notes an error of this server, or passes it on where no other server would say anything else.
     fn note(&mut self, candidate: &Candidate, error: SessionError) -> Result<(), SessionError> {
         let server = &candidate.server;
         let failure = |reason| ConnectFailure {
@@ -181,7 +181,8 @@ impl Tried {
         Ok(())
     }
 
-    /// Why there is no server. `waited`: what came of the wait for one that was full.
+    /// The error that says why there is no server. `waited`: a server that was full, and the error of the
+    /// wait for it.
     fn in_vain(
         mut self,
         session: &ClientSession,
@@ -224,7 +225,7 @@ impl Tried {
         }
     }
 
-    /// None where those are all.
+    /// The names of the servers that were full; `None` where those are all.
     fn names_of_full(&self, session: &ClientSession) -> Option<String> {
         if self.full.len() == session.context.listener.cluster.servers().len() {
             return None;
@@ -234,7 +235,7 @@ impl Tried {
     }
 }
 
-/// A refusal that is about the server or this host, whatever the account: "Server shutdown in progress",
+/// Whether a refusal is about the server or this host, whatever the account: "Server shutdown in progress",
 /// "Host is blocked", "Host is not allowed to connect", "The server is currently in offline mode".
 fn is_of_server(code: u16) -> bool {
     [1053, 1129, 1130, 3032].contains(&code)

@@ -13,21 +13,21 @@ use crate::engine::next::Next;
 use crate::engine::{answer, do_without, lease, rules, server};
 use crate::error::SessionError;
 
-/// Servers that may refuse one write because they take none, before that is its answer.
+/// Most servers that may refuse a write because they take none, before that is the write's answer.
 const REFUSALS_MAX: u8 = 4;
 
 /// The longest command that is kept.
 const LONGEST: usize = 16 * 1024;
 
-/// A file of the client's has been read once it is sent.
+/// Effects of statements that are not sent again: a file of the client's has been read once it is sent.
 const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 
 /// Has a read that was lost before anything of its answer came executed anew, on another server: the loop
-/// takes it up again as if the client had just sent it. A session with a connection of its own goes on
-/// without that, or ends.
+/// takes the command up again as if the client had just sent it. A session with a connection of its own goes
+/// on without that connection, or ends.
 pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     let lost_on = session.lease.as_ref().map(|leased| leased.connection.server.id());
-    // Once, and not for ever from server to server, unless a rule says how often.
+    // A read is sent again once, and not for ever from server to server, unless a rule says how often.
     let is_second = session.statement.attempts.lost_on.take().is_some();
     let is_own = session.binding.is_own();
     let may = match is_own {
@@ -50,10 +50,11 @@ pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
     true
 }
 
-/// A server has refused a write because it is the primary no more: the statement waits for the new one, where
-/// the loop takes it up again as if the client had just sent it. Nothing was executed.
+/// Has a write executed elsewhere that a server has refused because it is the primary no more. The statement
+/// waits for the new primary, where the loop takes the statement up again as if the client had just sent it.
+/// Nothing was executed.
 pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, SessionError> {
-    // It waits for a place anew.
+    // The statement waits for a place anew.
     session.statement.released = None;
     let refusing = session
         .lease
@@ -87,7 +88,8 @@ pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, Se
     }
 }
 
-/// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
+/// Has the primary asked, since a replica has refused the command: the loop takes the command up again, as if
+/// the client had just sent it.
 pub(crate) async fn ask_primary(session: &mut ClientSession) -> Result<Next, SessionError> {
     lease::abandon_unused(session);
     session.statement.attempts.refusals += 1;
@@ -113,16 +115,17 @@ pub(crate) fn take_up(session: &mut ClientSession, command: &[u8]) -> bool {
     has_room
 }
 
-/// The same of a command of which nothing was taken out of the flow yet.
+/// Has the loop take up a command again of which nothing was taken out of the flow yet.
 pub(crate) fn leave_in_place(session: &mut ClientSession) {
     session.statement.comes_again();
     session.control.record.note_sent_again();
     session.rules.sent_again();
 }
 
-/// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost
-/// before it answers: one that leaves nothing behind. A write, where the server refuses it because it takes
-/// none: a single statement. Neither is sent again in a transaction, nor kept where it is long.
+/// Keeps a command that may be sent again, or looked at when it is answered. A read that leaves nothing
+/// behind is sent again if its server is lost before it answers. A write of a single statement is sent again
+/// if the server refuses it because the server takes no writes. No command is sent again in a transaction,
+/// nor kept where it is long.
 pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead, facts: &Facts) {
     let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
     let is_write = facts.statements == 1
@@ -138,8 +141,8 @@ pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead,
     }
 }
 
-/// Keeps a command that any server can execute: it leaves nothing but what it sets, which is gone with the
-/// connection.
+/// Keeps a command that any server can execute: the command leaves nothing but what it sets, which is gone
+/// with the connection.
 pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
     keep_copy(session, head, true);
     session.statement.asks_primary = session.statement.copy.is_some();

@@ -1,4 +1,4 @@
-//! What the gateway answers by itself, and what a server says unasked.
+//! Answers of the gateway's own, and packets that a server sends unasked.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -18,7 +18,7 @@ use crate::relay::unasked::{Unasked, poll_unasked};
 use crate::session_end::{await_last_command, error_bytes, say_goodbye};
 
 /// Takes the command off what the client sent, to its last byte, without executing it. Returns the sequence
-/// number of what answers it.
+/// number of the answer.
 pub(crate) async fn discard(session: &mut ClientSession) -> Result<u8, SessionError> {
     loop {
         let header = loop {
@@ -152,7 +152,7 @@ async fn write(session: &mut ClientSession) -> Result<std::io::Result<()>, Sessi
     }
 }
 
-/// Writes what may go to the client of what has come from the server.
+/// Writes the bytes from the server that may go to the client.
 pub(crate) async fn flush(session: &mut ClientSession) -> Result<(), SessionError> {
     if !session.streams.down.is_pending() {
         return Ok(());
@@ -165,7 +165,7 @@ pub(crate) async fn flush(session: &mut ClientSession) -> Result<(), SessionErro
 pub(crate) async fn farewell(session: &mut ClientSession, error: &SessionError) {
     let (capabilities, control) = (session.client.capabilities, &session.control);
     let must_end_now = matches!(control.due(false), Some(Signal::DrainNow | Signal::ShutdownNow));
-    // Nor does a server wait there.
+    // A server does not wait for a last command after `wait_timeout`, either.
     let awaits = !must_end_now && !matches!(error, SessionError::WaitTimeout { .. });
     if session.answer.error_sequence == Some(0) && error.to_packet().is_some() && awaits {
         session.answer.error_sequence = await_last_command(&mut session.streams).await;
@@ -194,7 +194,7 @@ async fn put(session: &mut ClientSession, packets: &[u8]) -> Result<(), SessionE
     written.map_err(SessionError::ClientFailed)
 }
 
-/// Writes what was said to the command before and is still on its way.
+/// Writes the rest of the answer to the command before.
 pub(crate) fn poll_rest(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result<(), SessionError>> {
     let streams = &mut session.streams;
     let written = streams.down.poll_write(cx, &mut streams.client);
@@ -206,18 +206,19 @@ pub(crate) fn poll_rest(cx: &mut Context<'_>, session: &mut ClientSession) -> Po
     }
 }
 
-/// What becomes of a session whose connection was ended between two commands.
+/// The fate of a session whose connection was ended between two commands.
 pub(crate) enum Bereft {
     Ends(SessionError),
     CanDoWithout,
 }
 
-/// Between two commands of a session that holds a connection its server has nothing to say but why it ends
-/// it. The session has lost what was on the connection, so it ends, too, unless it can do without.
+/// Waits for the last words of the server whose connection the session holds: between two commands a server
+/// has nothing to say but why it ends the connection. The session has lost what was on the connection, so it
+/// ends, too, unless it can do without.
 pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Bereft> {
     let can_do_without = without::can_do_without(session);
     match ready!(poll_unasked(cx, &mut session.streams)) {
-        // The client hears that only if the session ends.
+        // The client hears the error only if the session ends.
         Unasked::Error(_) if can_do_without => {}
         Unasked::Error(len) => {
             session.streams.down.approve(len);
@@ -230,7 +231,8 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, session: &mut ClientSession)
     }
     do_without::note_end(session);
     without::note_lost(session);
-    // What a session holds only for the sake of a question that it may ask next is no reason to end it.
+    // A connection that is held only for the sake of a question that the client may ask next is no reason to
+    // end the session.
     let holds_only_answers = session
         .state
         .pins()

@@ -1,8 +1,8 @@
-//! Who has answered a session's last statement: noted with each statement, in a few bytes.
+//! The origin of the answer to a session's last statement: noted with each statement, in a few bytes.
 
 use crate::engine::metrics::AtPrimary;
 
-/// Who answered a statement. Statements for the gateway itself (`FOREBAY …`) do not count.
+/// The origin of an answer. Statements for the gateway itself (`FOREBAY …`) do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Answered {
     /// There was no statement yet.
@@ -16,10 +16,10 @@ pub(crate) enum Answered {
     Gateway,
 }
 
-/// Why a statement was answered there, as far as that is known without looking for it.
+/// The reason why a statement was answered there, as far as that is known without looking for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It went where statements of its kind go.
+    /// The statement went where statements of its kind go.
     Usual,
     /// The session was bound to the connection.
     Held,

@@ -1,9 +1,9 @@
 //! Statements that set nothing but what goes with the session to any connection: `SET NAMES`,
 //! `SET autocommit`, `USE`. Drivers begin their sessions with them.
 //!
-//! Any server can execute them. The primary does as long as it can at once; else a replica, which may lack a
-//! schema or a variable that the primary has: what a replica refuses is asked of the primary before the
-//! client hears of it.
+//! Any server can execute them. The primary does as long as it can at once; else a replica does, which may
+//! lack a schema or a variable that the primary has. If a replica refuses such a statement, the primary is
+//! asked before the client hears of the refusal.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::engine::{command, rules};
 /// Effects that are carried to another connection by what the server reports.
 const CARRIED: Effects = Effects::CHANGES_DATABASE.with(Effects::SETS_AUTOCOMMIT);
 
-/// Where such a COM_QUERY goes; `None` for any other.
+/// The target of such a COM_QUERY; `None` for any other.
 pub(crate) fn target(session: &ClientSession, head: CommandHead, facts: &Facts) -> Option<Target> {
     let is_plain = facts.class == Class::Session
         && CARRIED.contains(facts.effects)
         && facts.statements == 1
         && facts.hint.is_none();
-    // A value that is not given is that of the server that is asked.
+    // A value that is not given in the text is that of the server that is asked.
     let is_given = || {
         facts.effects.contains(Effects::CHANGES_DATABASE)
             || sql_class::assigns_given_values(command::text_of(session, head), session.state.syntax())
@@ -34,12 +34,12 @@ pub(crate) fn target(session: &ClientSession, head: CommandHead, facts: &Facts) 
     (is_plain && may_go(session) && is_given()).then_some(Target::Anywhere)
 }
 
-/// The same for a command that is no statement.
+/// The target of such a command that is no statement.
 pub(crate) fn target_of_command(session: &ClientSession, head: CommandHead) -> Option<Target> {
     (head.command == Command::INIT_DB && may_go(session)).then_some(Target::Anywhere)
 }
 
-/// Once a replica has refused it the primary is asked.
+/// Whether the command may go anywhere. Once a replica has refused it, the primary is asked.
 fn may_go(session: &ClientSession) -> bool {
     session.lease.is_none()
         && session.statement.attempts.refusals == 0
@@ -48,8 +48,8 @@ fn may_go(session: &ClientSession) -> bool {
         && !rules::routes(session)
 }
 
-/// The server that can have it at once, and whether that is the primary; `None` where the primary is to be
-/// waited for.
+/// The server that can have such a command at once, and whether that is the primary; `None` where the primary
+/// is to be waited for.
 pub(crate) fn at_hand(
     session: &ClientSession,
     topology: &Topology,
@@ -73,7 +73,8 @@ pub(crate) fn at_hand(
 }
 
 /// Whether the command under way, which is kept to be sent again, could be executed elsewhere if its server
-/// stood still. `on_primary`: where it is. From there a read has nowhere to go for certain.
+/// stood still. `on_primary`: the command is under way there; a read has nowhere to go from there for
+/// certain.
 pub(crate) fn can_move(session: &ClientSession, on_primary: bool) -> bool {
     let has_place = || match (&session.lease, session.statement.asks_primary) {
         (Some(leased), true) => {

@@ -9,7 +9,7 @@ pub(crate) use upstream::conversation::{
     ANSWER_MAX, Broken, Reply, ask, ask_ahead, ask_within, framed, plain, query, rest, run, values,
 };
 
-/// The OK packet that is the answer: rows are another one.
+/// The OK packet, if the answer is one and no rows.
 pub(crate) fn ok(reply: &Reply, capabilities: Capabilities) -> Option<OkPacket> {
     OkPacket::decode(reply.packet(0)?, capabilities).ok()
 }
@@ -19,7 +19,7 @@ pub(crate) fn end_ok(reply: &Reply, capabilities: Capabilities) -> Option<OkPack
     OkPacket::decode(reply.packet(reply.end())?, capabilities).ok()
 }
 
-/// Why a conversation did not come to its end, for logs and for the client.
+/// The words for a conversation that did not come to its end, for logs and for the client.
 pub(crate) fn cause(broken: Broken) -> String {
     match broken {
         Broken::Io(error) => error.to_string(),
@@ -30,7 +30,7 @@ pub(crate) fn cause(broken: Broken) -> String {
     }
 }
 
-/// The answer to this is another than one to that.
+/// The words for an answer that does not belong to this command.
 pub(crate) fn unexpected(command: &str) -> String {
     format!("the server's answer to {command} is not what belongs there")
 }

@@ -1,4 +1,4 @@
-//! What the session is asked and told about a statement before it is sent.
+//! Questions and notes to the session about a statement before it is sent.
 
 use mysql_wire::Command;
 use session::{PinReason, Request};
@@ -10,7 +10,7 @@ use crate::engine::replay::note::note;
 use crate::engine::{command, lease, rules};
 use crate::forwarded::classify;
 
-/// Nothing has to be so on the connection before the statement.
+/// Whether nothing has to be brought about on the connection before the statement.
 pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {
     let is_plain = facts.effects == Effects::NONE && facts.class != Class::Unknown;
     let several = facts.statements > 1 && facts.class >= Class::Write;
@@ -18,8 +18,8 @@ pub(crate) fn needs_no_priming(session: &ClientSession, facts: &Facts) -> bool {
     is_plain && !several && !one_more
 }
 
-/// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be
-/// asked (`last_statement::learn_insert_id`) first.
+/// Gives back a connection that is held only for warnings that nobody asks for. True where the connection is
+/// to be asked (`last_statement::learn_insert_id`) first.
 pub(crate) fn let_go(
     session: &mut ClientSession,
     head: CommandHead,
@@ -42,7 +42,7 @@ pub(crate) fn let_go(
     is_to_be_asked
 }
 
-/// The connection alone can say how many rows the session's last statement has found.
+/// Whether the connection alone can say how many rows the session's last statement has found.
 pub(crate) fn has_count_alone(session: &ClientSession) -> bool {
     session.state.has_pin(PinReason::FoundRows) && session.state.found_rows().is_none()
 }
@@ -68,7 +68,7 @@ fn lists_processes(session: &ClientSession, head: CommandHead, facts: Option<&Fa
 }
 
 /// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement
-/// that it executes.
+/// that the command executes.
 pub(crate) fn with_statement<T>(
     session: &mut ClientSession,
     head: CommandHead,

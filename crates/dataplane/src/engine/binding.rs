@@ -1,5 +1,5 @@
-//! What binds a session to its server connection beyond what `session::Session` knows, and whether it is
-//! counted among those that hold one.
+//! The ties of a session to its server connection beyond those that `session::Session` knows, and whether the
+//! session is counted among those that hold one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use crate::engine::worker_cluster::FirstValues;
 /// Whether the connection is the session's own until it is reset.
 #[derive(Default)]
 pub(crate) struct Binding {
-    /// Of a session that has a server connection for itself: mode `session`.
+    /// Set for a session that has a server connection for itself: mode `session`.
     own: Option<Box<Own>>,
     is_for_good: bool,
-    /// Why, where the session itself does not know. Boxed: few have one.
+    /// The reason, where the session itself does not know it. Boxed: few sessions have one.
     reason: Option<Box<Pin>>,
     is_counted: bool,
 }
 
-/// A connection on which its session has logged in by itself, or what has taken its place.
+/// A connection on which its session has logged in by itself, or one that has taken its place.
 struct Own {
     on_server: OnServer,
     /// `None` where the session stays on its server, whatever becomes of that.
     moves: Option<Moves>,
     needs_priming: bool,
-    /// Its server reports nothing of what the session does.
+    /// The connection's server reports nothing of what the session does.
     is_unwatched: bool,
 }
 
-/// Of a session that may go to another server.
+/// The moves of a session that may go to another server.
 #[derive(Default)]
 struct Moves {
-    /// When it may be tried the next time, in the worker's milliseconds.
+    /// Time of the next try to move, in the worker's milliseconds.
     next_try_ms: u64,
-    /// Before that it does not move for the sake of balance.
+    /// Time before which the session does not move for the sake of balance.
     rests_until_ms: u64,
-    /// Why it came to nothing the last time.
+    /// The reason why the last try came to nothing.
     failure: Option<Pin>,
-    /// With what its client has logged in, where that is known.
+    /// The credential with which the client has logged in, where that is known.
     shown: Option<Credential>,
-    /// The values that its variables have where it has not set them since, as far as they are known.
+    /// The values that the session's variables have if it has not set them since, as far as they are known.
     began_with: Option<Rc<FirstValues>>,
-    /// Its connection was lost with a read, which is to be taken up again.
+    /// The connection was lost with a read, which is to be taken up again.
     is_lost: bool,
 }
 
@@ -83,7 +83,7 @@ impl PackedBinding {
 }
 
 impl Binding {
-    /// Of a session that has a server connection for itself.
+    /// The binding of a session that has a server connection for itself.
     pub(crate) fn own(server: &Arc<ServerMetrics>) -> Self {
         let own = Own {
             on_server: OnServer::new(server),
@@ -97,7 +97,7 @@ impl Binding {
         }
     }
 
-    /// What another process has to know of it, which goes on with the session on the same connection.
+    /// The binding as another process has to know it, which goes on with the session on the same connection.
     pub(crate) fn pack(&self) -> PackedBinding {
         let own = self.own.as_ref().map(|own| PackedOwn {
             moves: own.moves.as_ref().map(|moves| PackedMoves {
@@ -114,7 +114,7 @@ impl Binding {
         }
     }
 
-    /// The same in the other process. `server`: where the session is counted from here on.
+    /// The binding in the other process. `server`: the metrics in which the session is counted from here on.
     pub(crate) fn unpack(packed: PackedBinding, server: &Arc<ServerMetrics>) -> Self {
         let own = packed.own.map(|own| {
             let moves = own.moves.map(|moves| Moves {
@@ -137,14 +137,14 @@ impl Binding {
         }
     }
 
-    /// The session has one connection for itself at any time.
+    /// Whether the session has one connection for itself at any time.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// The session may leave its own connection for one on another server. `shown`: with what its client has
-    /// logged in, where that is known.
+    /// Lets the session leave its own connection for one on another server. `shown`: the credential with
+    /// which its client has logged in, where that is known.
     pub(crate) fn may_move(&mut self, shown: Option<Credential>) {
         if let Some(own) = &mut self.own {
             own.moves = Some(Moves {
@@ -154,7 +154,7 @@ impl Binding {
         }
     }
 
-    /// With what its client has logged in, where that is known.
+    /// The credential with which the client has logged in, where that is known.
     pub(crate) fn shown(&self) -> Option<&Credential> {
         self.moves()?.shown.as_ref()
     }
@@ -168,14 +168,15 @@ impl Binding {
         self.own.as_mut()?.moves.as_mut()
     }
 
-    /// Its client has logged in anew, with this.
+    /// Notes the credential with which the client has logged in anew.
     pub(crate) fn has_shown(&mut self, shown: Option<Credential>) {
         if let Some(moves) = self.moves_mut() {
             moves.shown = shown;
         }
     }
 
-    /// The session may go on without the connection that it has.
+    /// Notes the values that the session's variables begin with, which let it go on without the connection
+    /// that it has.
     pub(crate) fn remember(&mut self, values: Option<Rc<FirstValues>>) {
         if let Some(moves) = self.moves_mut() {
             moves.began_with = values;
@@ -187,13 +188,13 @@ impl Binding {
         self.moves()?.began_with.as_ref()
     }
 
-    /// Whether it is one of those that may leave their own connection, be it not now.
+    /// Whether the session may ever leave its own connection, be it not now.
     #[inline]
     pub(crate) fn moves_at_all(&self) -> bool {
         self.moves().is_some()
     }
 
-    /// Its connection is lost, and a read with it, which is in the flow once more.
+    /// Notes that the connection is lost, and with it a read, which is in the flow once more.
     pub(crate) fn note_lost(&mut self) {
         if let Some(moves) = self.moves_mut() {
             moves.is_lost = true;
@@ -206,7 +207,7 @@ impl Binding {
         self.moves().is_some_and(|moves| moves.is_lost)
     }
 
-    /// The server of the session's own connection reports nothing of what the session does.
+    /// Notes that the server of the session's own connection reports nothing of what the session does.
     pub(crate) fn is_not_watched(&mut self) {
         if let Some(own) = &mut self.own {
             own.is_unwatched = true;
@@ -218,13 +219,13 @@ impl Binding {
         self.own.as_ref().is_some_and(|own| own.is_unwatched)
     }
 
-    /// Its server says itself what the session holds, where that is to move: TiDB.
+    /// Whether the server itself says what the session holds, when that is to move: TiDB.
     #[inline]
     pub(crate) fn moves_by_session_states(&self) -> bool {
         self.is_unwatched() && self.moves_at_all()
     }
 
-    /// The session stays on its own connection from here on.
+    /// Keeps the session on its own connection from here on.
     pub(crate) fn stays(&mut self) {
         if let Some(own) = &mut self.own {
             own.moves = None;
@@ -237,19 +238,19 @@ impl Binding {
         self.moves().is_some_and(|moves| now_ms >= moves.next_try_ms) && !self.is_for_good
     }
 
-    /// Whether it has moved for the sake of balance not long ago, or could not.
+    /// Whether the session has moved for the sake of balance not long ago, or could not.
     pub(crate) fn rests(&self, now_ms: u64) -> bool {
         self.moves().is_none_or(|moves| now_ms < moves.rests_until_ms)
     }
 
-    /// See [`rests`](Self::rests): for so long from here on.
+    /// Has the session [rest](Self::rests) for so long from here on.
     pub(crate) fn rests_for(&mut self, pause: Duration, now_ms: u64) {
         if let Some(moves) = self.moves_mut() {
             moves.rests_until_ms = now_ms + pause.as_millis() as u64;
         }
     }
 
-    /// It could not, and will not be tried before that.
+    /// Notes that the session could not move, and that it is not tried before `next_try_ms`.
     pub(crate) fn move_failed(&mut self, failure: Pin, next_try_ms: u64) {
         if let Some(moves) = self.moves_mut() {
             moves.next_try_ms = next_try_ms;
@@ -257,7 +258,7 @@ impl Binding {
         }
     }
 
-    /// It has: on this server it is counted from here on.
+    /// Notes that the session has moved to this server, on which it is counted from here on.
     pub(crate) fn moved(&mut self, server: &Arc<ServerMetrics>) {
         if let Some(own) = &mut self.own {
             own.on_server = OnServer::new(server);
@@ -267,13 +268,13 @@ impl Binding {
         }
     }
 
-    /// The session's own connection may say something else of its last statement than the session is to be
-    /// told: the gateway has asked something there, or it is another connection.
+    /// Whether the session's own connection may say something else of its last statement than the session is
+    /// to be told: the gateway has asked something there, or it is another connection.
     pub(crate) fn needs_priming(&self) -> bool {
         self.own.as_ref().is_none_or(|own| own.needs_priming)
     }
 
-    /// See [`needs_priming`](Self::needs_priming): from here on.
+    /// Notes that the connection [needs priming](Self::needs_priming) from here on.
     pub(crate) fn is_to_be_primed(&mut self) {
         if let Some(own) = &mut self.own {
             own.needs_priming = true;
@@ -284,18 +285,18 @@ impl Binding {
         self.is_for_good || self.is_own()
     }
 
-    /// Something that only a reset takes off has been done on the connection.
+    /// Whether something has been done on the connection that only a reset takes off.
     pub(crate) fn is_bound(&self) -> bool {
         self.is_for_good
     }
 
-    /// The session keeps its connection from here on, for a reason that it knows itself or that nobody asks
-    /// for: what it does there (replication) is not understood.
+    /// Keeps the session on its connection from here on, for a reason that the session knows itself or that
+    /// nobody asks for: what it does there (replication) is not understood.
     pub(crate) fn bind(&mut self) {
         self.is_for_good = true;
     }
 
-    /// The same for this reason. The first one counts.
+    /// Keeps the session on its connection from here on, for this reason. The first reason counts.
     pub(crate) fn bind_for(&mut self, reason: Pin) {
         self.is_for_good = true;
         self.reason.get_or_insert_with(|| Box::new(reason));
@@ -305,23 +306,24 @@ impl Binding {
         self.reason.is_some()
     }
 
-    /// A reset session keeps nothing.
+    /// Frees the session from its connection: a reset session keeps nothing.
     pub(crate) fn unbind(&mut self) {
         (self.is_for_good, self.reason) = (false, None);
     }
 
-    /// Why the session keeps its connection, beyond what it knows itself, for those who look at it.
+    /// The reasons why the session keeps its connection, beyond those that it knows itself, for those who
+    /// look at it.
     pub(crate) fn reasons(&self) -> impl Iterator<Item = &Pin> {
         let failure = self.moves().and_then(|moves| moves.failure.as_ref());
         self.reason.as_deref().into_iter().chain(failure)
     }
 
-    /// The session holds its connection over the end of a statement. True where that is news.
+    /// Notes that the session holds its connection over the end of a statement. True where that is news.
     pub(crate) fn count(&mut self) -> bool {
         !std::mem::replace(&mut self.is_counted, true)
     }
 
-    /// The session holds none. True where it was counted.
+    /// Notes that the session holds no connection. True where it was counted as holding one.
     pub(crate) fn uncount(&mut self) -> bool {
         std::mem::take(&mut self.is_counted)
     }

@@ -1,9 +1,9 @@
 //! How long a client whose session shares its server connections may be silent: between two commands, and
 //! within a command of which it does not send the rest or an answer that it does not take.
 //!
-//! A server goes by `wait_timeout`, `net_read_timeout` and `net_write_timeout` of the session there. So does
-//! the gateway: by what the session has set, else by what the server has that let it in; only that a minute
-//! is always enough for those who read a result row by row.
+//! A server goes by `wait_timeout`, `net_read_timeout` and `net_write_timeout` of the session there. The
+//! gateway goes by the values that the session has set, else by those of the server that let it in. A minute
+//! is always enough, though, for clients that read a result row by row.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::engine::client_session::ClientSession;
 
 const WAIT_TIMEOUT: &[u8] = b"wait_timeout";
 
-/// The least that goes without being asked for.
+/// Least time for the rest of a command or of an answer, unless the configuration asks for another.
 const LEAST: Duration = Duration::from_secs(60);
 
-/// Goes by what the configuration says, or else by what the session and its server have, where that has
-/// changed.
+/// Sets the limits to those of the configuration, or else to those of the session and its server, where these
+/// have changed.
 #[inline]
 pub(crate) fn renew(session: &ClientSession) {
     if session.binding.is_own() {
-        // Nobody else wants its connection: the server's own limits hold.
+        // Nobody else wants the session's connection: the server's own limits hold.
         return;
     }
     let by = session.control.limits_by.take();
@@ -34,7 +34,7 @@ pub(crate) fn renew(session: &ClientSession) {
     }
 }
 
-/// The same where the session has a new server to go by.
+/// Sets the limits where the session has a new server to go by.
 pub(crate) fn set(session: &ClientSession) {
     let carried = Rc::clone(session.state.carried());
     let mut limits = session.control.limits();

@@ -1,4 +1,4 @@
-//! What a session of mode `split` holds.
+//! The state of a session of mode `split`.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ use crate::lookups::LookupMetrics;
 use crate::relay::{RelayError, Streams};
 use crate::session_end::{as_error, signal_as_error};
 
-/// What a session does where a server has no room.
+/// The way of a session where a server has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     InLine,
@@ -42,7 +42,7 @@ pub(crate) enum Wait {
     NotInLine,
 }
 
-/// A logged-in session in mode `split`: what outlives a command.
+/// The state of a logged-in session in mode `split` that outlives a command.
 pub(crate) struct ClientSession {
     pub(crate) control: Rc<Control>,
     pub(crate) context: Context,
@@ -64,7 +64,7 @@ pub(crate) struct ClientSession {
     pub(crate) answer: AnswerState,
 }
 
-/// Where the session came in, and what it shares with others there.
+/// The listener by which the session came in, and what it shares with others there.
 pub(crate) struct Context {
     pub(crate) worker: Rc<Worker>,
     pub(crate) listener: Arc<ListenerState>,
@@ -78,9 +78,9 @@ impl Context {
     }
 }
 
-/// What an answer to the client has to fit.
+/// The state that an answer to the client has to fit.
 pub(crate) struct AnswerState {
-    /// As a server last reported it.
+    /// The status that a server last reported.
     pub(crate) status: StatusFlags,
     /// The sequence number an error has now, or `None` where the protocol has no place for one.
     pub(crate) error_sequence: Option<u8>,
@@ -88,7 +88,7 @@ pub(crate) struct AnswerState {
 }
 
 impl AnswerState {
-    /// After an answer that was given up, with its connection.
+    /// Begins anew after an answer that was given up, with its connection.
     pub(crate) fn begin_anew(&mut self, client: &Identity) {
         self.shape = Shape::new(client.key.capabilities, client.capabilities);
     }
@@ -143,17 +143,17 @@ impl ClientSession {
         });
     }
 
-    /// Why the session holds its connection, for those who look at it.
+    /// The reasons why the session holds its connection, for those who look at it.
     pub(crate) fn shown_pins(&self) -> impl Iterator<Item = &Pin> {
         self.state.pins().iter().chain(self.binding.reasons())
     }
 
-    /// Between commands, and nothing is lost when the session ends here.
+    /// Whether nothing is lost when the session ends here, between two commands.
     pub(crate) fn is_free(&self) -> bool {
         !self.answer.status.contains(StatusFlags::IN_TRANS)
     }
 
-    /// Whether it can go to another process now, as far as what it has under way is concerned. To be asked
+    /// Whether nothing that is under way keeps the session from going to another process now. To be asked
     /// between two commands.
     pub(crate) fn is_at_rest(&self) -> bool {
         if !self.is_free() || self.state.in_transaction() {
@@ -163,7 +163,7 @@ impl ClientSession {
         self.streams.up.is_at_rest() && self.streams.down.is_at_rest()
     }
 
-    /// It is to go to another server now: its own drains, or has too many.
+    /// Whether the session is to go to another server now: its own drains, or has too many sessions.
     #[inline]
     pub(crate) fn is_to_move(&self) -> bool {
         let leased = self.lease.as_ref().filter(|_| self.binding.is_own());
@@ -178,7 +178,8 @@ impl ClientSession {
         server.is_draining() || (server.has_tickets() || self.is_elsewhere(server)) && may_even_out()
     }
 
-    /// Servers with its listener's label should have it, this is none of them, and it may go to one now.
+    /// Whether servers with the label of the session's listener should have it, this server is none of them,
+    /// and the session may go to one now.
     #[inline]
     pub(crate) fn is_elsewhere(&self, server: &Server) -> bool {
         let listener = &self.context.listener;
@@ -186,12 +187,12 @@ impl ClientSession {
         label.is_some_and(|label| !server.has_label(label) && listener.cluster.has_label_turn())
     }
 
-    /// It goes to another server in the place of coming to its end.
+    /// Whether the session goes to another server in the place of coming to its end.
     pub(crate) fn may_move_instead(&self, signal: Signal) -> bool {
         signal == Signal::Drain && self.lease.is_some() && self.may_move()
     }
 
-    /// Between commands, and nothing holds it on its server, as far as is known.
+    /// Whether nothing holds the session on its server between two commands, as far as is known.
     fn may_move(&self) -> bool {
         self.binding.may_try_to_move(self.context.worker.now_ms())
             && (self.state.may_move() || self.binding.moves_by_session_states())
@@ -199,7 +200,7 @@ impl ClientSession {
             && !self.control.is_aimed_at()
     }
 
-    /// The status as an answer of our own has it: what lasts, without what belongs to the last statement.
+    /// The status in an answer of our own: the flags that last, without those of the last statement.
     pub(crate) fn lasting_status(&self) -> StatusFlags {
         const LASTING: StatusFlags = StatusFlags(
             StatusFlags::IN_TRANS.0
@@ -211,7 +212,7 @@ impl ClientSession {
         StatusFlags(self.answer.status.0 & LASTING.0)
     }
 
-    /// Whose SQL the cluster speaks.
+    /// The dialect of SQL that the cluster speaks.
     pub(crate) fn dialect(&self) -> Dialect {
         self.state.syntax().dialect
     }
@@ -220,7 +221,7 @@ impl ClientSession {
         &self.context.metrics
     }
 
-    /// A read goes to the primary that might have gone to a replica.
+    /// Notes that a read goes to the primary that might have gone to a replica.
     pub(crate) fn note_at_primary(&self, why: AtPrimary) {
         self.metrics().at_primary(why);
         self.statement.at_primary.set(Some(why));
@@ -238,25 +239,25 @@ impl ClientSession {
         }
     }
 
-    /// The leased connection has refused something that the gateway has asked for.
+    /// The error for a leased connection that has refused something that the gateway has asked for.
     pub(crate) fn state_refused(&self, packet: ErrPacket) -> Refused {
         let server = self.server_name().to_owned();
         Refused(SessionError::StateRefused { server, packet })
     }
 
-    /// The conversation on the leased connection has come to nothing.
+    /// The error for a conversation on the leased connection that has come to nothing.
     pub(crate) fn not_answered(&self, cause: String) -> Refused {
         let server = self.server_name().to_owned();
         Refused(SessionError::ServerLogin { server, cause })
     }
 
-    /// The session's server has ended the connection.
+    /// The error for a connection that the session's server has ended.
     pub(crate) fn server_gone(&self, during: During) -> SessionError {
         let server = self.server_name().to_owned();
         SessionError::ServerGone { server, during }
     }
 
-    /// An exchange that did not come to its end, as an error.
+    /// The error for an exchange that did not come to its end.
     pub(crate) fn broken(&self, broken: RelayError) -> SessionError {
         let mut error = as_error(
             broken,
@@ -295,7 +296,7 @@ impl ClientSession {
             .is_some_and(|writer| writer.server.id() == server.id())
     }
 
-    /// Whether this one of those that take the session's writes has all of them.
+    /// Whether this server, one of those that take the session's writes, has all of them.
     pub(crate) fn has_own_writes(&self, server: &Server) -> bool {
         self.own_writes.are_on(server.id()) || self.read_consistency() == config::ReadConsistency::Eventual
     }

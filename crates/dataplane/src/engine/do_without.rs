@@ -6,7 +6,7 @@ use upstream::Credential;
 
 use crate::engine::client_session::ClientSession;
 
-/// What of the session is on its connection alone; `None` where it can do without.
+/// The reason why a part of the session is on its connection alone; `None` where it can do without.
 fn held_by(session: &ClientSession) -> Option<PinReason> {
     if !session.is_free() || session.state.in_transaction() {
         return Some(PinReason::Transaction);
@@ -47,7 +47,7 @@ pub(crate) fn note_end(session: &ClientSession) {
     }
 }
 
-/// With what to log in for the session.
+/// The credentials to log in with for the session.
 pub(crate) fn credentials(session: &ClientSession) -> Vec<Credential> {
     let accounts = &session.context.worker.shared.accounts;
     let name = session.client.account.user.name.as_bytes();

@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::error::SessionError;
 
-/// COM_STMT_EXECUTE and MariaDB's bulk execution.
+/// Serves COM_STMT_EXECUTE and MariaDB's bulk execution.
 pub(crate) fn execution(session: &mut ClientSession, head: CommandHead) -> Step<'_> {
     session.last.explain_warning = None;
     let (id, prepared) = match execute::requested(session, head) {

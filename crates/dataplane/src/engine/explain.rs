@@ -52,7 +52,7 @@ pub(crate) async fn statement(session: &mut ClientSession, head: CommandHead) ->
             }
         }
         (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => set_option(session, &text).await,
-        // For the test of what a panic leaves behind; not in what is released.
+        // This word is for the test of what a panic leaves behind; it is not in what is released.
         #[cfg(debug_assertions)]
         (Some("PANIC"), None) => panic!("a client has asked for it"),
         _ => Ok(unknown()),
@@ -104,7 +104,7 @@ async fn set_consistency(
     answer::ok(session).await
 }
 
-/// What a `FOREBAY SET` wants: `None` is what the configuration says.
+/// The consistency that a `FOREBAY SET` wants; `None` is what the configuration says.
 fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
     let (left, right) = text.split_once('=').unwrap_or((text, ""));
     let name = left
@@ -148,7 +148,7 @@ fn last_of(session: &ClientSession) -> Vec<Vec<String>> {
     }
 }
 
-/// What is known of a statement, and where it would go.
+/// The facts of a statement, and where it would go.
 pub(crate) async fn explain(session: &mut ClientSession, text: &str) -> Vec<Vec<String>> {
     let syntax = session.state.syntax();
     let mut facts = sql_class::facts(text.as_bytes(), syntax);

@@ -1,8 +1,8 @@
 //! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS`
 //! has.
 //!
-//! The statement is executed as ever. What [`super::explain`] says of it is kept until the session's next
-//! statement, and if that is `SHOW WARNINGS` the gateway answers it, provided the server has no warnings of
+//! The statement is executed as ever. The words of [`super::explain`] about it are kept until the session's
+//! next statement. If that is `SHOW WARNINGS`, the gateway answers it, provided the server has no warnings of
 //! its own to show.
 
 use std::rc::Rc;
@@ -58,7 +58,7 @@ pub(crate) async fn query(
     Ok(Next::rule_query(head, facts))
 }
 
-/// The statement is over. What was said of it can be shown from here on.
+/// Ends the statement: its explanation can be shown from here on.
 pub(crate) fn finish(session: &mut ClientSession) {
     if let Some(rows) = session.statement.explanation.take() {
         let words = in_words(&rows, session.server_name());
@@ -83,7 +83,8 @@ pub(crate) async fn execute(session: &mut ClientSession, execution: Execution) -
     Ok(Next::RuleExecution(Box::new(execution)))
 }
 
-/// The usual execution has as many parameters as its statement, and no attributes.
+/// Whether an execution asks for an explanation. The usual execution has as many parameters as its statement,
+/// and no attributes.
 fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) -> bool {
     const FLAGS: usize = 5;
     const COUNT: usize = 10;

@@ -1,7 +1,8 @@
 //! Whether a statement may have given an id itself, in whatever form: as digits, as another kind of number,
 //! or bound as one.
 //!
-//! Wrong in one direction only: what may be the id counts as the id, which costs a question.
+//! The answer is wrong in one direction only: bytes that may be the id count as the id, which costs a
+//! question.
 
 use mysql_wire::Capabilities;
 use mysql_wire::statement::ExecuteHead;
@@ -12,7 +13,7 @@ use sql_class::text::{in_text, is_near};
 const FLOAT: u8 = 4;
 const DOUBLE: u8 = 5;
 
-/// Among the values of an execution. `payload`: the command.
+/// Whether the id may be among the values of an execution. `payload`: the command.
 pub(crate) fn in_values(payload: &[u8], prepared: &Prepared, capabilities: Capabilities, id: u64) -> bool {
     let binary = id.to_le_bytes();
     let len = binary.len() - id.leading_zeros() as usize / 8;

@@ -25,7 +25,7 @@ pub(crate) async fn forward(session: &mut ClientSession, head: CommandHead) -> R
     }
     begin(session, head, None);
     let ended = exchange(session, head.command, None).await;
-    // A refused one has left nothing behind, or its server closes the connection.
+    // A refused command has left nothing behind, or its server closes the connection.
     let is_refused = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
     if is_replication(head.command) && !is_refused {
         session.binding.bind();

@@ -1,26 +1,27 @@
 //! Statements whose ids (`AUTO_INCREMENT`) the server has made.
 //!
 //! An OK packet has the id of a row also where a trigger or an expression gave it, of which LAST_INSERT_ID()
-//! knows nothing. Neither is seen in a statement. So a connection that is about to be given back is asked,
-//! and where the answer is what the packet has said, statements that differ in values only are believed for a
-//! while: what gives ids does so as a rule or never.
+//! knows nothing. Neither can be seen in a statement. A connection that is about to be given back is
+//! therefore asked. If the answer is what the packet has said, statements that differ in values only are
+//! believed for a while: whatever gives ids does so as a rule or never.
 
 use std::cell::{Cell, OnceCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How long, in milliseconds. A trigger that is made in the meantime is noticed after it.
+/// Time for which a statement is believed, in milliseconds. A trigger that is made in the meantime is noticed
+/// after that time.
 const BELIEVED_MS: u64 = 60_000;
 
-/// A power of two: 16 KiB.
+/// Number of places, a power of two: 16 KiB.
 const PLACES: usize = 1024;
 
-/// Some statements, each at the place that its key names: another one takes it.
+/// Some statements, each at the place that its key names: another one with that place displaces it.
 #[derive(Default)]
 pub(crate) struct GeneratedIds {
     places: OnceCell<Box<[GeneratedPlace]>>,
 }
 
-/// A statement, and when it was right.
+/// A statement, and the time at which its id was found right.
 type GeneratedPlace = Cell<(Key, u64)>;
 
 /// A statement in a schema. 0 is none.
@@ -47,7 +48,7 @@ impl GeneratedIds {
         found.is_some_and(|(known, since)| known == key && now_ms < since.saturating_add(BELIEVED_MS))
     }
 
-    /// Believes nobody any more.
+    /// Believes no statement any more.
     pub(crate) fn clear(&self) {
         let places = self.places.get();
         places
@@ -55,7 +56,7 @@ impl GeneratedIds {
             .for_each(|places| places.iter().for_each(|place| place.set(Default::default())));
     }
 
-    /// It was.
+    /// Notes that the id in the answer to such a statement was one that the server has made.
     pub(crate) fn add(&self, key: Key, now_ms: u64) {
         let places = self.places.get_or_init(|| vec![Cell::default(); PLACES].into());
         places[key.place()].set((key, now_ms));

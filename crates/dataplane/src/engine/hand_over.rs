@@ -11,14 +11,14 @@ use crate::hand_over::Stays;
 use crate::hand_over::give;
 use crate::hand_over::offer::{self, Head, Kind};
 
-/// Gives the session away. It goes on here where that comes to nothing.
+/// Gives the session away. If that comes to nothing, the session goes on here.
 ///
 /// # Errors
-/// It is gone: nothing of it is this process's any more.
+/// The session has gone: nothing of it is this process's any more.
 pub(super) async fn go(session: &mut ClientSession) -> Result<(), SessionError> {
     match try_to_go(session).await {
         Ok(()) => {
-            // Neither is told anything: both go on with the other process.
+            // Neither side is told anything: both go on with the other process.
             session.streams.client = Stream::Detached;
             drop(lease::detach(session));
             Err(SessionError::HandedOver)

@@ -1,4 +1,4 @@
-//! Who a session's client is, and how it has come.
+//! The client of a session: who it is, and how it has come.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use upstream::{Key, ServerProfile};
 
 use crate::frontend::authenticate::Authenticated;
 
-/// What its login has said and proved. COM_CHANGE_USER changes it.
+/// The facts that a client's login has said and proved. COM_CHANGE_USER changes them.
 pub(crate) struct Identity {
     pub(crate) account: Authenticated,
     /// The client's address as accounts and messages name it.
     pub(crate) host: Peer,
     pub(crate) login: Login,
-    /// The client's.
+    /// The client's capabilities.
     pub(crate) capabilities: Capabilities,
-    /// What its server connections have in common with those of others.
+    /// The properties that the session's server connections share with those of others.
     pub(crate) key: Rc<Key>,
-    /// What the cluster's servers had in common when the client came.
+    /// The properties that the cluster's servers had in common when the client came.
     pub(crate) profile: Arc<ServerProfile>,
     /// The compression that client and gateway have agreed on.
     pub(crate) compression: Option<Algorithm>,

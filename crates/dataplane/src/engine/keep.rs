@@ -4,7 +4,7 @@ use session::PinReason;
 
 use crate::engine::client_session::ClientSession;
 
-/// The session holds its connection on; said in the metrics where that is news.
+/// Has the session hold its connection on, which the metrics count where it is news.
 pub(crate) fn keep(session: &mut ClientSession) {
     if let Some(leased) = &mut session.lease {
         // The transaction may be over, and the next one on the connection is another.
@@ -31,8 +31,9 @@ pub(crate) fn keep(session: &mut ClientSession) {
     pins.for_each(|pin| session.metrics().pin(pin.reason));
 }
 
-/// Whether the session holds its connection for the last error alone; or for what it has not asked for behind
-/// the statement that left it. Not on MySQL, where one that is raised again has another `CLASS_ORIGIN`.
+/// Whether the session holds its connection for the last error alone, or for diagnostics that it has not
+/// asked for since the statement that left them. Not on MySQL, where an error that is raised again has
+/// another `CLASS_ORIGIN`.
 pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
     let mut pins = session.state.pins().iter();
     let is_mariadb = session.dialect().is_mariadb();
@@ -48,8 +49,8 @@ pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
         && pins.all(|pin| pin.reason == PinReason::Diagnostics)
 }
 
-/// Whether the session holds its connection for its user variables and nothing else. One to a replica, to
-/// which it was sent by name, is not left: its next would be to the primary.
+/// Whether the session holds its connection for its user variables and nothing else. A connection to a
+/// replica, to which the session was sent by name, is not left: its next one would be to the primary.
 pub(crate) fn is_for_user_variables_alone(session: &ClientSession) -> bool {
     session.lease.as_ref().is_some_and(|leased| leased.is_primary)
         && !session.binding.is_for_good()
@@ -58,7 +59,7 @@ pub(crate) fn is_for_user_variables_alone(session: &ClientSession) -> bool {
         && session.is_free()
 }
 
-/// Whether others want a connection to the server of the one that the session holds.
+/// Whether others want a connection to the server whose connection the session holds.
 pub(crate) fn is_wanted(session: &ClientSession) -> bool {
     let Some(leased) = &session.lease else {
         return false;

@@ -2,10 +2,10 @@
 
 use session::Pin;
 
-/// Few sessions have any, and the others have room for a pointer.
+/// The user variables of such a session. Few sessions have any, and the others have room for a pointer.
 pub(crate) struct KeptVariables {
-    /// The command that sets them on a connection that has none; `None` where none was set.
+    /// The command that sets the variables on a connection that has none; `None` where none was set.
     pub(crate) set: Option<Box<[u8]>>,
-    /// Why the session would hold its connection.
+    /// The reason why the session would hold its connection.
     pub(crate) pin: Pin,
 }

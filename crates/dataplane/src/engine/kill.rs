@@ -48,7 +48,7 @@ pub(crate) async fn process_kill(
     }
 }
 
-/// Kills what the gateway gave this id.
+/// Kills the session to which the gateway gave this id.
 async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, SessionError> {
     let Some(place) = session.context.worker.shared.registry.find(kill.id) else {
         return kill_elsewhere(session, kill).await;
@@ -90,8 +90,8 @@ async fn kill_session(session: &mut ClientSession, kill: Kill) -> Result<Next, S
     }
 }
 
-/// Kills what another gateway gave this id, if one did. That one knows whose session it is; what the account
-/// may do to those of others is asked here, where that counts.
+/// Kills the session to which another gateway gave this id, if one did. The other gateway knows whose session
+/// it is; whether the account may end those of others is asked here, if that counts.
 async fn kill_elsewhere(session: &mut ClientSession, kill: Kill) -> Result<Next, SessionError> {
     let (shared, listener) = (&session.context.worker.shared, &session.context.listener);
     let what = (kill.id, kill.query_only);
@@ -118,9 +118,9 @@ async fn kill_elsewhere(session: &mut ClientSession, kill: Kill) -> Result<Next,
     answer::ok(session).await
 }
 
-/// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
-/// Sessions of other clusters are other servers' sessions, where the user's rights say nothing. `None`: that
-/// is for a server to say.
+/// Whether the user may end the session at `place`: always one of the same user, and never one of another
+/// cluster, where the user's rights say nothing. `None`: a server has to say whether the user may end
+/// sessions of others.
 fn may_kill(session: &ClientSession, place: &SessionPlace) -> Option<bool> {
     if place.cluster != session.context.listener.cluster_serial {
         return Some(false);
@@ -131,7 +131,8 @@ fn may_kill(session: &ClientSession, place: &SessionPlace) -> Option<bool> {
 /// Whether the user may end sessions of others on the servers of this cluster.
 async fn may_kill_others(session: &mut ClientSession) -> Result<Result<bool, Refused>, SessionError> {
     let asked = match session.lease.is_some() {
-        // Roles that the session has taken on are there. A conversation that breaks ends the session.
+        // Roles that the session has taken on are on this connection. A conversation that breaks ends the
+        // session.
         true => {
             let question = [ask::query(session.client.key.capabilities, kill_right::QUESTION)];
             Ok(lease::ask_on_lease(session, &question)
@@ -154,8 +155,9 @@ async fn may_kill_others(session: &mut ClientSession) -> Result<Result<bool, Ref
     }))
 }
 
-/// On any server that the session may use, as its account: the primary, where there is one. By a connection
-/// outside the pool, all of which may be held by whom the `KILL` is meant for; one at a time on each worker.
+/// Asks any server that the session may use, as its account: the primary, where there is one. The connection
+/// is outside the pool, all of which may be held by the session that the `KILL` is meant for; one at a time
+/// on each worker.
 async fn asked_of_a_server(session: &ClientSession) -> Result<Vec<Reply>, Refused> {
     let failed = |cause: String| Refused(SessionError::KillFailed(cause));
     let cluster = &session.context.listener.cluster;
@@ -195,8 +197,8 @@ fn any_server(session: &ClientSession) -> Option<Arc<Server>> {
     Some(Arc::clone(&member.server))
 }
 
-/// On the worker of the session: ends it, and has the connection that it holds killed by the account that
-/// watches the servers: a server goes on with a statement whose client is gone, and commits it.
+/// Ends a session, on its worker, and has the connection that it holds killed by the account that watches the
+/// servers: a server goes on with a statement whose client is gone, and commits it.
 pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
     let server_connection = control.server_connection();
     let _aim = control.aim();
@@ -215,7 +217,7 @@ pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) {
     }
 }
 
-/// On the worker of the session: has the statement under way killed by the account that watches the servers.
+/// Has the statement under way of a session killed, on its worker, by the account that watches the servers.
 pub(crate) async fn shoot(control: Rc<Control>, cluster: Arc<Cluster>) -> Result<(), String> {
     let Some((server, thread_id)) = control.server_connection() else {
         // Between two statements there is nothing to be killed, as on a server.
@@ -226,7 +228,7 @@ pub(crate) async fn shoot(control: Rc<Control>, cluster: Arc<Cluster>) -> Result
     cluster.kill(server.server, &format!("{kill}{thread_id}")).await
 }
 
-/// The statement up to the id. TiDB does nothing for a plain `KILL`: see [`crate::answer`].
+/// The `KILL` statement up to the id. TiDB does nothing for a plain `KILL`: see [`crate::answer`].
 fn kill_on(cluster: &Cluster, server: ServerId, what: &str) -> String {
     let profile = cluster.server(server).and_then(|known| known.profile());
     let is_tidb = profile.is_some_and(|known| known.is_tidb());

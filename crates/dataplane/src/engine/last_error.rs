@@ -5,17 +5,18 @@ use mysql_wire::{Capabilities, ErrPacket, PacketHeader};
 /// The longest message that servers take in a `SIGNAL`, in characters.
 pub(super) const MESSAGE_MAX: usize = 128;
 
-/// What the client was told.
+/// The error that the client was told.
 pub(crate) struct LastError {
     pub(super) error: ErrPacket,
-    /// The connection that has said it is somebody else's now; the digest of the statement that failed.
+    /// The digest of the statement that failed, once the connection that has told the error is somebody
+    /// else's.
     pub(super) stashed: Option<u64>,
 }
 
 impl LastError {
-    /// What the exchange of a command has `told` takes the place of what was told before. Where it has told
-    /// nothing that stays as long as it `is_kept` on its connection; or was put away: the command is one that
-    /// servers do not hear of.
+    /// Puts the error that the exchange of a command has `told` in the place of the one before. If nothing
+    /// was told, the one before stays as long as it `is_kept` on its connection, or if it was put away: the
+    /// command is then one that servers do not hear of.
     pub(super) fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>, is_kept: bool) {
         let outlives = |known: &Self| is_kept || known.stashed.is_some();
         if told.is_some() || !known.as_deref().is_some_and(outlives) {
@@ -44,7 +45,7 @@ impl LastError {
     }
 }
 
-/// Whether a text can say it that means the same under any `sql_mode` and in any charset.
+/// Whether a text can say the error that means the same under any `sql_mode` and in any charset.
 pub(super) fn may_be_raised(error: &ErrPacket) -> bool {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
     error.code > 0

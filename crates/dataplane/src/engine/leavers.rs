@@ -9,8 +9,8 @@ use upstream::{Pool, Server};
 use crate::control::Control;
 use crate::engine::connection_state::ConnectionState;
 
-/// Those that hold one for their user variables alone; those first that have done so for longest. Empty, and
-/// nothing is looked at, where nobody has any.
+/// Sessions that hold a connection for their user variables alone, those first that have done so for longest.
+/// The list is empty, and nothing is looked at, where nobody has any.
 #[derive(Default)]
 pub(crate) struct Leavers(RefCell<VecDeque<Rc<Control>>>);
 
@@ -27,8 +27,8 @@ impl Leavers {
         }
     }
 
-    /// Somebody is about to wait for a connection to this server: has one session leave its own whose client
-    /// is silent. Those whose clients are not look themselves when they have their answer.
+    /// Has one session leave its connection to this server, for which somebody is about to wait: one whose
+    /// client is silent. Sessions whose clients are not silent look themselves when they have their answer.
     #[inline]
     pub(crate) fn ask_one(&self, pool: &Pool<ConnectionState>, server: &Server) {
         if !self.0.borrow().is_empty() && server.is_full() && pool.idle_and_busy(server.id()).0 == 0 {

@@ -14,8 +14,8 @@ use crate::engine::transaction::{commit, is_ended_by, is_ended_by_query};
 use crate::engine::{command, keep, last_statement, lease, old_primary};
 use crate::error::SessionError;
 
-/// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
-/// what does not go with it. `ends`: a transaction that only reads.
+/// Prepares the connection that is held for a statement that goes elsewhere: the connection tells what it
+/// alone knows, or ends what does not go with the statement. `ends`: a transaction that only reads is to end.
 async fn before_it_goes(session: &mut ClientSession, facts: &Facts, ends: bool) -> Result<(), Refused> {
     if old_primary::is_left(session, facts) {
         return old_primary::leave(session, facts).await;
@@ -35,7 +35,7 @@ async fn before_it_goes(session: &mut ClientSession, facts: &Facts, ends: bool) 
     Ok(())
 }
 
-/// COM_QUERY, of a statement before which the connection that is held has something to tell or to end.
+/// Serves a COM_QUERY before which the connection that is held has something to tell or to end.
 pub(crate) async fn query_elsewhere(
     session: &mut ClientSession,
     head: CommandHead,
@@ -58,7 +58,7 @@ pub(crate) async fn query_elsewhere(
     }
 }
 
-/// The same of the execution of a prepared statement.
+/// Serves the execution of a prepared statement before which that connection has something to tell or to end.
 pub(crate) async fn execution_elsewhere(
     session: &mut ClientSession,
     execution: Execution,
@@ -70,8 +70,8 @@ pub(crate) async fn execution_elsewhere(
     }
 }
 
-/// What the replica says of a text that it cannot read. It is prepared there and not executed: a syntax error
-/// ends no transaction.
+/// The replica's error about a text that it cannot read. The text is prepared there and not executed: a
+/// syntax error ends no transaction.
 async fn syntax_error(session: &mut ClientSession, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
     const ER_PARSE_ERROR: u16 = 1064;
     let preparation = [&[Command::STMT_PREPARE.0], command::text_of(session, head)].concat();

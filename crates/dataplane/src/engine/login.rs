@@ -36,7 +36,7 @@ use crate::frontend::session_summary::SessionSummary;
 use crate::relay::{Streams, Traffic};
 use crate::session_end::signal_as_error;
 
-/// What a client asks for that is between it and the gateway, or that every server connection has.
+/// Capabilities of a client that are between it and the gateway, or that every server connection has.
 pub(super) const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB
     .with(Capabilities::CONNECT_ATTRS)
     .with(Capabilities::PLUGIN_AUTH)
@@ -46,7 +46,7 @@ pub(super) const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB
     .with(Capabilities::REMEMBER_OPTIONS)
     .with(Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS);
 
-/// What every server connection is opened with.
+/// Capabilities that every server connection is opened with.
 const ALWAYS: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::SESSION_TRACK)
     .with(Capabilities::DEPRECATE_EOF)
@@ -56,7 +56,7 @@ const ALWAYS: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::MULTI_RESULTS)
     .with(Capabilities::PS_MULTI_RESULTS);
 
-/// Everything up to the first command. An error has been told to the client when this returns it.
+/// Does everything up to the first command. When this returns an error, the client has been told.
 pub(super) async fn log_in(
     counted: &Counted,
     accepted: Accepted,
@@ -90,7 +90,7 @@ pub(super) async fn log_in(
     }
 }
 
-/// The greeting, the client's login and its check, within the listener's time.
+/// Greets the client and checks its login, within the listener's time.
 async fn prove(
     counted: &Counted,
     client: &mut Option<Client>,
@@ -192,7 +192,7 @@ pub(super) fn without_server(
     })
 }
 
-/// What the session's server connections have in common with those of others.
+/// The properties that the session's server connections share with those of others.
 pub(super) fn key(
     credential: &Credential,
     client: Capabilities,
@@ -200,7 +200,7 @@ pub(super) fn key(
     charset: u8,
 ) -> Key {
     let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
-    // A server without these is of no use, and those beside it report all the same.
+    // A server without WATCHED is of no use, and servers beside it report all the same.
     let had = profile.capabilities | Capabilities::LONG_PASSWORD | WATCHED;
     Key {
         user: Arc::clone(&credential.user),
@@ -250,8 +250,8 @@ async fn admit(session: &mut ClientSession, sequence: u8) -> Result<(), SessionE
 /// for ever or for a while.
 const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
 
-/// What the client is told where the server does not take its account. One that only servers know has another
-/// password now. What is said of the account is said in the server's words.
+/// The error for a client whose account the server does not take. An account that only servers know has got
+/// another password. Words about the account are the server's.
 fn not_admitted(session: &ClientSession, error: SessionError) -> SessionError {
     let passed =
         session.client.account.credential.account != 0 && session.context.listener.cluster.passes_accounts();
@@ -276,7 +276,7 @@ fn not_admitted(session: &ClientSession, error: SessionError) -> SessionError {
     }
 }
 
-/// COM_CHANGE_USER: another account, and nothing of the session before.
+/// Serves COM_CHANGE_USER: another account, and nothing of the session before.
 pub(crate) async fn change_user(session: &mut ClientSession, head: CommandHead) -> Result<(), SessionError> {
     if !change_user_packet_fits(head.payload_len) {
         session.answer.error_sequence = Some(1);
@@ -306,7 +306,7 @@ pub(crate) async fn change_user(session: &mut ClientSession, head: CommandHead) 
             Some(charset) => u8::try_from(charset).map_err(|_| SessionError::UnknownCollation(charset))?,
             None => session.client.login.charset,
         };
-        // Those of today, not of when the session came.
+        // The accounts of today count, not those of when the session came.
         let (accounts, listener) = (&session.context.worker.shared.accounts, &session.context.listener);
         let present = is_mariadb.then_some(&session.client.account.user);
         let account = authenticate::reauthenticate(

@@ -1,10 +1,10 @@
 //! A session of mode `session` goes on on another server, because its own is gone, and its client does not
 //! notice.
 //!
-//! Nobody can be asked any more what the session had. What its server has said of its variables at the login
-//! is kept for that, and trackers have told what it has set since. What is not known for certain ends it, as
-//! does what was lost with the connection, and a server that is there and has ended the connection (`KILL`,
-//! `wait_timeout`).
+//! Nobody can be asked any more what the session had. The values of its variables that its server told at the
+//! login are kept for this, and trackers have told what the session has set since. The session ends if
+//! something of it is not known for certain, or was lost with the connection; or if the server is there and
+//! has ended the connection (`KILL`, `wait_timeout`).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -38,15 +38,16 @@ use crate::relay::Streams;
 use crate::relay::flow::Flow;
 use crate::relay::unasked::{Unasked, unasked};
 
-/// Between two looks for a server that takes the session.
+/// Time between two looks for a server that takes the session.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// The same where one cannot be made what the session's was: that takes a login each time.
+/// Time between two looks where servers cannot be made what the session's was: that takes a login each time.
 const LOOK_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 const TRIES_MAX: usize = 8;
 
-/// Keeps what the session has at its beginning, where another server may take its place one day.
+/// Keeps the values that the session has at its beginning, where another server may take the place of its own
+/// one day.
 pub(crate) async fn remember(session: &mut ClientSession) -> Result<(), SessionError> {
     session.binding.remember(None);
     if !session.binding.moves_at_all() || credentials(session).is_empty() {
@@ -70,19 +71,19 @@ pub(crate) async fn remember(session: &mut ClientSession) -> Result<(), SessionE
     Ok(())
 }
 
-/// What is known of a connection that is lost.
+/// The facts that are known of a lost connection.
 struct Lost {
     server: Arc<Server>,
     version: Vec<u8>,
     login_began: Instant,
     noticed: Instant,
-    /// What the server has said at the end, as packets.
+    /// The last packets of the server.
     words: Vec<u8>,
     /// The client has sent a command.
     has_command: bool,
     needs_primary: bool,
-    /// What the server, if it was the primary, was known to have, and the session may have seen. A replica
-    /// may have more than anybody else by mistake.
+    /// The transactions that the server, if it was the primary, was known to have, and that the session may
+    /// have seen. A replica may have more than anybody else by mistake.
     seen: Option<Arc<GtidSet>>,
     /// The session is one of those that are let through.
     place: RefCell<Option<Released>>,
@@ -119,7 +120,7 @@ impl Lost {
         })
     }
 
-    /// Whether its server has said that it ends.
+    /// Whether the server has said that it ends.
     fn has_said_so(&self, session: &ClientSession) -> bool {
         const ER_SERVER_SHUTDOWN: u16 = 1053;
         let payload = self.words.get(PacketHeader::LEN..).unwrap_or_default();
@@ -131,12 +132,12 @@ impl Lost {
 /// Why the session ends.
 enum End {
     Told(SessionError),
-    /// Its server is there, and has ended the connection.
+    /// The session's server is there, and has ended the connection.
     Closed,
     Stays(Stays),
 }
 
-/// The session, whose connection is lost, goes on on another server.
+/// Has the session, whose connection is lost, go on on another server.
 pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), SessionError> {
     let waited = session.control.wait_so_far();
     let began = Instant::now();
@@ -181,7 +182,7 @@ pub(crate) async fn go_on_elsewhere(session: &mut ClientSession) -> Result<(), S
     }
 }
 
-/// As every session ends whose server has closed its connection.
+/// Ends the session as every session ends whose server has closed its connection.
 fn end(down: &mut Flow, answer: &mut AnswerState, lost: &Lost) -> SessionError {
     if !lost.has_command && !lost.words.is_empty() {
         down.say(&lost.words);
@@ -241,8 +242,8 @@ async fn recover(session: &mut ClientSession, lost: &Lost) -> Result<(), End> {
     }
 }
 
-/// Nobody looks for a server on behalf of a client that has gone. What it says meanwhile is kept, a buffer of
-/// it.
+/// Waits until the client has gone: nobody looks for a server on its behalf then. Bytes from the client are
+/// kept meanwhile, up to a buffer.
 fn poll_client_gone(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<SessionError> {
     while !streams.up.is_full() {
         match ready!(streams.up.poll_read(cx, &mut streams.client)) {
@@ -254,18 +255,20 @@ fn poll_client_gone(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Session
     Poll::Pending
 }
 
-/// What the session was told to end for.
+/// The signal by which the session was told to end, as its end.
 fn told(session: &ClientSession) -> Option<End> {
     let signal = session.control.due(true)?;
     Some(End::Told(session.signalled(signal)))
 }
 
-/// Whether the server is gone, or was: one that has been there all the time has ended this connection alone.
+/// Whether the server is gone, or was: a server that has been there all the time has ended this connection
+/// alone.
 async fn is_gone(session: &ClientSession, lost: &Lost, deadline: Instant) -> bool {
     if lost.has_said_so(session) || !lost.server.takes_statements() {
         return true;
     }
-    // Many may have lost theirs at once. What one of them is told since holds for all.
+    // Many sessions may have lost their connections at once. An answer that one of them has got since then
+    // holds for all.
     let Ok(_place) = server::release(session, deadline).await else {
         return false;
     };
@@ -312,7 +315,7 @@ async fn look(
         && let Some(permit) = next_permit(session, lost, &tried)
     {
         if lost.place.borrow().is_none() {
-            // Nobody holds a permit while it waits.
+            // No session holds a permit while it waits.
             drop(permit);
             let place = server::release(session, deadline).await;
             *lost.place.borrow_mut() = Some(place?);
@@ -390,7 +393,7 @@ async fn make_ready(
     Ok(has)
 }
 
-/// Of a version, the maker and the two numbers that say what the server can: MariaDB 10.11, MySQL 8.0.
+/// The maker and the two numbers of a version that say what the server can: MariaDB 10.11, MySQL 8.0.
 fn metrics(version: &[u8]) -> (bool, u32) {
     match dialect(version) {
         Dialect::MariaDb { version } => (true, version / 100),
@@ -412,7 +415,7 @@ async fn catch_up(
     let seen = lost.seen.as_deref().cloned().map(Rc::new);
     let position = match consistency::own_writes(session) {
         Freshness::Any => seen,
-        // It was restarted, and has all that it has acknowledged.
+        // The lost server itself was restarted, and has all that it has acknowledged.
         Freshness::Primary if connection.server.id() == lost.server.id() => None,
         Freshness::Primary => return behind("no position tells whether it has what the session has written"),
         Freshness::Position(mut position) => match seen {

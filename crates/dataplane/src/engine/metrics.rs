@@ -1,4 +1,4 @@
-//! What one worker counts in mode `split`.
+//! The counters of one worker in mode `split`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,7 +125,7 @@ pub(crate) struct SplitMetrics {
     pub(crate) lost_writes: Counter,
     /// Statements that wait for an answer together with others, now.
     pub(crate) in_pipelines: Gauge,
-    /// Those that were answered so.
+    /// Statements that were answered so.
     pub(crate) pipelined: Counter,
     pipelines_left: [Counter; PIPELINES_LEFT.len()],
     prepared_apart: [Counter; Apart::ALL.len()],
@@ -142,16 +142,16 @@ pub(crate) struct SplitMetrics {
     pins: Pins,
 }
 
-/// Why a session went to another server.
+/// The reason why a session went to another server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// Its own drains, or is no longer in the cluster.
+    /// The session's server drains, or is no longer in the cluster.
     Left,
-    /// So that the load evens out.
+    /// The load evens out by it.
     For(Factor),
-    /// Its own is gone.
+    /// The session's server is gone.
     Lost,
-    /// Others have its listener's label.
+    /// Other servers have the label of the session's listener.
     Label,
 }
 
@@ -197,17 +197,18 @@ impl Moved {
 }
 
 impl SplitMetrics {
-    /// A statement takes one more round trip until it is executed.
+    /// Counts a statement that takes one more round trip until it is executed.
     pub(crate) fn prepared_apart(&self, why: Apart) {
         self.prepared_apart[why as usize].inc();
     }
 
-    /// Others wanted the connection that a session holds for its user variables alone, and did not get it.
+    /// Counts a connection that others wanted and did not get, since a session holds it for its user
+    /// variables alone.
     pub(crate) fn user_variables_stay(&self, why: VariablesStay) {
         self.variables_stay[why as usize].inc();
     }
 
-    /// A statement was to be answered together with others, and was not.
+    /// Counts a statement that was to be answered together with others, and was not.
     pub(crate) fn pipeline_left(&self, left: &WentAlone) {
         let place = match left {
             WentAlone::NoConnection(_) => 0,
@@ -232,31 +233,31 @@ impl SplitMetrics {
         self.on_replicas[what as usize].inc();
     }
 
-    /// The server of a transaction was lost in the middle.
+    /// Counts a transaction whose server was lost in the middle.
     pub(crate) fn replayed(&self, what: Replayed) {
         self.replayed[what as usize].inc();
     }
 
-    /// A transaction would not be executed again, from here on.
+    /// Counts a transaction that cannot be executed again, from here on.
     pub(crate) fn not_replayable(&self, why: Why) {
         if let Some(place) = Why::ALL.iter().position(|known| *known == why) {
             self.not_replayable[place].inc();
         }
     }
 
-    /// A session keeps its connection for this reason.
+    /// Counts a session that keeps its connection for this reason.
     pub(crate) fn pin(&self, reason: PinReason) {
         self.pins.count(reason);
     }
 
-    /// A session went to another server.
+    /// Counts a session that went to another server.
     pub(crate) fn moved(&self, cause: Moved) {
         if let Some(place) = MOVED.iter().position(|known| *known == cause) {
             self.moved[place].inc();
         }
     }
 
-    /// A session could not leave its server for this reason.
+    /// Counts a session that could not leave its server for this reason.
     pub(crate) fn move_failed(&self, reason: PinReason) {
         self.moves_failed.count(reason);
     }
@@ -329,13 +330,13 @@ impl SplitMetrics {
 /// under `other`.
 const PAIRS_MAX: usize = 256;
 
-/// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two
+/// The series of one worker. Series of removed listeners stay, so that their counts are not lost between two
 /// scrapes.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSplitMetrics(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitMetrics>>>);
 
 impl WorkerSplitMetrics {
-    /// Looked up once a session.
+    /// The series of a cluster and listener, looked up once a session.
     pub(crate) fn of(&self, cluster: &str, listener: &str) -> Arc<SplitMetrics> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = [cluster.into(), listener.into()];

@@ -1,16 +1,16 @@
-//! What happens to a command of a session that is understood: in mode `split` each statement goes to the
-//! server it belongs to, over connections that sessions share; in mode `session` with lookups or `moves` all
+//! The way of a command of a session that is understood. In mode `split` each statement goes to the server it
+//! belongs to, over connections that sessions share. In mode `session` with lookups or `moves` all statements
 //! go over the session's own connection (`own_connection`), until it leaves that for another one (`moving`).
 //!
 //! `run` is the loop, and names all stages in their order. A stage returns what is `next`.
 //!
-//! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what
-//! may be shared: between two statements the server connection goes back to the pool unless that says it is
+//! The session of the client lives here, with its state in `session::Session`, the one truth about what may
+//! be shared: between two statements the server connection goes back to the pool unless that says it is
 //! pinned. A connection that is leased is first made to look like the session (`rebuild`), and what a server
 //! reports of changes is read on the way to the client (`observe`).
 //!
-//! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in
-//! `consistency`; prepared statements, whose ids are the client's own here, in `prepared`.
+//! Rules about statements are in `rules`; targets of statements in `choose`; the freshness that a replica has
+//! to have in `consistency`; prepared statements, whose ids are the client's own here, in `prepared`.
 
 mod account_backoff;
 mod admission;
@@ -101,11 +101,12 @@ mod tests {
             "{}",
             size_of::<ClientSession>()
         );
-        // With the counters of its `Rc` it fits into 256 bytes; the allocator's next size is 320.
+        // A control fits into 256 bytes with the counters of its `Rc`; the allocator's next size is 320.
         let control = size_of::<crate::control::Control>();
         assert!(control <= 240, "{control}");
         let future = size(super::run::run);
-        // 16 more than before observers got copies of commands and sessions could go to another process.
+        // 16 bytes are for copies of commands that observers get, and for sessions that go to another
+        // process.
         assert!(future <= 528, "{future}");
     }
 }

@@ -20,7 +20,8 @@ use crate::engine::{account_backoff, ask, lease, rebuild};
 use crate::error::SessionError;
 use crate::frontend::handshake::PASSED_ON;
 
-/// What says nothing of packets or of what a statement does: servers heed none of these in a login any more.
+/// Capabilities that say nothing of packets or of what a statement does: servers heed none of these in a
+/// login any more.
 const OF_NO_EFFECT: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::LONG_FLAG)
     .with(Capabilities::ODBC)
@@ -33,7 +34,8 @@ const OF_NO_EFFECT: Capabilities = Capabilities::LONG_PASSWORD
 pub(super) struct Stays {
     pub(super) reason: PinReason,
     pub(super) cause: String,
-    /// A question on the session's own connection did not come to its end: it is of no use any more.
+    /// A question on the session's own connection did not come to its end: that connection is of no use any
+    /// more.
     pub(super) own_is_broken: bool,
     /// The other server says that it ends, or takes nobody.
     pub(super) server_leaves: bool,
@@ -54,7 +56,7 @@ impl Stays {
         Self::new(PinReason::Incompatible, cause)
     }
 
-    /// A server that has refused the account, or cannot be used.
+    /// The reason for a server that has refused the account, or cannot be used.
     pub(super) fn of_login(error: &LeaseError) -> Self {
         const ER_SERVER_SHUTDOWN: u16 = 1053;
         const ER_SERVER_OFFLINE_MODE: u16 = 3032;
@@ -77,7 +79,7 @@ impl Stays {
     }
 }
 
-/// Something that was asked of the other server, and came to nothing.
+/// The reason for something that was asked of the other server, and came to nothing.
 impl From<Refused> for Stays {
     fn from(Refused(error): Refused) -> Self {
         let reason = match &error {
@@ -92,16 +94,16 @@ impl From<Refused> for Stays {
 /// Why a session goes to another server.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
-    /// Its own takes no sessions any more.
+    /// The session's server takes no sessions any more.
     ServerLeaves,
-    /// Its own has too many.
+    /// The session's server has too many sessions.
     Balance(Ticket),
-    /// Others have its listener's label.
+    /// Other servers have the label of the session's listener.
     Label,
 }
 
 impl Cause {
-    /// `None` where there was one a moment ago: others have taken the last ticket.
+    /// `None` where the cause that was there a moment ago is gone: others have taken the last ticket.
     pub(super) fn of(session: &ClientSession) -> Option<Self> {
         let server = &session.lease.as_ref()?.connection.server;
         let is_raised = || session.control.due(session.is_free()).is_some();
@@ -115,12 +117,12 @@ impl Cause {
         server.take_ticket().map(Self::Balance)
     }
 
-    /// It would take the session from servers with its listener's label to one without.
+    /// Whether the move would take the session from servers with its listener's label to one without.
     pub(super) fn undoes_label(self, session: &ClientSession) -> bool {
         let (Self::Balance(ticket), Some(leased)) = (self, &session.lease) else {
             return false;
         };
-        // Whoever has to leave its server leaves it.
+        // A session that has to leave its server leaves it.
         if matches!(ticket.factor, Factor::Health | Factor::Memory) {
             return false;
         }
@@ -192,7 +194,7 @@ pub(super) async fn open(
         };
         match opened {
             Ok(mut connection) => {
-                // The login was the same. What differs all the same is found and set later.
+                // The login was the same. Differences that there are all the same are found and set later.
                 connection.state.baseline = Rc::clone(session.state.baseline());
                 return fits(session, connection);
             }
@@ -206,7 +208,7 @@ pub(super) async fn open(
     Err(last)
 }
 
-/// Packets have to look the same on both, and statements to be read the same way.
+/// Checks that packets look the same on both connections, and that statements are read the same way.
 pub(super) fn fits(
     session: &ClientSession,
     connection: Connection<ConnectionState>,
@@ -223,7 +225,7 @@ pub(super) fn fits(
     }
 }
 
-/// The other server has refused none of these.
+/// Checks that the other server has refused none of these.
 pub(super) fn is_done(connection: &Connection<ConnectionState>, replies: &[ask::Reply]) -> Result<(), Stays> {
     let mut errors = replies
         .iter()
@@ -237,14 +239,14 @@ pub(super) fn is_done(connection: &Connection<ConnectionState>, replies: &[ask::
     }
 }
 
-/// The session, which has left its own connection, goes on on this one. `has`: its values there, where they
-/// are known.
+/// Has the session, which has left its own connection, go on on this one. `has`: the session's values there,
+/// where they are known.
 pub(super) fn go_on(
     session: &mut ClientSession,
     mut connection: Connection<ConnectionState>,
     has: Option<Vec<Option<Vec<u8>>>>,
 ) {
-    // What the account may read the old server has said.
+    // The lookups go by what the account may read, which the old server has said.
     session.lookups = None;
     let has = has.map(|has| session.context.cluster.share_values(has));
     session.binding.remember(has);

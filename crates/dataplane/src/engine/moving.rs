@@ -1,8 +1,8 @@
 //! A session of mode `session` goes to another server, because its own drains or has too many, and its client
 //! does not notice.
 //!
-//! That is done between two commands, while nothing holds the session where it is. A connection to the other
-//! server is opened for it as its account, and made what its own is; only then its own is closed. What fails
+//! The session moves between two commands, while nothing holds it where it is. A connection to the other
+//! server is opened for it as its account, and made what its own is; only then its own is closed. A failure
 //! before that leaves the session where it was.
 
 use std::rc::Rc;
@@ -28,8 +28,8 @@ use crate::error::{During, SessionError};
 /// User variables with more bytes than this are not carried.
 const USER_VARIABLES_MAX: usize = 64 * 1024;
 
-/// The session goes to another server, or stays on its own for a while. It ends where its connection is lost
-/// meanwhile: no command was sent.
+/// Has the session go to another server, or stay on its own for a while. The session ends if its connection
+/// is lost meanwhile: no command was sent.
 pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionError> {
     let Some(why) = Cause::of(session) else {
         return Ok(());
@@ -75,7 +75,7 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
                 };
                 return Err(SessionError::ServerGone { server: left, during });
             }
-            // That the other server has no room says nothing of the session.
+            // A lack of room on the other server says nothing of the session.
             if let Cause::Balance(_) = why
                 && reason != PinReason::NoServer
             {
@@ -139,7 +139,7 @@ async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), S
         }
     };
     if let Some(old) = lease::detach(session) {
-        // What a lookup from memory has found no server knows.
+        // No server knows how many rows a lookup from memory has found.
         if let Some(rows) = lookup::found_rows(session) {
             session.state.learn_found_rows(rows);
         }
@@ -150,7 +150,7 @@ async fn try_to_leave(session: &mut ClientSession, cause: Cause) -> Result<(), S
     Ok(())
 }
 
-/// Which user variables there are. Triggers and functions may have set some that no text names.
+/// Learns which user variables there are. Triggers and functions may have set some that no text names.
 async fn learn_user_variables(session: &mut ClientSession, plan: &mut MovePlan) -> Result<(), Stays> {
     let Some(list) = plan.list_user_variables() else {
         return Ok(());
@@ -164,7 +164,7 @@ async fn learn_user_variables(session: &mut ClientSession, plan: &mut MovePlan) 
     let listed = replies
         .first()
         .filter(|reply| reply.error(capabilities).is_none());
-    // Definitions come along.
+    // Definitions of columns come along.
     let rows = listed.map(|reply| ask::values(reply).filter(|row| row != b"def"));
     match plan.learn_user_variables(rows) {
         true => Ok(()),
@@ -175,7 +175,7 @@ async fn learn_user_variables(session: &mut ClientSession, plan: &mut MovePlan) 
     }
 }
 
-/// Takes on there the roles that the session has taken on.
+/// Takes on, on the new connection, the roles that the session has taken on.
 async fn take_on_roles(
     session: &mut ClientSession,
     plan: &MovePlan,
@@ -185,7 +185,7 @@ async fn take_on_roles(
         return Ok(());
     };
     let capabilities = session.client.key.capabilities;
-    // Before anything else is asked there.
+    // This comes before anything else is asked there.
     learn_of_last_statement(session).await?;
     let replies = ask_own(session, &ask::framed(capabilities, vec![question])).await?;
     let row = replies.first().and_then(|reply| reply.plain_row(1));
@@ -198,15 +198,15 @@ async fn take_on_roles(
     is_done(connection, &replies)
 }
 
-/// What only the session's own connection knows of its last statement.
+/// Learns what only the session's own connection knows of its last statement.
 async fn learn_of_last_statement(session: &mut ClientSession) -> Result<(), Stays> {
     session.control.mark(Waiting::Server);
     let learned = last_statement::learn_before_moving(session).await;
     learned.map_err(Stays::of_own_connection)
 }
 
-/// Says there of the next transaction what the session has said. That is the last that the gateway asks
-/// there.
+/// Announces the next transaction on the new connection as the session has announced it. The gateway asks
+/// nothing there after this.
 pub(super) async fn announce_next_transaction(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -238,7 +238,7 @@ async fn make_ready(
     take_on_roles(session, plan, connection).await?;
     rebuild::rebuild(session, connection).await?;
     catch_up(session, connection).await?;
-    // Before anything else is asked there.
+    // This comes before anything else is asked there.
     learn_of_last_statement(session).await?;
     learn_user_variables(session, plan).await?;
     let has = become_as_here(session, plan, connection).await?;
@@ -278,7 +278,8 @@ async fn become_as_here(
     become_as(session, plan, connection, (had, has), questions).await
 }
 
-/// Makes the connection, which has these values, what the session has had. Says what it has then.
+/// Makes the connection, which has the values `has`, what the session's own was. Returns the values that it
+/// has then.
 pub(super) async fn become_as(
     session: &ClientSession,
     plan: &MovePlan,
@@ -291,7 +292,7 @@ pub(super) async fn become_as(
         return Ok(has.of_server);
     }
     let count = set.len();
-    // What the gateway is warned of is not for the session to see.
+    // Warnings to the gateway are not for the session to see.
     let clears = ask::framed(connection.capabilities, vec![session::clear_diagnostics()]);
     let commands = [ask::framed(connection.capabilities, set), questions, clears].concat();
     let replies = rebuild::asked_in_time(session, connection, &commands).await?;
@@ -309,9 +310,9 @@ pub(super) async fn become_as(
     }
 }
 
-/// Asks something on the session's own connection, of which a client knows nothing.
+/// Asks something on the session's own connection that its client knows nothing of.
 async fn ask_own(session: &mut ClientSession, questions: &[Vec<u8>]) -> Result<Vec<ask::Reply>, Stays> {
-    // As for a statement of its client's, `server_idle_timeout` is the limit.
+    // The limit is `server_idle_timeout`, as for a statement of the client's.
     session.control.mark(Waiting::Server);
     let asked = lease::ask_on_lease(session, questions).await;
     // The questions were statements of their own, with rows.
@@ -320,7 +321,7 @@ async fn ask_own(session: &mut ClientSession, questions: &[Vec<u8>]) -> Result<V
     asked.map_err(Stays::of_own_connection)
 }
 
-/// What a server has said of a session's variables.
+/// The values of a session's variables that a server has told.
 pub(super) struct Values {
     pub(super) of_server: Vec<Option<Vec<u8>>>,
     pub(super) of_user: Option<UserVariables>,

@@ -1,4 +1,4 @@
-//! What is next for a command. Each stage says it, and the loop alone does it: no stage calls another one.
+//! The next step of a command. Each stage names it, and the loop alone takes it: no stage calls another one.
 
 use std::pin::Pin;
 
@@ -10,19 +10,20 @@ use crate::engine::client_session::Refused;
 use crate::error::SessionError;
 use crate::relay::RelayOutcome;
 
-/// What is next for the command under way. Boxed, so that a session that waits has little room for it.
+/// The next step of the command under way. Boxed, so that a session that waits has little room for it.
 pub(crate) enum Next {
     /// The command itself, which something had to go ahead of.
     Begin,
-    /// What rules say of a statement of text.
+    /// Rules are asked about a statement of text.
     RuleQuery(Box<Query>),
-    /// Where a statement of text goes. Rules have said all that they have to say.
+    /// A target is found for a statement of text. Rules have said all that they have to say.
     RouteQuery(Box<Query>),
     /// A statement of text goes to the primary as it is.
     QueryOnPrimary(Box<Query>),
-    /// What rules say of the execution of a prepared statement.
+    /// Rules are asked about the execution of a prepared statement.
     RuleExecution(Box<Execution>),
-    /// Where the execution of a prepared statement goes. Rules have said all that they have to say.
+    /// A target is found for the execution of a prepared statement. Rules have said all that they have to
+    /// say.
     RouteExecution(Box<Execution>),
     /// The client's statement is prepared. Rules have said all that they have to say.
     Prepare,
@@ -76,7 +77,7 @@ impl From<Refused> for Next {
     }
 }
 
-/// What is next, or what has to be waited for before that is known.
+/// The next step, or the wait before it is known.
 pub(crate) enum Step<'a> {
     Now(Next),
     /// Boxed: every session has room for the command and its answer only.

@@ -1,5 +1,5 @@
-//! The server's answer on its way to the client: what it says about the session is read, and what the client
-//! did not ask for is taken out.
+//! The server's answer on its way to the client: reports about the session are read, and those that the
+//! client did not ask for are taken out.
 //!
 //! Server connections always report their state (session tracking) and always end rows with an OK packet. A
 //! client that knows both gets its answer as it comes, but for those reports; for an older one the answer is
@@ -29,13 +29,13 @@ pub(crate) struct Observed<'a> {
     /// The statement may be executed elsewhere if this server does not take writes (any more): that answer is
     /// kept from the client.
     pub(crate) may_go_elsewhere: bool,
-    /// Whatever error comes is kept from the client, for another server is to say what is wrong.
+    /// Every error is kept from the client, since another server is to say what is wrong.
     pub(crate) is_second_hand: bool,
     /// How long the statement may take.
     pub(crate) limit: Option<&'a TimeLimit>,
-    /// Such an answer has come, in these words.
+    /// The refusal that has come, in the server's words.
     pub(crate) took_no_writes: Option<Box<ErrPacket>>,
-    /// Who notes the answer.
+    /// The recorder of the answer.
     pub(crate) recorder: Option<&'a mut Recorder>,
     /// The server has said that something of the session has changed.
     pub(crate) reported: bool,
@@ -51,8 +51,8 @@ pub(crate) struct Observed<'a> {
 pub(crate) const TAKES_NO_WRITES: [u16; 2] = [1290, 1836];
 
 impl Observed<'_> {
-    /// Takes the server's refusal of a write off what has come, and ends the answer with it. `None` where it
-    /// is another answer; `Some(None)` while it is not there whole.
+    /// Takes the server's refusal of a write off what has come, and ends the answer with it. `None` for any
+    /// other answer; `Some(None)` while the refusal is not there whole.
     fn take_refusal(&mut self, down: &mut Flow) -> Result<Option<Option<Outcome>>, WireError> {
         let unseen = down.unseen();
         let Some(header) = PacketHeader::parse(unseen) else {
@@ -96,8 +96,8 @@ impl Observed<'_> {
         }
     }
 
-    /// Puts a packet in the place of the OK packet with session state that is next. False while it is not
-    /// there whole.
+    /// Puts a packet in the place of the OK packet with session state that is next. False while the OK packet
+    /// is not there whole.
     fn inspect(&mut self, down: &mut Flow) -> Result<bool, WireError> {
         let unseen = down.unseen();
         let Some(header) = PacketHeader::parse(unseen) else {
@@ -185,8 +185,8 @@ impl Observed<'_> {
     }
 }
 
-/// Tells a client whose statement took too long that it did, in the error that ends these bytes; and gives
-/// back what it is told.
+/// Tells a client whose statement took too long that it did, in the error that ends these bytes. Returns the
+/// error that the client is told.
 #[cold]
 fn at_error(limit: Option<&TimeLimit>, code: u16, bytes: &mut [u8]) -> Option<Box<LastError>> {
     if let Some(limit) = limit {

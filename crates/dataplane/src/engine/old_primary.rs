@@ -1,8 +1,8 @@
 //! Sessions in a transaction on a server that was the primary when it began.
 //!
-//! The server itself says what may still be done in it, and refuses writes by an error that a client may not
-//! heed. What comes next, a new transaction or one more write, is not for that server: the session moves on
-//! where it has nothing else there, or ends.
+//! The server itself says what may still be done in the transaction, and refuses writes by an error that a
+//! client may not heed. The next statement, a new transaction or one more write, is not for that server: the
+//! session moves on where it has nothing else there, or ends.
 
 use session::PinReason;
 use sql_class::{Class, Effects, Facts};
@@ -14,7 +14,7 @@ use crate::engine::{lease, observe, transaction};
 /// ready.
 const ROLE_ERRORS: [u16; 4] = [1290, 1836, 3100, 1047];
 
-/// A statement has ended with this error.
+/// Notes the error that a statement has ended with.
 pub(crate) fn note_error(session: &mut ClientSession, code: u16) {
     if !ROLE_ERRORS.contains(&code) {
         return;
@@ -26,9 +26,9 @@ pub(crate) fn note_error(session: &mut ClientSession, code: u16) {
     }
 }
 
-/// The session is in a transaction on a server that was the primary, and the statement is not to be executed
-/// there: a new transaction belongs on the new primary, and a write has been refused before. Without this a
-/// client that does not heed errors would stay for ever.
+/// Whether the session is in a transaction on a server that was the primary, and the statement is not to be
+/// executed there: a new transaction belongs on the new primary, and a write has been refused before. Without
+/// this a client that does not heed errors would stay for ever.
 pub(crate) fn is_left(session: &mut ClientSession, facts: &Facts) -> bool {
     let begins = begins_anew(facts);
     if !begins && facts.class < Class::Write || !session.state.in_transaction() {
@@ -42,7 +42,7 @@ pub(crate) fn is_left(session: &mut ClientSession, facts: &Facts) -> bool {
     lease::is_demoted(session) && (begins || has_refused)
 }
 
-/// The statement ends a transaction that is open, and begins another one.
+/// Whether the statement ends a transaction that is open, and begins another one.
 pub(crate) fn begins_anew(facts: &Facts) -> bool {
     matches!(facts.class, Class::Begin | Class::BeginReadOnly) && !facts.effects.contains(Effects::XA)
 }

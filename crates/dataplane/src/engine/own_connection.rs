@@ -1,6 +1,7 @@
 //! Sessions of mode `session` of which something has to be known, and those of mode `split` that never share
-//! connections: they are served as others of mode `split` are, on a server connection of their own. They have
-//! logged in on it by themselves. Where `moves` is on, one on another server may take its place (`moving`).
+//! connections. Both are served as other sessions of mode `split` are, on a server connection of their own,
+//! on which their clients have logged in by themselves. With `moves`, a connection on another server may take
+//! its place (`moving`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,13 +32,13 @@ use crate::frontend::users::User;
 use crate::relay::Streams;
 use crate::session_end::signal_as_error;
 
-/// How a client has introduced itself.
+/// The introduction of a client.
 pub(crate) struct Introduction {
-    /// Without what proved it.
+    /// The login, without what proved it.
     pub(crate) login: Login,
-    /// What the client was greeted with.
+    /// The profile that the client was greeted with.
     pub(crate) profile: Arc<ServerProfile>,
-    /// What [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before the login.
+    /// The number that [`rights_of_login`](crate::lookups::Lookups::rights_of_login) gave before the login.
     pub(crate) rights: Option<u64>,
 }
 
@@ -49,8 +50,8 @@ pub(crate) struct Arrived {
     pub(crate) logged_in: LoggedIn,
 }
 
-/// A session on the connection on which its client has logged in. An error has been told to the client when
-/// this returns it.
+/// A session on the connection on which its client has logged in. When this returns an error, the client has
+/// been told.
 pub(crate) async fn adopt(counted: &Counted, arrived: Arrived) -> Result<Box<ClientSession>, SessionError> {
     let (worker, listener) = (&counted.worker, &counted.listener);
     let Arrived {
@@ -96,7 +97,7 @@ pub(crate) async fn adopt(counted: &Counted, arrived: Arrived) -> Result<Box<Cli
         Err(error) => Err(error),
     };
     match taken_in {
-        // Its server may report something, but nobody needs that: rules see texts.
+        // The server may report something, but nobody needs that: rules see texts.
         Ok(false) => {
             session.binding.is_not_watched();
             if moves_by_session_states && knows_name {
@@ -130,8 +131,8 @@ pub(crate) async fn adopt(counted: &Counted, arrived: Arrived) -> Result<Box<Cli
 /// In mode `split` the configuration may say something of the account, although its server has let it in.
 ///
 /// # Errors
-/// It has as many sessions as it may, or its server takes its name for another one: rules and limits would
-/// not find it.
+/// The account has as many sessions as it may, or its server takes its name for another one: rules and limits
+/// would not find it.
 fn become_configured(client: &mut Identity, context: &Context) -> Result<(), SessionError> {
     if !context.listener.config.shares_never() {
         return Ok(());
@@ -171,7 +172,7 @@ fn account(name: &str) -> Result<Authenticated, SessionError> {
     })
 }
 
-/// Whether its server reports what the session does.
+/// Takes in the connection and its server. Returns whether the server reports what the session does.
 async fn take_in(
     session: &mut ClientSession,
     stream: Stream,
@@ -203,7 +204,7 @@ async fn take_in(
     let listener = &session.context.listener;
     let is_of_primary = listener.config.shares_never() && listener.cluster.config().uses_roles;
     if let Some(leased) = &mut session.lease {
-        // Another one may have become the primary while the client waited and logged in.
+        // Another server may have become the primary while the client waited and logged in.
         leased.is_demoted = is_of_primary && !is_primary && topology.primary().is_some();
     }
     let start = start_of(session, baseline);
@@ -212,7 +213,7 @@ async fn take_in(
     Ok(is_watched)
 }
 
-/// COM_RESET_CONNECTION was executed.
+/// Notes that COM_RESET_CONNECTION was executed.
 pub(super) async fn was_reset(session: &mut ClientSession) -> Result<(), SessionError> {
     let baseline = watch_again(session).await?;
     session.state.reset_on_own_connection(baseline);
@@ -220,7 +221,7 @@ pub(super) async fn was_reset(session: &mut ClientSession) -> Result<(), Session
     lost_server::remember(session).await
 }
 
-/// COM_CHANGE_USER: the server checks the password.
+/// Serves COM_CHANGE_USER: the server checks the password.
 pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), SessionError> {
     session.control.mark(Waiting::Login);
     session.binding.unbind();
@@ -249,7 +250,7 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
     )
     .await;
     session.answer.error_sequence = Some(sequence);
-    // Its lookups were those of the user that it began with.
+    // The session's lookups were those of the user that it began with.
     session.lookups = None;
     match changed? {
         Changed::To(request, status, proof) => {
@@ -262,7 +263,7 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             session.rules = SessionRules::new(&session.context.worker);
             let user = Arc::clone(&session.client.account.user.name);
             session.control.name_user(&user);
-            // Of one above 255 the low byte, as at the login.
+            // The low byte of a collation above 255 is noted, as at the login.
             let collation = request.charset.map(|charset| charset as u8);
             session.control.name_login(Some(&request.database), collation);
             let registry = &session.context.worker.shared.registry;
@@ -281,8 +282,8 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             session.state.begins(session.context.worker.now_ms());
             lost_server::remember(session).await?;
         }
-        // The client has the server's error, and whether the connection goes on is for the server to say.
-        // What is known of the session is not needed any more.
+        // The client has the server's error, and the server decides whether the connection goes on. The facts
+        // that are known of the session are not needed any more.
         Changed::Refused { is_denied, .. } => {
             if is_denied
                 && session.control.login_failed() >= session.context.listener.config.login_failures_max
@@ -295,15 +296,15 @@ pub(super) async fn change_user(session: &mut ClientSession) -> Result<(), Sessi
             }
             session.state.change_user_refused();
             session.state.rearmed();
-            // Its server reports nothing any more.
+            // The server reports nothing any more.
             session.binding.stays();
         }
     }
     Ok(())
 }
 
-/// The server reports nothing behind a reset or a login within the session, and variables have other values:
-/// it is told to report again, and what they are is asked.
+/// Has the server report again, and asks for the values of variables: after a reset or a login within the
+/// session the server reports nothing, and variables have other values.
 async fn watch_again(session: &mut ClientSession) -> Result<Rc<Baseline>, SessionError> {
     let limit = session.context.listener.cluster.config().login_timeout;
     let is_unwatched = session.binding.is_unwatched();

@@ -1,19 +1,19 @@
-//! Where a session's writes are, and how fresh it has said that its reads must be.
+//! The servers that have a session's writes, and the freshness that the session has asked of its reads.
 
 use std::cell::Cell;
 
 use config::ReadConsistency;
 use upstream::ServerId;
 
-/// What reads of the session must see, as far as it is its own affair.
+/// The part of what reads of the session must see that is its own affair.
 #[derive(Default)]
 pub(crate) struct OwnWrites {
-    /// Of several servers that take writes, the one that takes this session's.
+    /// The server that takes this session's writes, of several that take any.
     writer: Cell<Option<ServerId>>,
     /// The server that has all that this session has written: where it wrote last, or one that has caught up
     /// with that since.
     on: Option<ServerId>,
-    /// How fresh reads are, where the session has said so itself.
+    /// The freshness of reads, where the session has said it itself.
     said: Option<ReadConsistency>,
 }
 
@@ -22,22 +22,22 @@ impl OwnWrites {
         self.writer.get()
     }
 
-    /// This server takes the session's writes from here on.
+    /// Notes that this server takes the session's writes from here on.
     pub(crate) fn go_to(&self, writer: ServerId) {
         self.writer.set(Some(writer));
     }
 
-    /// The server that has all of them, where there are some.
+    /// The server that has all of the session's writes, where there are some.
     pub(crate) fn on(&self) -> Option<ServerId> {
         self.on
     }
 
-    /// Whether a server has all of them.
+    /// Whether a server has all of the session's writes.
     pub(crate) fn are_on(&self, server: ServerId) -> bool {
         self.on.is_none_or(|on| on == server)
     }
 
-    /// This server has all of them.
+    /// Notes that this server has all of the session's writes.
     pub(crate) fn note_on(&mut self, server: ServerId) {
         self.on = Some(server);
     }
@@ -46,7 +46,8 @@ impl OwnWrites {
         self.said
     }
 
-    /// `None`: as rules, accounts and the configuration have it.
+    /// Sets the freshness that the session asks of its reads. `None`: as rules, accounts and the
+    /// configuration have it.
     pub(crate) fn say_consistency(&mut self, said: Option<ReadConsistency>) {
         self.said = said;
     }

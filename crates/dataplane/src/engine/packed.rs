@@ -62,7 +62,7 @@ pub(crate) struct PackedSession {
 #[serde(deny_unknown_fields)]
 struct PackedIdentity {
     user: String,
-    /// The configuration says something of it.
+    /// The configuration says something of the account.
     is_configured: bool,
     credential: PackedCredential,
     other_credential: Option<PackedCredential>,
@@ -113,7 +113,7 @@ struct PackedLast {
 /// The session, as another process needs it.
 ///
 /// # Errors
-/// It has what is not carried there.
+/// The session has something that is not carried there.
 pub(super) fn pack(session: &ClientSession) -> Result<PackedSession, Stays> {
     if session.prepared.long_texts.is_some() {
         return Err(Stays::Large);
@@ -279,7 +279,7 @@ fn unpack_writes(writes: &mut OwnWrites, packed: PackedWrites, servers: &Named) 
         writes.go_to(writer);
     }
     if let Some(on) = packed.on {
-        // Or nobody here knows who has its writes.
+        // Without that server nobody here knows who has the session's writes.
         writes.note_on(id_of(on).ok_or(Stays::Server)?);
     }
     writes.say_consistency(packed.said.as_deref().and_then(consistency));

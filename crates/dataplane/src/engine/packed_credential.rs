@@ -1,4 +1,4 @@
-//! What proves an account, on its way to the process that takes over: over the socket pair to our own child,
+//! The proof of an account, on its way to the process that takes over: over the socket pair to our own child,
 //! and nowhere else.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use upstream::{Credential, CredentialSecret};
 use zeroize::Zeroizing;
 
-/// A [`Credential`] that can be written down. It cannot be shown.
+/// A [`Credential`] that can be written down, and not shown.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PackedCredential {

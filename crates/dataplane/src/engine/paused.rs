@@ -12,8 +12,9 @@ use crate::engine::next::Next;
 use crate::engine::prepared::prepare;
 use crate::error::SessionError;
 
-/// Whether the command waits. A transaction comes to its end first, and so does what holds a lock for which
-/// others may wait. What has no answer, or ends a statement of another session, does not wait.
+/// Whether the command waits. A transaction comes to its end first, and so does a session that holds a lock
+/// for which others may wait. A command that has no answer, or ends a statement of another session, does not
+/// wait.
 #[inline]
 pub(crate) fn waits(session: &ClientSession, head: CommandHead) -> bool {
     session.context.listener.cluster.is_paused() && has_to_wait(session, head)
@@ -35,10 +36,11 @@ fn has_to_wait(session: &ClientSession, head: CommandHead) -> bool {
 }
 
 /// Waits until the cluster goes on, or for as long as `pause_timeout`. The statement of a client that goes
-/// meanwhile is not executed: it may have sent it anew.
+/// meanwhile is not executed: the client may have sent it anew.
 pub(crate) async fn wait(session: &mut ClientSession, command: Command) -> Result<Next, SessionError> {
     if command == Command::STMT_PREPARE {
-        // Also where it is refused: an execution behind it is not meant for the statement before.
+        // This is also done where the preparation is refused: an execution behind it is not meant for the
+        // statement before.
         prepare::begin_to_prepare(session);
     }
     let cluster = &session.context.listener.cluster;

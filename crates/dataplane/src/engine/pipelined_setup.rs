@@ -1,9 +1,9 @@
-//! What it may take until a statement of text can be sent; and what goes ahead of a command of the client's,
-//! with it in one write, so that it costs no round trip: the state that a connection lacks, and (see
+//! The steps until a statement of text can be sent. Some of them go ahead of a command of the client's, with
+//! it in one write, so that they cost no round trip: the state that a connection lacks, and (see
 //! `prepared::prepare_execute`) the preparation of what is executed.
 //!
-//! State goes ahead of plain reads, preparations and beginnings of transactions alone: where the server
-//! refuses something of it, they were executed under another one. They have left nothing behind, nobody has
+//! State goes ahead of plain reads, preparations and beginnings of transactions alone. If the server refuses
+//! a part of the state, these were executed under another one; but they have left nothing behind, nobody has
 //! seen the answer, and all is dropped with the connection. Anything else waits for the answers: a write must
 //! not be executed in the schema of somebody else.
 
@@ -28,7 +28,7 @@ use crate::relay::RelayError;
 /// server reads nothing, as it may while it writes answers that nobody reads yet.
 const LONGEST: usize = 16 * 1024;
 
-/// What it may take until a statement of text can be sent.
+/// Leases a connection and does all else that it may take until a statement of text can be sent.
 pub(crate) async fn lease_and_begin(
     session: &mut ClientSession,
     head: CommandHead,
@@ -58,7 +58,7 @@ pub(crate) async fn lease_and_begin(
     Ok(Next::Exchange)
 }
 
-/// Nothing is left of the statement when its connection is dropped.
+/// Whether nothing is left of the statement when its connection is dropped.
 pub(crate) fn leaves_nothing(facts: &Facts) -> bool {
     matches!(facts.class, Class::Read | Class::Begin | Class::BeginReadOnly)
         && facts.effects == Effects::NONE
@@ -89,8 +89,9 @@ pub(crate) fn lacks_state(session: &ClientSession) -> bool {
     session.lease.as_ref().is_some_and(|leased| leased.lacks_state)
 }
 
-/// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is
-/// taken to have it from here on: who does not send them, or has them refused, drops it.
+/// The commands by which the leased connection gets what it lacks of the session's state, if anything. The
+/// connection is taken to have the state from here on: a caller that does not send them, or has them refused,
+/// drops it.
 pub(crate) fn take_state(leased: Option<&mut LeasedConnection>, of: &Session) -> Vec<Vec<u8>> {
     let Some(leased) = leased.filter(|leased| leased.lacks_state) else {
         return Vec::new();
@@ -100,15 +101,15 @@ pub(crate) fn take_state(leased: Option<&mut LeasedConnection>, of: &Session) ->
     let mut commands = session::rebuild(want, &state.carried, &state.baseline);
     rebuild::note_carried(state, want);
     if !commands.is_empty() {
-        // What the gateway is warned of is not for the session to see.
+        // Warnings to the gateway are not for the session to see.
         commands.push(session::clear_diagnostics());
         leased.left = Left::default();
     }
     ask::framed(leased.connection.opened.capabilities, commands)
 }
 
-/// Sends commands, and the packet behind them. The answers to the commands, and what has been read of the one
-/// to the packet.
+/// Sends commands, and the packet behind them. Returns the answers to the commands, and what has been read of
+/// the answer to the packet.
 pub(crate) async fn send(
     session: &mut ClientSession,
     commands: &[Vec<u8>],
@@ -125,7 +126,7 @@ pub(crate) async fn send(
     asked.map_err(broken)
 }
 
-/// A conversation that did not come to its end, as that of an exchange.
+/// The error for a conversation that did not come to its end, as an exchange has it.
 pub(crate) fn broken(error: Broken) -> RelayError {
     match error {
         Broken::Io(_) | Broken::Closed => RelayError::Server,
@@ -138,8 +139,8 @@ pub(crate) fn are_done(replies: &[Reply]) -> bool {
     replies.iter().all(|reply| reply.outcome.error.is_none())
 }
 
-/// Sends the state and the command as it is. What has been read of its answer; `None` where it was not sent,
-/// and the connection has the state.
+/// Sends the state and the command as it is. Returns what has been read of the command's answer; `None` where
+/// the command was not sent, and the connection has the state.
 pub(crate) async fn send_whole(
     session: &mut ClientSession,
     head: CommandHead,
@@ -161,7 +162,7 @@ pub(crate) async fn send_whole(
             Err(Refused(error))
         }
         Ok((replies, unread)) if are_done(&replies) => Ok(packet.map(|_| unread)),
-        // Step by step, on another connection, it is known what is wrong.
+        // On another connection, step by step, the error says what is wrong.
         _ => {
             lease::abandon(session);
             lease::lease(session, target).await.map(|()| None)

@@ -1,5 +1,5 @@
-//! The client has changed what its server reports of the session, or nobody knows what is reported: the
-//! gateway needs it as it was.
+//! Reports of servers after the client has changed what its server reports of the session, or where nobody
+//! knows what is reported: the gateway needs them as they were.
 
 use session::PinReason;
 
@@ -16,7 +16,7 @@ pub(crate) async fn again(session: &mut ClientSession) -> Result<(), SessionErro
             lease::abandon(session);
         }
     } else {
-        // What the next statements set must not go unseen until the session is free.
+        // Settings of the next statements must not go unseen until the session is free.
         arm(session)
             .await
             .map_err(|Refused(error)| lease::lost_behind(session, error))?;
@@ -37,8 +37,8 @@ async fn learn_what_a_reset_ends(session: &mut ClientSession) {
     }
 }
 
-/// Has the server report what the last statement has set, where it did not by itself; and say what it does
-/// not report then.
+/// Has the server report what the last statement has set, where it did not by itself. Asks for the values
+/// that the server does not report then.
 pub(crate) async fn learn_unseen(session: &mut ClientSession) -> Result<(), SessionError> {
     if let Some(question) = session.state.ask_unseen() {
         learn_by_ok(session, question).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn learn_unseen(session: &mut ClientSession) -> Result<(), Sess
         .await
         .map_err(|Refused(error)| lease::lost_behind(session, error))?;
     for (name, reply) in names.iter().zip(&replies) {
-        // It may report what the statement has done before it failed.
+        // The server may report what the statement has done before it failed.
         let ok = ask::end_ok(reply, session.client.key.capabilities);
         if let Some(ok) = ok.filter(|_| reply.outcome.error.is_none()) {
             drop(session.state.observe_ok(&ok));
@@ -90,7 +90,7 @@ async fn arm(session: &mut ClientSession) -> Result<(), Refused> {
     };
     let capabilities = session.client.key.capabilities;
     let mut trackers = leased.connection.trackers();
-    // MySQL lets nobody change this one in a transaction.
+    // MySQL lets nobody change this tracker in a transaction.
     if session.state.in_transaction()
         && let Some((others, _)) = trackers.split_once(", session_track_gtids")
     {

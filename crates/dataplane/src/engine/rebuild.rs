@@ -15,7 +15,7 @@ use crate::engine::command;
 use crate::engine::connection_state::ConnectionState;
 use crate::error::SessionError;
 
-/// Sets on the connection what the session has set and it has not, and the reverse.
+/// Sets on the connection what the session has set and the connection has not, and the reverse.
 pub(crate) async fn rebuild(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -23,7 +23,7 @@ pub(crate) async fn rebuild(
     rebuild_to(session, session.state.carried(), connection).await
 }
 
-/// Sets on the connection what is wanted and it has not, and the reverse.
+/// Sets on the connection what is wanted and the connection has not, and the reverse.
 pub(crate) async fn rebuild_to(
     session: &ClientSession,
     want: &Rc<PortableState>,
@@ -34,15 +34,15 @@ pub(crate) async fn rebuild_to(
     }
     let commands = session::rebuild(want, &connection.state.carried, &connection.state.baseline);
     if !commands.is_empty() && set_state(session, connection, commands).await? {
-        // What the gateway is warned of is not for the session to see.
+        // Warnings to the gateway are not for the session to see.
         set_state(session, connection, vec![session::clear_diagnostics()]).await?;
     }
     note_carried(&mut connection.state, want);
     Ok(())
 }
 
-/// [`rebuild_to`] where no session waits for it. `clears`: the session that has the connection next is not to
-/// see what the gateway is warned of. `None` where it comes to nothing.
+/// Does what [`rebuild_to`] does, where no session waits for it. `clears`: the session that has the
+/// connection next is not to see warnings to the gateway. `None` where this comes to nothing.
 pub(crate) async fn rebuild_alone(
     connection: &mut Connection<ConnectionState>,
     want: &Rc<PortableState>,
@@ -66,7 +66,7 @@ pub(crate) async fn rebuild_alone(
     Some(())
 }
 
-/// Has the server do this. `None` where it refuses any of it.
+/// Has the server execute these commands. `None` where it refuses any of them.
 pub(crate) async fn done_alone(
     connection: &mut Connection<ConnectionState>,
     commands: Vec<Vec<u8>>,
@@ -79,8 +79,8 @@ pub(crate) async fn done_alone(
     is_done.then_some(())
 }
 
-/// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that
-/// for ever.
+/// Whether the session's schema is gone, and the command at hand does without: a session must not be bound to
+/// a lost schema for ever.
 pub(crate) fn may_do_without_schema(session: &ClientSession, error: &SessionError) -> bool {
     const ER_BAD_DB_ERROR: u16 = 1049;
     let is_gone =
@@ -88,7 +88,7 @@ pub(crate) fn may_do_without_schema(session: &ClientSession, error: &SessionErro
     is_gone && command::needs_no_schema(session)
 }
 
-/// True where the server has warned.
+/// Sets a state. True where the server has warned.
 async fn set_state(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -98,7 +98,7 @@ async fn set_state(
     let replies = asked_in_time(session, connection, &ask::framed(capabilities, commands)).await?;
     match replies.iter().find_map(|reply| reply.error(capabilities)) {
         None => Ok(replies.iter().any(|reply| reply.outcome.warnings > 0)),
-        // The connection is dropped with whatever of the state is on it.
+        // The connection is dropped with whatever part of the state is on it.
         Some(error) => Err(Refused(state_refused(&connection.server, error))),
     }
 }
@@ -127,7 +127,7 @@ pub(crate) async fn asked(
     asked.map_err(|error| Refused(not_asked(&connection.server, error)))
 }
 
-/// The same of what a server answers at once, if it answers at all. A session that holds no connection yet
+/// Asks something that a server answers at once, if it answers at all. A session that holds no connection yet
 /// hears neither of a server that is down nor of `server_idle_timeout`.
 pub(crate) async fn asked_in_time(
     session: &ClientSession,
@@ -138,7 +138,7 @@ pub(crate) async fn asked_in_time(
     asked_within(session, connection, commands, limit).await
 }
 
-/// The same within this time.
+/// Asks something on a connection that nobody else uses, within this time.
 pub(crate) async fn asked_within(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -160,11 +160,11 @@ fn not_asked(server: &Server, broken: Broken) -> SessionError {
 }
 
 pub(super) const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
-/// The older name of its first bit.
+/// The older name of the first bit of the variable above.
 pub(super) const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
 
-/// Notes the state that a connection has now. Its reads go on waiting for other nodes where that state leaves
-/// the variables alone by which the gateway has them wait.
+/// Notes the state that a connection has now. The connection's reads go on waiting for other nodes if that
+/// state leaves the variables alone by which the gateway has them wait.
 pub(crate) fn note_carried(state: &mut ConnectionState, now: &Rc<PortableState>) {
     let mut names = [SYNC_WAIT, CAUSAL_READS].iter();
     state.syncs_reads &= names.all(|name| state.carried.variable(name) == now.variable(name));

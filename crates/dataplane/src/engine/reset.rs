@@ -9,12 +9,12 @@ use crate::engine::{answer, last_statement, lease, lookup, own_connection};
 use crate::error::SessionError;
 use crate::relay::Exchanged;
 
-/// On the connection that the session holds, or on none, which is as good.
+/// Resets the session, on the connection that it holds, or on none, which is as good.
 pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     session.binding.unbind();
-    // What it has counted outlives it.
+    // The session's count of rows outlives the reset.
     Box::pin(last_statement::learn_count(session)).await;
-    // No connection knows of a statement before.
+    // No connection knows of a statement before the reset.
     session.last.turn = session.last.turn.wrapping_add(1);
     if session.lease.is_none() {
         session.own_writes.say_consistency(None);

@@ -21,19 +21,19 @@ pub(crate) async fn serve(
             return error;
         }
     };
-    // Said by the account from here on.
+    // The account says the user from here on.
     summary.user = Box::default();
     let Err(error) = run::run(&mut session).await;
     Box::pin(end(&mut session, error, summary)).await
 }
 
-/// The session has come to its end, for this reason.
+/// Ends the session for this reason.
 pub(crate) async fn end(
     session: &mut ClientSession,
     error: SessionError,
     summary: &mut SessionSummary,
 ) -> SessionError {
-    // Of a command that was to be sent once more.
+    // Observers hear of a command that was to be sent once more.
     finish::tell(session, session.statement.head.command, Err(&error));
     answer::farewell(session, &error).await;
     if matches!(error, SessionError::ClientQuit)

@@ -1,4 +1,4 @@
-//! Which server a statement waits for, and the waits for one that may have it.
+//! The choice of the server that a statement goes to, and the waits for one that may have it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::engine::metrics::AtPrimary;
 use crate::engine::target::Target;
 use crate::error::SessionError;
 
-/// What came of looking for a server.
+/// The outcome of looking for a server.
 pub(crate) enum Chosen {
-    /// This one, and whether it is the primary.
+    /// This server, and whether it is the primary.
     Server(Arc<Server>, bool),
     /// The wait for freshness has ended on this connection, which is ready.
     Connection(Connection<ConnectionState>),
@@ -83,7 +83,7 @@ async fn fresh_replica(
 ) -> Result<Option<Chosen>, Refused> {
     let group = target.group();
     let freshness = match target {
-        // What is no read sees what its server has.
+        // A statement that is no read sees what its server has.
         Target::Group { is_read: false, .. } => Freshness::Any,
         _ => consistency::needed(session).await?,
     };
@@ -102,7 +102,7 @@ async fn fresh_replica(
             None => {}
         }
     }
-    // Nobody but the primary; or, where there is none, a replica that is behind only by the limit of lag.
+    // Only the primary is left; or, where there is none, a replica that is behind only by the limit of lag.
     session.note_at_primary(match freshness {
         Freshness::Primary => AtPrimary::PositionUnknown,
         _ if account_backoff::are_there(session, &topology) => AtPrimary::AccountRefused,
@@ -136,14 +136,14 @@ async fn wait(
     }
 }
 
-/// What there is to wait on.
+/// The means by which to wait.
 enum Ready {
     Connection(Connection<ConnectionState>),
-    /// Replicas on which nothing would come of it.
+    /// Replicas on which a wait would be in vain.
     InVain,
 }
 
-/// A connection to the replica on which to wait. One that refuses the account is not asked each time.
+/// A connection to the replica on which to wait. A replica that refuses the account is not asked each time.
 async fn connection_to_wait_on(
     session: &ClientSession,
     topology: &Topology,
@@ -184,9 +184,9 @@ fn named(session: &ClientSession, name: &str) -> Result<Chosen, Refused> {
     }
 }
 
-/// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come
-/// back: while it has not it is suspected, and takes no statements. Those that have waited are let through a
-/// few at a time; who is the primary then is looked for anew.
+/// The primary. If there is none, one is waited for, up to `failover_wait`. A primary that was tried may have
+/// come back; as long as it has not, it is suspected, and takes no statements. Sessions that have waited are
+/// let through a few at a time, and then look anew who is the primary.
 async fn primary(session: &ClientSession) -> Result<(Arc<Server>, Option<Released>), Refused> {
     let cluster = &session.context.listener.cluster;
     let mut topology = cluster.topology();
@@ -206,7 +206,7 @@ async fn primary(session: &ClientSession) -> Result<(Arc<Server>, Option<Release
             topology = cluster.topology();
             continue;
         }
-        // Nobody is to wait for the place of one that waits.
+        // No session is to wait for the place of one that waits.
         released = None;
         let wait = cluster.config().failover_wait;
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + wait);
@@ -230,7 +230,7 @@ pub(crate) async fn release(session: &ClientSession, until: Instant) -> Result<R
 }
 
 /// Waits until another server than this one is the primary, or this one takes writes after all. `words`:
-/// those with which it refused one.
+/// those with which this one refused a write.
 pub(crate) async fn other_primary(
     session: &ClientSession,
     refusing: &Server,
@@ -261,8 +261,8 @@ pub(crate) async fn other_primary(
     }
 }
 
-/// Nobody but a server that takes no writes is the primary: where the configuration says who is, somebody has
-/// to be told.
+/// The error where only a server that takes no writes is the primary. If the configuration says who is the
+/// primary, somebody has to be told.
 fn no_other(session: &ClientSession, refusing: &Server, words: &str) -> SessionError {
     const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
     let cluster = &session.context.listener.cluster;
@@ -286,8 +286,8 @@ fn no_other(session: &ClientSession, refusing: &Server, words: &str) -> SessionE
     }
 }
 
-/// What comes of waiting for a server, unless that turns out to stand still: there are others that may have
-/// the statement.
+/// The outcome of waiting for a server, unless the server turns out to stand still: there are others that may
+/// have the statement.
 pub(crate) async fn unless_silent<T>(
     server: &Server,
     lease: impl Future<Output = Result<T, Refused>>,

@@ -1,10 +1,10 @@
 //! A session of mode `session` on TiDB goes to another server: TiDB reports nothing of what a session does,
-//! but says when it is asked what one holds, and gives a token for a login in its name elsewhere.
+//! but tells on request what a session holds, and gives a token for a login in its name elsewhere.
 //!
 //! The statements and the plugin: `2022-07-20-session-manager.md` in
 //! <https://github.com/pingcap/tidb/tree/master/docs/design>.
-//! What TiDB cannot take along (locks, temporary tables, rows of a cursor that are still to be fetched) it
-//! refuses to say, and the session stays. So it does where the token would go over a plain link.
+//! TiDB refuses to tell what it cannot take along (locks, temporary tables, rows of a cursor that are still
+//! to be fetched), and the session stays. The session also stays where the token would go over a plain link.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,23 +22,24 @@ use crate::engine::{ask, lease, rebuild};
 
 const ASK: &str = "SHOW SESSION_STATES";
 
-/// As long as a packet may be on TiDB by default. With a longer answer the connection would be lost.
+/// Longest answer, as long as a packet may be on TiDB by default. With a longer answer the connection would
+/// be lost.
 const ANSWER_MAX: usize = 64 << 20;
 /// A session with more stays: it would have to be sent in several packets.
 const STATES_MAX: usize = 8 << 20;
 
-/// What its states say nothing of, or may say nothing of.
+/// Reasons to hold a connection that a session's states say nothing of, or may say nothing of.
 const NOT_SAID: [PinReason; 2] = [PinReason::Role, PinReason::Incomplete];
 
-/// What a server says of a session that is to leave it.
+/// The answer of a server about a session that is to leave it.
 struct States {
-    /// In JSON.
+    /// The states of the session, in JSON.
     states: Vec<u8>,
-    /// Good for a login within a minute.
+    /// The token, good for a login within a minute.
     token: Vec<u8>,
 }
 
-/// Goes to another server, which is told what the session holds.
+/// Has the session go to another server, which is told what the session holds.
 pub(super) async fn leave(session: &mut ClientSession, cause: Cause) -> Result<(), Stays> {
     let states = ask_states(session).await?;
     let mut connection = open(session, cause, &states.token).await?;
@@ -47,7 +48,7 @@ pub(super) async fn leave(session: &mut ClientSession, cause: Cause) -> Result<(
         return Err(stays);
     }
     if let Some(mut old) = lease::detach(session) {
-        // The other server gives its statements the ids that they had here.
+        // The other server gives the session's statements the ids that they had here.
         std::mem::swap(&mut connection.state.statements, &mut old.state.statements);
         move_target::go_on(session, connection, None);
         old.quit();
@@ -97,7 +98,7 @@ async fn open(
     };
     let credential = Credential {
         user: Arc::clone(&session.client.account.user.name),
-        // None that the configuration has.
+        // No account of the configuration has this number.
         account: 1,
         secret: CredentialSecret::Password(config::Secret::new("")),
     };

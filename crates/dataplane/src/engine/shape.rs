@@ -1,17 +1,17 @@
-//! The form in which a client gets what servers say.
+//! The form in which a client gets the packets of servers.
 
 use mysql_wire::{Capabilities, Command, Reshaper, ResponseTracker, StatusFlags};
 
-/// What packets of a server need on their way to this client.
+/// The change that packets of a server need on their way to this client.
 pub(crate) enum Shape {
-    /// They are in the form that the client knows.
+    /// Packets are in the form that the client knows.
     Same(ResponseTracker),
     /// The client lacks DEPRECATE_EOF or SESSION_TRACK.
     Older(Box<Reshaper>),
 }
 
 impl Shape {
-    /// `server`: what the session's server connections are opened with.
+    /// `server`: the capabilities that the session's server connections are opened with.
     pub(crate) fn new(server: Capabilities, client: Capabilities) -> Self {
         if client.contains(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK) {
             let mut tracker = ResponseTracker::new(server);
@@ -22,7 +22,7 @@ impl Shape {
         }
     }
 
-    /// `status`: the session's, which older clients are told before the server has said it.
+    /// Begins an answer. `status`: the session's, which older clients are told before the server has said it.
     pub(crate) fn begin(&mut self, command: Command, status: StatusFlags) {
         match self {
             Self::Same(tracker) => tracker.begin(command),
@@ -33,7 +33,7 @@ impl Shape {
         }
     }
 
-    /// What the command may lead to: see [`ResponseTracker::allow_cursor`] and
+    /// Says what the command may lead to: see [`ResponseTracker::allow_cursor`] and
     /// [`ResponseTracker::allow_infile`].
     pub(crate) fn allow(&mut self, cursor: bool, infile: bool) {
         match self {
@@ -48,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// The command executes a `CALL`: see [`Reshaper::expect_more`].
+    /// Says that the command executes a `CALL`: see [`Reshaper::expect_more`].
     pub(crate) fn expect_more(&mut self) {
         if let Self::Older(reshaper) = self {
             reshaper.expect_more();

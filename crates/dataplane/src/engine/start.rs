@@ -1,4 +1,4 @@
-//! What a session of mode `split` knows of itself before its first command.
+//! The facts that a session of mode `split` knows of itself before its first command.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::engine::client_session::ClientSession;
 use crate::frontend::authenticate::Authenticated;
 use crate::frontend::listener_state::ListenerState;
 
-/// What a session knows of itself before its first command.
+/// The facts that a session knows of itself before its first command.
 pub(super) fn start(
     account: &Authenticated,
     login: &Login,
@@ -36,7 +36,7 @@ pub(super) fn start(
     }
 }
 
-/// The same of a session that is there.
+/// The start of a session that is there already.
 pub(super) fn start_of(session: &ClientSession, baseline: Rc<Baseline>) -> Start {
     let (account, login) = (&session.client.account, &session.client.login);
     start(

@@ -1,10 +1,10 @@
 //! The error that the session was told last, for which it may ask: `SHOW WARNINGS`, `SHOW ERRORS`,
 //! `GET DIAGNOSTICS`, `@@error_count`.
 //!
-//! The connection that has said it knows it, and the session keeps that one for it. While its client is
-//! silent and others wait for connections, the gateway keeps the error in its place, where it is all that the
-//! server has to show. When the client does ask, the error is raised again on the connection at hand, by
-//! `SIGNAL`, and it is the server that answers.
+//! The connection that has told the error knows it, and the session keeps that connection for it. While its
+//! client is silent and others wait for connections, the gateway keeps the error instead, if that is all that
+//! the server has to show. When the client does ask, the error is raised again on the connection at hand, by
+//! `SIGNAL`, and the server answers.
 
 use mysql_wire::{Command, ErrPacket};
 use session::{PinReason, Session};
@@ -22,7 +22,7 @@ use crate::engine::{ask, command, keep, last_statement, lease};
 use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 
-/// A command was answered, and the error that its client was told may be asked for from here on.
+/// Notes that a command was answered. The error that its client was told may be asked for from here on.
 pub(crate) fn renew(
     last: &mut Option<Box<LastError>>,
     session: &Session,
@@ -53,7 +53,7 @@ fn signal(error: &ErrPacket) -> Option<String> {
     })
 }
 
-/// The client is silent: gives the connection back where others want it, if the error is all that is on it.
+/// Gives the connection of a silent client back where others want it, if the error is all that is on it.
 pub(crate) async fn stash(session: &mut ClientSession) {
     if !keep::is_for_an_error_alone(session) || !keep::is_wanted(session) {
         return;
@@ -67,14 +67,14 @@ pub(crate) async fn stash(session: &mut ClientSession) {
         }
         return;
     }
-    // `max_error_count` may leave of many but one.
+    // `max_error_count` may leave only one of many.
     let questions = ["SHOW WARNINGS LIMIT 2", "SHOW COUNT(*) WARNINGS"];
     let questions = questions.map(|text| ask::query(session.client.key.capabilities, text));
     let Ok(replies) = lease::ask_on_lease(session, &questions).await else {
         return lease::abandon(session);
     };
     if let Some(leased) = &mut session.lease {
-        // It is of what was shown.
+        // The count of rows is that of what was shown.
         leased.left.has_count = false;
     }
     let Some(last) = &session.last.error else { return };
@@ -85,7 +85,7 @@ pub(crate) async fn stash(session: &mut ClientSession) {
         _ => false,
     };
     if !is_alone {
-        // It has more to show than can be shown again.
+        // The connection has more to show than can be shown again.
         session.last.error = None;
         return;
     }
@@ -101,8 +101,8 @@ pub(crate) async fn stash(session: &mut ClientSession) {
     }
 }
 
-/// A command has come of a session whose error was put away. Raises it again where the command may ask for
-/// it, or leaves it where it is.
+/// Serves a command of a session whose error was put away. Raises the error again where the command may ask
+/// for it, or leaves it where it is.
 pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     let Some(digest) = session.last.error.as_ref().and_then(|last| last.stashed) else {
         return Ok(Next::Begin);
@@ -135,7 +135,8 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
     let target = where_to_raise(session);
     if let Err(refused) = lease::lease(session, &target).await {
         if !facts.as_ref().is_some_and(asks) {
-            // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
+            // Nobody has asked yet: the error is rather lost than in the way of a command that may do without
+            // the primary.
             return Ok(Next::Begin);
         }
         session.last.error = Some(last);
@@ -153,8 +154,8 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
     Ok(Next::Begin)
 }
 
-/// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for
-/// one.
+/// The target on which to raise the error, which any server can do. The primary is best for statements that
+/// may follow; where there is none, nobody has to wait for one.
 fn where_to_raise(session: &ClientSession) -> Target {
     let topology = session.pool().topology();
     let writer = session.writer(&topology);
@@ -173,7 +174,7 @@ fn is_the_gateways(facts: &Facts) -> bool {
     facts.effects.contains(Effects::GATEWAY)
 }
 
-/// What is known of the statement of a command, and the id and the digest of one that was prepared.
+/// The facts of the statement of a command, and the id and the digest of one that was prepared.
 fn about(session: &ClientSession, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
     match head.command {
         Command::QUERY => (Some(command::facts(session, head)), None),
@@ -193,7 +194,7 @@ async fn raise_behind_figures(
     about: Option<(u32, u64)>,
     error: &ErrPacket,
 ) -> Result<(), Refused> {
-    // Anything that is asked later would end it.
+    // A question that is asked after the error is raised would end it.
     if let Some(facts) = facts.filter(|facts| !needs_no_priming(session, facts)) {
         last_statement::bring_about(session, head, facts, about).await?;
     }
@@ -203,8 +204,8 @@ async fn raise_behind_figures(
     }
 }
 
-/// Has the leased connection say this error, in the place of what it has said last. What it says instead, if
-/// it does.
+/// Has the leased connection say this error, in the place of what it has said last. The inner error is what
+/// it says instead, if it does.
 pub(crate) async fn raise(
     session: &mut ClientSession,
     error: &ErrPacket,
@@ -215,7 +216,7 @@ pub(crate) async fn raise(
     };
     let replies = lease::ask_on_lease(session, &[ask::query(capabilities, &signal)]).await?;
     if let Some(leased) = &mut session.lease {
-        // As after a statement that has failed.
+        // The connection is as after a statement that has failed.
         leased.left = Left {
             has_count: false,
             ..Left::ALL

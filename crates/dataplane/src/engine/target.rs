@@ -1,4 +1,4 @@
-//! Where a statement may run.
+//! Targets of statements: where each may run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sql_class::Effects;
 pub(crate) enum Target {
     /// On the primary.
     Primary {
-        /// It is of no use anywhere else.
+        /// The statement is of no use anywhere else.
         for_writing: bool,
     },
     /// On a replica that is fresh enough, or on the primary.
@@ -18,7 +18,7 @@ pub(crate) enum Target {
     /// On a server of this group, by a rule.
     Group {
         name: Arc<str>,
-        /// It has to see what reads have to.
+        /// The statement has to see what reads have to.
         is_read: bool,
     },
     /// On the server of this name, by a hint.
@@ -27,8 +27,8 @@ pub(crate) enum Target {
     Held,
 }
 
-/// What keeps a read from a replica: it depends on this session's connection or on this very server, it
-/// leaves something behind, or nobody knows.
+/// Effects that keep a read from a replica: the read depends on this session's connection or on this very
+/// server, it leaves something behind, or nobody knows.
 pub(crate) const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
     .with(Effects::TAKES_USER_LOCK)
     .with(Effects::RELEASES_ALL_LOCKS)

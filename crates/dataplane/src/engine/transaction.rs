@@ -6,11 +6,11 @@
 //!                      └ anything else: START TRANSACTION on the primary, ROLLBACK on the replica ─ there
 //! ```
 //!
-//! What was read is from another snapshot than what is written, on another server: that is the price, and why
-//! it is an option. All else is as on one server. A transaction of which it is not certain that it can move
-//! begins on the primary, and a statement that is not certainly a plain read moves it. It leaves the replica
-//! only once it has begun on the primary: where that fails, the statement is refused and the transaction is
-//! as it was. What was read is never read again.
+//! The rows that are read are from another snapshot than those that are written, on another server: that is
+//! the price, and why this is an option. All else is as on one server. A transaction of which it is not
+//! certain that it can move begins on the primary, and a statement that is not certainly a plain read moves
+//! it. The transaction leaves the replica only once it has begun on the primary: if that fails, the statement
+//! is refused and the transaction is as it was. Rows that were read are never read again.
 
 use config::{Pooling, ReadConsistency, TransactionReads};
 use mysql_wire::{Command, OkPacket, StatusFlags};
@@ -37,19 +37,19 @@ use crate::error::{During, SessionError};
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
 
-/// What a statement may ask of the one before it on this connection, which keeps it here.
+/// Questions about the statement before on this connection, which keep a statement here.
 const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
     .with(Effects::READS_FOUND_ROWS)
     .with(Effects::READS_ROW_COUNT);
 
 const TO_PRIMARY: Target = Target::Primary { for_writing: true };
 
-/// The session is in a transaction on a replica that goes on to the primary when it writes.
+/// Whether the session is in a transaction on a replica that goes on to the primary when it writes.
 pub(crate) fn is_on_replica(session: &ClientSession) -> bool {
     session.lease.as_ref().is_some_and(|leased| leased.moves_on) && session.state.in_transaction()
 }
 
-/// Where a statement of such a transaction goes.
+/// The target of a statement of such a transaction.
 pub(crate) fn target(session: &ClientSession, facts: &Facts) -> Target {
     match stays(session, facts) {
         true => Target::Held,
@@ -64,19 +64,19 @@ fn stays(session: &ClientSession, facts: &Facts) -> bool {
     let is_read = facts.class == Class::Read
         && !facts.effects.intersects(leaves)
         && matches!(facts.hint, None | Some(Hint::Replica));
-    // By a rule it may have to be fresher than what the transaction has begun with.
+    // A rule may want the statement fresher than what the transaction has begun with.
     let is_as_fresh = !matches!(
         session.rules.read_consistency(),
         Some(ReadConsistency::Session | ReadConsistency::Strong)
     );
-    // `GET DIAGNOSTICS` of what is there to be asked for.
+    // `GET DIAGNOSTICS` asks for what is there.
     let asks =
         facts.effects.contains(Effects::READS_DIAGNOSTICS) && session.state.has_pin(PinReason::Diagnostics);
     let asks = asks && facts.class == Class::Session;
     (is_read || asks) && is_as_fresh && !session.binding.is_for_good() && !rules::wants_primary(session)
 }
 
-/// The end of such a transaction, in a COM_QUERY: where it is.
+/// The target of a COM_QUERY that ends such a transaction: the connection that has it.
 pub(crate) fn end(session: &ClientSession, head: CommandHead, facts: &Facts) -> Option<Target> {
     let is_end = facts.class == Class::Transaction
         && is_on_replica(session)
@@ -86,7 +86,7 @@ pub(crate) fn end(session: &ClientSession, head: CommandHead, facts: &Facts) -> 
     is_end.then_some(Target::Held)
 }
 
-/// Whether it is one of these words and nothing else.
+/// Whether the text is one of these words and nothing else.
 fn is_one_of(known: &[&str], text: &[u8], facts: &Facts) -> bool {
     let is = |known: &&str| is_plainly(text, known);
     facts.effects == Effects::NONE && facts.statements == 1 && facts.hint.is_none() && known.iter().any(is)
@@ -97,7 +97,7 @@ pub(crate) fn begins(session: &ClientSession, head: CommandHead, facts: &Facts) 
     facts.class == Class::Begin && may_begin(session, text_of(session, head), facts)
 }
 
-/// The same of a text.
+/// Whether this text begins a transaction that may read on a replica.
 pub(crate) fn may_begin(session: &ClientSession, text: &[u8], facts: &Facts) -> bool {
     let config = &session.client.account.user.config;
     let wanted = config
@@ -117,7 +117,7 @@ pub(crate) fn may_begin(session: &ClientSession, text: &[u8], facts: &Facts) -> 
         && reads_lock_nothing(session)
 }
 
-/// Not under SERIALIZABLE, nor where the level is not known.
+/// Whether plain reads lock nothing: not under SERIALIZABLE, nor where the level is not known.
 fn reads_lock_nothing(session: &ClientSession) -> bool {
     let level = |name| session.state.variable(name);
     let level = level(b"transaction_isolation").or_else(|| level(b"tx_isolation"));
@@ -127,7 +127,7 @@ fn reads_lock_nothing(session: &ClientSession) -> bool {
     })
 }
 
-/// What it takes until the client's `BEGIN` can be sent.
+/// Does what it takes until the client's `BEGIN` can be sent.
 pub(crate) async fn begin_on_replica(
     session: &mut ClientSession,
     head: CommandHead,
@@ -144,8 +144,8 @@ pub(crate) async fn begin_on_replica(
     Ok(Next::Exchange)
 }
 
-/// A statement of such a transaction does not stay, unless something binds the session to the connection.
-/// What reads leave on it can be left behind.
+/// The way to leave the connection for a statement of such a transaction that does not stay, unless something
+/// binds the session to the connection. Traces of reads on the connection can be left behind.
 pub(crate) fn leaves(session: &ClientSession, target: &Target) -> LeaseAttempt {
     let is_bound = !session
         .state
@@ -159,15 +159,15 @@ pub(crate) fn leaves(session: &ClientSession, target: &Target) -> LeaseAttempt {
     }
 }
 
-/// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it
-/// is not for a replica, or begins another transaction.
+/// Whether the session is in a transaction that only reads, on a replica, and the statement ends that in
+/// silence: it is not for a replica, or begins another transaction.
 pub(crate) fn is_ended_by(session: &ClientSession, facts: &Facts) -> bool {
     ends_in_silence(facts, session.dialect().is_mariadb()) && may_be_left(session)
 }
 
-/// The same of a COM_QUERY. Where several statements are in its text, the first one has to end the
-/// transaction, by a word or in silence: the replica is asked to commit, and the whole text can go elsewhere,
-/// as an end where nothing is open does nothing.
+/// Whether a COM_QUERY ends such a transaction. If several statements are in its text, the first one has to
+/// end the transaction, by a word or in silence: the replica is asked to commit, and the whole text can go
+/// elsewhere, as an end where nothing is open does nothing.
 pub(crate) fn is_ended_by_query(session: &ClientSession, head: CommandHead, facts: &Facts) -> bool {
     if facts.statements < 2 {
         // MySQL goes on with reading only unless the text says `READ WRITE`.
@@ -180,7 +180,7 @@ pub(crate) fn is_ended_by_query(session: &ClientSession, head: CommandHead, fact
     let first = text_of(session, head).split(|byte| *byte == b';').next();
     let first = first.unwrap_or_default();
     let of_first = sql_class::facts(first, session.state.syntax());
-    // With the end that is repeated another transaction would begin.
+    // An end that is repeated would begin another transaction.
     let chain = session.state.variable(b"completion_type");
     let may_chain = chain.is_some_and(|chain| !chain.eq_ignore_ascii_case(b"NO_CHAIN"));
     is_one_of(&ENDS, first, &of_first) && !may_chain
@@ -190,7 +190,7 @@ pub(crate) fn is_ended_by_query(session: &ClientSession, head: CommandHead, fact
 fn ends_in_silence(facts: &Facts, is_mariadb: bool) -> bool {
     let begins = match facts.class {
         Class::BeginReadOnly => true,
-        // MySQL's goes on with reading only.
+        // A `BEGIN` goes on with reading only, on MySQL.
         Class::Begin => is_mariadb && !facts.effects.contains(Effects::XA),
         _ => false,
     };
@@ -200,8 +200,8 @@ fn ends_in_silence(facts: &Facts, is_mariadb: bool) -> bool {
     begins || commits
 }
 
-/// The session is in a transaction that only reads, on a replica, and leaves nothing there once that has
-/// ended.
+/// Whether the session is in a transaction that only reads, on a replica, and leaves nothing there once that
+/// has ended.
 fn may_be_left(session: &ClientSession) -> bool {
     let of_transaction = |reason| matches!(reason, PinReason::Transaction | PinReason::Diagnostics);
     let mut pins = session.state.pins().iter();
@@ -211,8 +211,9 @@ fn may_be_left(session: &ClientSession) -> bool {
         && !session.binding.is_for_good()
 }
 
-/// Why a COM_QUERY is not executed on the replica on which a transaction only reads: one of its statements
-/// may end the transaction, and those behind that one would be executed there as well, writes among them.
+/// The error for a COM_QUERY that is not executed on the replica on which a transaction only reads: one of
+/// its statements may end the transaction, and those behind that one would be executed there as well, writes
+/// among them.
 pub(crate) fn refuse_several(
     session: &ClientSession,
     head: CommandHead,
@@ -256,15 +257,15 @@ fn nothing_comes_behind_its_end(text: &[u8], facts: &Facts, syntax: Syntax) -> b
     ends_none(facts) || ends_last()
 }
 
-/// Ends the transaction on the connection that is held, whatever `completion_type` says. Where the server
+/// Ends the transaction on the connection that is held, whatever `completion_type` says. If the server
 /// refuses that, the connection is closed: there is nothing else of the session on it.
 ///
 /// # Errors
-/// What the client is told: the server's words where it refuses, else that nobody knows whether it has
-/// committed.
+/// The error for the client: the server's words where it refuses, else that nobody knows whether the
+/// transaction has committed.
 pub(crate) async fn commit(session: &mut ClientSession) -> Result<OkPacket, Refused> {
     if let Some(replay) = &mut session.replay {
-        // Where the answer is lost nobody knows what it has committed.
+        // If the answer is lost, nobody knows what the transaction has committed.
         replay.leave(Why::Commits);
     }
     let capabilities = session.client.key.capabilities;
@@ -292,12 +293,12 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
         return Ok(());
     }
     if session.state.has_pin(PinReason::Unsettled) && !is_open(session).await? {
-        // The server has rolled it back.
+        // The server has rolled the transaction back.
         lease::abandon(session);
         session.answer.status.remove(StatusFlags::IN_TRANS);
         return lease_primary(session).await;
     }
-    // What came unasked from the replica is no answer of the primary's.
+    // Packets that came unasked from the replica are no answer of the primary's.
     let in_step = session.streams.down.is_empty();
     session.streams.down.clear();
     let Some(mut replica) = lease::detach(session) else {
@@ -322,27 +323,27 @@ pub(crate) async fn go_to_primary(session: &mut ClientSession) -> Result<(), Ref
     }
 }
 
-/// The same between two statements: what comes next must be read on the primary.
+/// Takes the transaction to the primary between two statements: the next one must read there.
 pub(crate) async fn go_now(session: &mut ClientSession) -> Result<(), Refused> {
     let now = leaves(session, &TO_PRIMARY);
     lease::resume(session, &TO_PRIMARY, now, false).await?;
     match session.state.is_pinned() {
         true => keep::keep(session),
-        // The server had rolled it back.
+        // The server had rolled the transaction back.
         false => lease::give_back(session),
     }
     Ok(())
 }
 
-/// The replica has become the primary: the transaction is where it belongs.
+/// Whether the replica has become the primary: the transaction is where it belongs.
 fn stands_on_primary(session: &ClientSession) -> bool {
     let topology = session.context.listener.cluster.topology();
     let leased = session.lease.as_ref();
     leased.is_some_and(|leased| session.is_writer(&topology, &leased.connection.server))
 }
 
-/// Asks the server whether the transaction has survived the last statement's error. Where it does not answer,
-/// the session goes on only to be told that its server is gone.
+/// Asks the server whether the transaction has survived the last statement's error. If the server does not
+/// answer, the session goes on only to be told that its server is gone.
 pub(crate) async fn is_open(session: &mut ClientSession) -> Result<bool, Refused> {
     let asked = lease::ask_on_lease(session, &[vec![Command::PING.0]]).await;
     let replies = asked.map_err(|Refused(error)| match error.ends_session() {
@@ -376,17 +377,17 @@ async fn begin_on_primary(session: &mut ClientSession) -> Result<OkPacket, Refus
         .ok_or_else(|| session.not_answered(ask::unexpected("START TRANSACTION")))
 }
 
-/// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and
-/// nothing is lost.
+/// Ends the transaction on the replica, and gives that connection back. If this fails, the connection is
+/// closed, and nothing is lost.
 async fn leave(session: &ClientSession, mut replica: Connection<ConnectionState>, in_step: bool) {
     replica.state.known = session::KnownConnection::UNKNOWN;
     replica.state.statements.let_go();
     if !in_step || session.control.is_aimed_at() {
         return;
     }
-    // In full, whatever `completion_type` says.
+    // The end is said in full, whatever `completion_type` says.
     let rollback = ask::query(replica.capabilities, "ROLLBACK AND NO CHAIN NO RELEASE");
-    // Behind it an open transaction on the primary waits.
+    // An open transaction on the primary waits behind this question.
     let asked = rebuild::asked_in_time(session, &mut replica, &[rollback]).await;
     let is_over = asked.is_ok_and(|replies| {
         replies.first().is_some_and(|reply| {

@@ -1,11 +1,11 @@
 //! A session that holds its connection for its user variables alone leaves it while its client is silent and
 //! others want one, and has them set again before its next statement.
 //!
-//! Which there are and what they are is asked on its own connection each time, after what its last statement
-//! has left: no server reports all that sets one. The connection is reset before anybody else has it.
-//! Statements that need none of them are not told apart: a trigger, or a function behind a view, may read
-//! any. So the first command that a server hears of brings them back, on a connection to the primary, and the
-//! session holds that on as it did before.
+//! The names and the values of the variables are asked for on the session's own connection each time, after
+//! its last statement has left what it leaves: no server reports all that sets a variable. The connection is
+//! reset before anybody else has it. Statements that need no variables are not told apart: a trigger, or a
+//! function behind a view, may read any. The first command that a server hears of therefore brings them back,
+//! on a connection to the primary, and the session holds that on as it did before.
 
 use std::slice::from_ref;
 
@@ -25,7 +25,7 @@ use crate::engine::{answer, ask, command, keep, last_statement, lease};
 use crate::error::{During, SessionError};
 
 /// User variables with more bytes than this are not carried, nor are those that take a longer command to set:
-/// it is kept for each session that has left its connection.
+/// the command is kept for each session that has left its connection.
 const BYTES_MAX: usize = 16 * 1024;
 
 /// Connections that are tried for one command.
@@ -37,9 +37,9 @@ const INTERRUPTED: u16 = 1317;
 /// Why a session cannot leave its connection.
 enum Stays {
     For(VariablesStay),
-    /// Something else holds it there, or its state has changed meanwhile.
+    /// Something else holds the session there, or its state has changed meanwhile.
     Otherwise,
-    /// Its connection is lost.
+    /// The session's connection is lost.
     Lost(Refused),
 }
 
@@ -53,7 +53,7 @@ impl From<Refused> for Stays {
     }
 }
 
-/// The client is silent: the session leaves its connection where others want one. An error is of the
+/// Has the session, whose client is silent, leave its connection where others want one. An error is of the
 /// connection, and ends the session: its user variables are lost.
 pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionError> {
     let now_ms = session.context.worker.now_ms();
@@ -76,7 +76,7 @@ pub(crate) async fn leave(session: &mut ClientSession) -> Result<(), SessionErro
             }
             let next_try = now_ms + MOVE_PAUSE.as_millis() as u64;
             session.control.of_split.leaves_from.set(next_try);
-            // What the questions have left is not for the session to see.
+            // Traces of the questions are not for the session to see.
             asked(session, vec![session::clear_diagnostics()]).await.map(drop)
         }
     };
@@ -101,7 +101,7 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
     };
     let pin = pin.ok_or(Stays::Otherwise)?;
     session.last.kept_variables = Some(Box::new(KeptVariables { set, pin }));
-    // What it leaves there is nobody's: the connection is reset, or closed where that fails.
+    // Nobody else sees what the session leaves there: the connection is reset, or closed where that fails.
     drop(session.state.leave());
     if let Err(cause) = lease::give_back_as_new(session).await {
         tracing::debug!(
@@ -113,12 +113,13 @@ async fn try_to_leave(session: &mut ClientSession) -> Result<(), Stays> {
     Ok(())
 }
 
-/// The command that gives another connection the same, where that is certain; `None` where none is set. What
-/// was tried out under other names is left on the connection, which is reset whoever gives it back.
+/// The command that gives another connection the same user variables, where that is certain; `None` where
+/// none is set. Variables that were tried out under other names are left on the connection, which is reset
+/// whoever gives it back.
 async fn ask_what_they_are(session: &mut ClientSession) -> Result<Option<Vec<u8>>, Stays> {
     let list = session::list_user_variables(session.dialect());
     let replies = asked(session, vec![list]).await?;
-    // Definitions come along.
+    // Definitions of columns come along.
     let rows = replies.first().into_iter().flat_map(ask::values);
     let rows: Vec<Vec<u8>> = rows.filter(|row| row != b"def").collect();
     let differ = || Stays::For(VariablesStay::Values);
@@ -163,8 +164,8 @@ fn fitting(which: &Leave, commands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Stays>
     }
 }
 
-/// Asks something on the session's connection of which its client knows nothing. Where something of it is
-/// refused there is no answer.
+/// Asks something on the session's connection of which its client knows nothing. The answer is empty where
+/// any of the commands is refused.
 async fn asked(session: &mut ClientSession, commands: Vec<Vec<u8>>) -> Result<Vec<ask::Reply>, Refused> {
     let capabilities = session.client.key.capabilities;
     let replies = lease::ask_on_lease(session, &ask::framed(capabilities, commands)).await?;
@@ -181,8 +182,8 @@ fn told(which: &Leave, reply: &ask::Reply) -> Option<UserVariables> {
     UserVariables::new(definitions, reply.plain_row(which.columns())?)
 }
 
-/// A command has come of a session whose user variables are on no connection. Sets them on one that the
-/// session holds from here on; or leaves them where they are, if no server hears of the command.
+/// Serves a command of a session whose user variables are on no connection. Sets the variables on one that
+/// the session holds from here on; or leaves them where they are, if no server hears of the command.
 pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     if session.last.kept_variables.is_none() || is_of_no_server(session, head) {
         return Ok(Next::Begin);
@@ -213,8 +214,8 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
             session.last.kept_variables = Some(kept);
             return Ok(Next::refuse(error));
         }
-        // No server takes them, and the session must not go on as if it had them; or the statement to come
-        // must not be executed without what was to be sent now.
+        // No server takes the variables, and the session must not go on as if it had them; or the statement
+        // to come must not be executed without what was to be sent now.
         if head.command.has_response() {
             session.answer.error_sequence = Some(answer::discard(session).await?);
         }
@@ -225,7 +226,7 @@ pub(crate) async fn restore(session: &mut ClientSession, head: CommandHead) -> R
     Ok(Next::Begin)
 }
 
-/// Commands that the gateway answers itself, or that have no answer and nothing to be done.
+/// Whether the gateway answers the command itself, or the command has no answer and nothing to be done.
 fn is_of_no_server(session: &ClientSession, head: CommandHead) -> bool {
     match head.command {
         Command::PING | Command::STMT_CLOSE | Command::QUIT => true,
@@ -234,13 +235,13 @@ fn is_of_no_server(session: &ClientSession, head: CommandHead) -> bool {
     }
 }
 
-/// Has the leased connection set them. It is closed after an error.
+/// Has the leased connection set the variables. The connection is closed after an error.
 async fn set(session: &mut ClientSession, command: Option<&[u8]>) -> Result<(), Refused> {
     let Some(command) = command else {
         return Ok(());
     };
     let capabilities = session.client.key.capabilities;
-    // What the gateway is warned of is not for the session to see.
+    // Warnings to the gateway are not for the session to see.
     let commands = vec![command.to_vec(), session::clear_diagnostics()];
     let replies = lease::ask_on_lease(session, &ask::framed(capabilities, commands)).await;
     says_nothing(&mut session.lease);
@@ -251,7 +252,7 @@ async fn set(session: &mut ClientSession, command: Option<&[u8]>) -> Result<(), 
         },
         Err(refused) => refused,
     };
-    // Nothing of the session is on it but some of these.
+    // Nothing of the session is on the connection but some of these variables.
     session.streams.down.clear();
     drop(session.state.leave());
     drop(lease::detach(session));

@@ -1,8 +1,8 @@
-//! A session that has written on one server comes to another that takes its writes now: that one may have
-//! them yet to apply.
+//! A session that has written on one server comes to another that takes its writes now: the other server may
+//! have yet to apply them.
 //!
-//! Asked for once, before the first statement there, be it a read or a write. From then on the server has all
-//! that the session has written.
+//! The question comes once, before the first statement there, be it a read or a write. From then on the
+//! server has all that the session has written.
 
 use config::Topology;
 use mysql_wire::gtid::{Flavor, GtidSet};
@@ -30,8 +30,9 @@ pub(crate) async fn caught_up(
     Ok(connection)
 }
 
-/// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may
-/// have lost it with its server, and then nobody will ever have it. Returns what is kept of it then.
+/// Waits by GTIDs. In a group no write is lost that was acknowledged, so the wait ends. Asynchronous
+/// replication may have lost a write with its server, and then nobody will ever have it. Returns the GTIDs
+/// that are kept then.
 async fn wait(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -55,16 +56,16 @@ async fn wait(
             server: connection.server.name().to_owned(),
             limit,
         })),
-        // Whoever does not wait has not found out anything.
+        // A session that does not wait has not found out anything.
         false if limit.is_zero() => Ok(None),
-        // Another one that takes writes has them, and this one will.
+        // Another server that takes writes has them, and this one will.
         false if session.pool().topology().writers.len() > 1 => Ok(None),
         false => kept_of_lost(session, connection, position).await,
     }
 }
 
 /// The new primary lacks some of the session's writes, and follows nobody who could have them: a read that
-/// waited for those would always wait in vain. Returns what is kept of them, where some are lost.
+/// waited for those would always wait in vain. Returns the GTIDs that are kept, where some are lost.
 async fn kept_of_lost(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -88,8 +89,8 @@ async fn kept_of_lost(
     Ok(Some(kept))
 }
 
-/// What the server has executed, as far as it says. MariaDB waits for what it has replicated, and not for
-/// what it has written itself.
+/// The GTIDs that the server has executed, as far as it says. MariaDB waits for what it has replicated, and
+/// not for what it has written itself.
 async fn executed(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -105,8 +106,9 @@ async fn executed(
     Ok(executed.and_then(|text| GtidSet::parse(flavor, &text).ok()))
 }
 
-/// Whether the server has all these, as far as it says. Servers of MariaDB give the transactions of a domain
-/// their numbers by one count: one that lacks some of these may have given the same numbers to its own.
+/// Whether the server has all these GTIDs, as far as it says. Servers of MariaDB give the transactions of a
+/// domain their numbers by one count: a server that lacks some of these may have given the same numbers to
+/// its own.
 pub(super) async fn has(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,
@@ -132,7 +134,7 @@ pub(super) async fn has(
     Ok(!lacks || replicated.is_some_and(|replicated| replicated.covers(position)))
 }
 
-/// Whether the server has all these, be it once that was waited for.
+/// Whether the server has all these GTIDs, be it after a wait.
 pub(super) async fn comes_to_have(
     session: &ClientSession,
     connection: &mut Connection<ConnectionState>,

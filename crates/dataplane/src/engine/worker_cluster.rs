@@ -1,4 +1,4 @@
-//! What the sessions of one worker share of a cluster.
+//! State of a cluster that the sessions of one worker share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -26,22 +26,22 @@ pub(crate) struct WorkerCluster {
     pub(crate) generated_ids: GeneratedIds,
     pub(crate) vain_waits: VainWaits,
     pub(crate) leavers: Leavers,
-    /// Of transactions that are kept to be executed again.
+    /// Memory of transactions that are kept to be executed again.
     pub(crate) replay_memory: Rc<Memory>,
     /// Held by whoever asks a server whether an account may `KILL`.
     pub(crate) kill_question: tokio::sync::Mutex<()>,
-    /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
+    /// Times that servers take to answer, where reads are balanced by them; times are counted from `born`.
     answers: RefCell<HashMap<ServerId, PeakEwma>>,
     born: Instant,
-    /// As it was at the last choice: whether answers are to be timed.
+    /// Whether answers are to be timed, as of the last choice.
     pub(crate) by_latency: Cell<bool>,
-    /// When servers were asked last since when they are up, and what they said.
+    /// For each server: when it was last asked since when it is up, and its answer.
     pub(crate) up_since: RefCell<HashMap<ServerId, (tokio::time::Instant, tokio::time::Instant)>>,
-    /// With what words a server has refused a write last.
+    /// The words with which a server has refused a write last.
     pub(crate) refusal: RefCell<Box<str>>,
-    /// When it was said last that the primary takes no writes.
+    /// Time at which it was last said that the primary takes no writes.
     pub(crate) refusal_said: Cell<Option<tokio::time::Instant>>,
-    /// What sessions begin with, of which there are few: one allocation each.
+    /// States that sessions begin with, of which there are few: one allocation each.
     common: RefCell<Vec<Rc<PortableState>>>,
     common_trackers: RefCell<Vec<Rc<ClientTrackers>>>,
     common_keys: RefCell<Vec<Rc<Key>>>,
@@ -49,7 +49,7 @@ pub(crate) struct WorkerCluster {
     housekeeping: AbortHandle,
 }
 
-/// What a server has said of a session's variables; `None` is NULL.
+/// The values of a session's variables that a server has told; `None` is NULL.
 pub(crate) type FirstValues = Vec<Option<Vec<u8>>>;
 
 /// Beginnings of sessions that are kept in common; a schema each, as a rule.
@@ -85,18 +85,18 @@ impl WorkerCluster {
         session.share_trackers(&trackers);
     }
 
-    /// The key that others with the same use.
+    /// The key, shared with others that have an equal one.
     pub(crate) fn share_key(&self, key: Key) -> Rc<Key> {
         in_common(&self.common_keys, Rc::new(key))
     }
 
-    /// The values that others with the same use.
+    /// The values, shared with others that have equal ones.
     pub(crate) fn share_values(&self, values: FirstValues) -> Rc<FirstValues> {
         in_common(&self.common_values, Rc::new(values))
     }
 }
 
-/// What was there before and is equal, or this for those who come later.
+/// An equal value that was there before, or this one, which is kept for those who come later.
 fn in_common<T: PartialEq>(common: &RefCell<Vec<Rc<T>>>, own: Rc<T>) -> Rc<T> {
     let mut common = common.borrow_mut();
     if let Some(known) = common.iter().find(|known| **known == own) {
@@ -121,12 +121,12 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// That of a listener's cluster, made at its first use.
+    /// The state of a listener's cluster, made at its first use.
     pub(crate) fn of(&self, listener: &ListenerState, metrics: &Arc<telemetry::Worker>) -> Rc<WorkerCluster> {
         self.of_cluster(&(listener.cluster_serial, Arc::clone(&listener.cluster)), metrics)
     }
 
-    /// That of any cluster, likewise.
+    /// The state of any cluster, made at its first use.
     pub(crate) fn of_cluster(
         &self,
         (serial, cluster): &NumberedCluster,
