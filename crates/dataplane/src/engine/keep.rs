@@ -32,7 +32,7 @@ pub(crate) fn keep(session: &mut ClientSession) {
 }
 
 /// Whether the session holds its connection for the last error alone, or for diagnostics that it has not
-/// asked for since the statement that left them. Not on MySQL, where an error that is raised again has
+/// asked for since the statement that left them. Never on MySQL, where an error that is raised again has
 /// another `CLASS_ORIGIN`.
 pub(crate) fn is_for_an_error_alone(session: &ClientSession) -> bool {
     let mut pins = session.state.pins().iter();

@@ -11,7 +11,7 @@ use crate::engine::pipeline::went_alone::WentAlone;
 use crate::engine::replay::why::Why;
 
 labels! {
-    /// Where a statement ran.
+    /// The place where a statement ran.
     #[derive(Debug, Clone, Copy)]
     pub(crate) enum Ran {
         /// On the primary, over a connection that others share.
@@ -102,11 +102,11 @@ labels! {
     /// Why a session does not leave its connection with its user variables.
     #[derive(Debug, Clone, Copy)]
     pub(crate) enum VariablesStay {
-        /// Their names are not known for certain.
+        /// The names of the variables are not known for certain.
         Names = "names",
-        /// Their values are long, or the server takes short commands only.
+        /// The values are long, or the server takes short commands only.
         Long = "long",
-        /// Their values do not come out as they were.
+        /// The values do not come out as they were.
         Values = "values",
     }
 }

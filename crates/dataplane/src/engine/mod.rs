@@ -93,7 +93,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Every client costs this much for as long as it is there. What is rare is boxed.
+    /// Every client costs this much for as long as it is there. Rare work is boxed.
     #[test]
     fn a_session_stays_small() {
         assert!(

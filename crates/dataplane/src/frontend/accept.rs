@@ -82,7 +82,7 @@ async fn take_messages(shared: Arc<Shared>, mut inbox: UnboundedReceiver<Accepto
     while let Some(message) = inbox.recv().await {
         match message {
             AcceptorMessage::Bind { listener, reply } => {
-                // Whoever asked may have gone; then the socket is closed with the process.
+                // The asker may have gone; then the socket is closed with the process.
                 let _ = reply.send(bind(&listener, &mut bound));
             }
             AcceptorMessage::Open { state } => {

@@ -35,7 +35,7 @@ impl PrivateKey {
         Self::new(PrivateDecryptingKey::generate(KeySize::Rsa2048).map_err(|_| KeyError::Crypto)?)
     }
 
-    /// From PEM in PKCS#8 form (`BEGIN PRIVATE KEY`), as `openssl genpkey` and MySQL write it.
+    /// Reads a key from PEM in PKCS#8 form (`BEGIN PRIVATE KEY`), as `openssl genpkey` and MySQL write it.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         let form = KeyError::Form("PKCS#8 (BEGIN PRIVATE KEY)");
         let der = pem::parse(text)?;

@@ -64,7 +64,7 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                 spawn_local(give::wake_all(Rc::clone(worker), giving));
             }
             Message::Staying { reply } => {
-                // Whoever asked may have gone.
+                // The asker may have gone.
                 let _ = reply.send(worker.sessions.staying());
             }
             Message::Refused {
@@ -109,12 +109,12 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                             Ok(())
                         }
                     };
-                    // Whoever asked may have gone.
+                    // The asker may have gone.
                     let _ = reply.send(killed);
                 });
             }
             Message::Describe { limit, reply } => {
-                // Whoever asked may have gone.
+                // The asker may have gone.
                 let _ = reply.send(
                     worker
                         .sessions

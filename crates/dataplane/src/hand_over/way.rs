@@ -79,7 +79,7 @@ impl Giving {
                         _ => break,
                     };
                     if let Some(waiting) = self.answers().remove(&number) {
-                        // Whoever waited may have given up.
+                        // The session that waited may have given up.
                         let _ = waiting.send(answer);
                     }
                 }

@@ -1,4 +1,4 @@
-//! One direction of forwarding: bytes that were read, how many of them may go on, and the write that is under
+//! A direction of forwarding: bytes that were read, how many of them may go on, and the write that is under
 //! way.
 //!
 //! A flow that has nothing holds no buffer: it takes one from the worker's pool when bytes may be there and

@@ -26,7 +26,7 @@ const STATUS: StatusFlags = StatusFlags(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     First,
-    /// So many definitions of columns.
+    /// The first of so many definitions of columns.
     Definitions(u64),
     Row,
     /// Nothing: the answer has ended.

@@ -1,4 +1,4 @@
-//! Which statements a transaction may have that can be executed again, and why others cannot.
+//! The statements of transactions that can be executed again, and why other statements cannot.
 
 use session::PinReason;
 use sql_class::text::savepoint;

@@ -16,7 +16,7 @@ use crate::error::SessionError;
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
-/// The turns that the statement needs. They end when they are dropped.
+/// The turns that the statement needs, which end when they are dropped.
 pub(super) async fn take(session: &ClientSession, verdict: &Verdict) -> Result<Vec<Turn>, Refused> {
     let deadline = Instant::now() + verdict.limit_wait;
     let mut turns = Vec::with_capacity(verdict.limits.len());

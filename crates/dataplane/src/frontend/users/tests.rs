@@ -157,7 +157,7 @@ fn accounts_that_do_not_exist_look_like_those_that_do() {
     assert_eq!(with_hash(&only_passwords), 0);
     assert_eq!(with_hash(&only_hashes), names.len());
     assert!((20..180).contains(&with_hash(&both)));
-    // The same name is always of the same kind, also after a reload.
+    // A name is always of one kind, also after a reload.
     let again = Users::new(&[password("one", "secret"), hash("two")], Some(&both));
     for name in &names {
         let kind = |users: &Users| {
