@@ -563,7 +563,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// Waits for an answer that the client may be sending now. An error is numbered as the answer to the client's
 /// last packet; a client that has just sent another one would take the lower number for a broken protocol.
 async fn await_answer(client: &mut LoginPeer<'_>) {
-    // A client that says nothing, or has gone, is told without the wait.
+    // A client that says nothing, or has gone, is told all the same.
     let _ = timeout(ANSWER_WAIT, client.read_next()).await;
 }
 
