@@ -425,7 +425,8 @@ async fn answer_in_time(
         Err(SessionError::LoginRefused { payload, held }) if is_denial(payload, agreed.server) => {
             *held = attempt.failed();
         }
-        // A server that is slow with one account may be quick with all others.
+        // The server has ended the login, or does not answer. A server that does not answer is not suspected:
+        // it may be slow with this account alone.
         Err(
             SessionError::LoginRefused { .. }
             | SessionError::ServerGone { .. }
