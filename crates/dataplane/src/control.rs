@@ -193,7 +193,7 @@ pub(crate) struct Control {
     waiting: Cell<Waiting>,
     since_tick: Cell<u32>,
     server: Cell<Option<ServerKey>>,
-    /// The id that the server gave the connection; in mode `split`, of the statement under way.
+    /// The id that the server gave the connection, in mode `split` the one of the statement under way.
     thread_id: Cell<u32>,
     /// Number of [`Aim`]s at the statement under way.
     aims: Cell<u32>,

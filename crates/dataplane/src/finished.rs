@@ -24,8 +24,8 @@ use crate::relay::{Streams, Traffic};
 pub use crate::copied::{Copied, CopyLimits, Room};
 pub use crate::record::End;
 
-/// An observer hears of each command that has ended on one worker. The time that an observer takes is lost
-/// for the next command: an observer must not wait, and it cannot fail a command.
+/// An observer hears of each command that has ended on one worker. The next command waits for that: an
+/// observer must not wait itself, and cannot fail a command.
 pub trait Observer {
     /// A command has ended.
     fn finished(&self, finished: &Finished<'_>);

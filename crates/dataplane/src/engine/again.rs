@@ -13,7 +13,7 @@ use crate::engine::next::Next;
 use crate::engine::{answer, do_without, lease, rules, server};
 use crate::error::SessionError;
 
-/// Most servers that may refuse a write because they take none, before that is the write's answer.
+/// How many servers may refuse a write because they take none, before that is the write's answer.
 const REFUSALS_MAX: u8 = 4;
 
 /// The longest command that is kept.
@@ -51,8 +51,8 @@ pub(crate) fn send_again(session: &mut ClientSession, command: &[u8]) -> bool {
 }
 
 /// Has a write executed elsewhere that a server has refused because it is the primary no more. The statement
-/// waits for the new primary, where the loop takes the statement up again as if the client had just sent it.
-/// Nothing was executed.
+/// waits for the new primary, where the loop takes it up again as if the client had just sent it. Nothing was
+/// executed.
 pub(crate) async fn go_elsewhere(session: &mut ClientSession) -> Result<Next, SessionError> {
     // The statement waits for a place anew.
     session.statement.released = None;

@@ -34,7 +34,7 @@ use crate::lookups::LookupMetrics;
 use crate::relay::{RelayError, Streams};
 use crate::session_end::{as_error, signal_as_error};
 
-/// The way of a session where a server has no room.
+/// Whether a session stands in line where a server has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     InLine,
@@ -105,7 +105,7 @@ pub(crate) struct LastStatement {
     /// while it is not known that the server has made it.
     pub(crate) generated: Option<(generated_ids::Key, NonZeroU64)>,
     /// The reason why the statement of a `turn` went where it went, if the client has asked for that. Each
-    /// statement drops the one before's when it begins: a statement that reaches no server has no turn.
+    /// statement drops that of the one before when it begins: a statement that reaches no server has no turn.
     pub(crate) explain_warning: Option<Box<ExplainWarning>>,
     /// The error that the client was told last, where that may be raised again.
     pub(crate) error: Option<Box<LastError>>,

@@ -156,8 +156,8 @@ async fn may_kill_others(session: &mut ClientSession) -> Result<Result<bool, Ref
 }
 
 /// Asks any server that the session may use, as its account: the primary, where there is one. The connection
-/// is outside the pool, all of which may be held by the session that the `KILL` is meant for; one at a time
-/// on each worker.
+/// is outside the pool, whose connections may all be held by those whom the `KILL` is meant for; one at a
+/// time on each worker.
 async fn asked_of_a_server(session: &ClientSession) -> Result<Vec<Reply>, Refused> {
     let failed = |cause: String| Refused(SessionError::KillFailed(cause));
     let cluster = &session.context.listener.cluster;

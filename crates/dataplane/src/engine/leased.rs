@@ -10,7 +10,7 @@ pub(crate) struct LeasedConnection {
     pub(crate) connection: Connection<ConnectionState>,
     /// The connection's server takes this session's writes, as of `generation`.
     pub(crate) is_primary: bool,
-    /// The connection's server did, and since then another does, or none.
+    /// The connection's server took them. Another does since, or none.
     pub(crate) is_demoted: bool,
     /// The server has refused a write in the transaction that is open here, because it takes none.
     pub(crate) has_refused_write: bool,

@@ -250,8 +250,8 @@ async fn admit(session: &mut ClientSession, sequence: u8) -> Result<(), SessionE
 /// for ever or for a while.
 const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
 
-/// The error for a client whose account the server does not take. An account that only servers know has got
-/// another password. Words about the account are the server's.
+/// The error for a client whose account the server does not take. If only servers know the account, its
+/// password has changed. Words about the account are the server's.
 fn not_admitted(session: &ClientSession, error: SessionError) -> SessionError {
     let passed =
         session.client.account.credential.account != 0 && session.context.listener.cluster.passes_accounts();

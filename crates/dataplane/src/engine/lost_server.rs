@@ -255,7 +255,7 @@ fn poll_client_gone(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Session
     Poll::Pending
 }
 
-/// The signal by which the session was told to end, as its end.
+/// The end of a session that a signal has told to end.
 fn told(session: &ClientSession) -> Option<End> {
     let signal = session.control.due(true)?;
     Some(End::Told(session.signalled(signal)))

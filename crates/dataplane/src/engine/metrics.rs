@@ -147,7 +147,7 @@ pub(crate) struct SplitMetrics {
 pub(crate) enum Moved {
     /// The session's server drains, or is no longer in the cluster.
     Left,
-    /// The load evens out by it.
+    /// The move evens out the load.
     For(Factor),
     /// The session's server is gone.
     Lost,

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use config::ReadConsistency;
 use upstream::ServerId;
 
-/// The part of what reads of the session must see that is its own affair.
+/// The session's own say in what its reads must see.
 #[derive(Default)]
 pub(crate) struct OwnWrites {
     /// The server that takes this session's writes, of several that take any.

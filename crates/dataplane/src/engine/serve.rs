@@ -21,7 +21,7 @@ pub(crate) async fn serve(
             return error;
         }
     };
-    // The account says the user from here on.
+    // The user's name comes from the account from here on.
     summary.user = Box::default();
     let Err(error) = run::run(&mut session).await;
     Box::pin(end(&mut session, error, summary)).await

@@ -144,8 +144,8 @@ pub(crate) async fn begin_on_replica(
     Ok(Next::Exchange)
 }
 
-/// The way to leave the connection for a statement of such a transaction that does not stay, unless something
-/// binds the session to the connection. Traces of reads on the connection can be left behind.
+/// The outcome of a lease for a statement of such a transaction that does not stay: the transaction moves,
+/// unless something binds the session to the connection. Traces of reads there can be left behind.
 pub(crate) fn leaves(session: &ClientSession, target: &Target) -> LeaseAttempt {
     let is_bound = !session
         .state

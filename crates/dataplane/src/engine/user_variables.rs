@@ -1,11 +1,11 @@
 //! A session that holds its connection for its user variables alone leaves it while its client is silent and
 //! others want one, and has them set again before its next statement.
 //!
-//! The names and the values of the variables are asked for on the session's own connection each time, after
-//! its last statement has left what it leaves: no server reports all that sets a variable. The connection is
-//! reset before anybody else has it. Statements that need no variables are not told apart: a trigger, or a
-//! function behind a view, may read any. The first command that a server hears of therefore brings them back,
-//! on a connection to the primary, and the session holds that on as it did before.
+//! The session's own connection is asked for the names and the values of the variables each time, after what
+//! it alone knows of the last statement: no server reports all that sets a variable. The connection is reset
+//! before anybody else has it. Statements that need no variables are not told apart: a trigger, or a function
+//! behind a view, may read any. The first command that a server hears of therefore brings them back, on a
+//! connection to the primary, and the session holds that on as it did before.
 
 use std::slice::from_ref;
 

@@ -119,7 +119,7 @@ impl Shared {
         killed
     }
 
-    /// Ends a session of this worker.
+    /// Ends a session of `worker`.
     pub(crate) fn kill(&self, worker: usize, id: u32) {
         self.tell(
             worker,

@@ -639,7 +639,7 @@ async fn authenticate(
     }
 }
 
-/// The time that the client has to wait for the refusal is known once the failure is counted.
+/// The server's refusal. The time that the client has to wait for it is known once the failure is counted.
 fn refused(payload: Vec<u8>) -> SessionError {
     let held = Duration::ZERO;
     SessionError::LoginRefused { payload, held }

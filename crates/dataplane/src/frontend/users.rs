@@ -26,9 +26,9 @@ use upstream::{AccountSecret, Credential, CredentialSecret, ServerAccounts, Stor
 /// The accounts of one configuration.
 pub(crate) struct Users {
     by_name: HashMap<Box<[u8]>, Arc<User>>,
-    /// Stand-in for an account with a password that does not exist.
+    /// Stand-in with a password for an account that does not exist.
     with_password: Arc<User>,
-    /// Stand-in for an account with a native hash that does not exist.
+    /// Stand-in with a native hash for an account that does not exist.
     with_hash: Arc<User>,
     /// Number of accounts of which a secret is known only as a native hash.
     hashes: usize,

@@ -206,8 +206,7 @@ pub(crate) struct Exchange<'a, A> {
     client_at_end: bool,
     /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
     server_refuses: bool,
-    /// The server closed it before the client had sent all of the command. The rest of the command is no
-    /// command.
+    /// The server closed it before the client had sent all of the command, whose rest is no command.
     is_cut_off: bool,
     /// Bytes that were read from the server have to be looked at before more is read.
     pub(crate) look_again: bool,

@@ -1,7 +1,7 @@
 //! What a lookup from memory leaves behind: FOUND_ROWS(), of which no connection knows.
 //!
-//! Statements that ask for it are given it as a figure (`last`). What a stored function or a procedure asks
-//! for nobody sees: before those a connection executes a SELECT that leaves the same behind.
+//! Statements that ask for it are given it as a figure (`last_statement`). What a stored function or a
+//! procedure asks for nobody sees: before those a connection executes a SELECT that leaves the same behind.
 
 use mysql_wire::{Command, PacketHeader};
 use sql_class::text::begins_with;

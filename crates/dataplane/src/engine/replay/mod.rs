@@ -43,10 +43,10 @@ use crate::engine::target::Target;
 use crate::engine::{again, keep, lease, wait_for_own_writes};
 use crate::error::{During, SessionError};
 
-/// Most servers that are tried, where they are lost in the middle as well.
+/// How many servers are tried, where they are lost in the middle as well.
 const TRIES_MAX: usize = 3;
 
-/// Most looks whether a server is gone that was just there.
+/// How often it is seen whether a server is gone that was just there.
 const LOOKS_MAX: usize = 10;
 /// Time between two such looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
