@@ -1,4 +1,4 @@
-//! What a statement needs → which server it goes to.
+//! The choice of the server that a statement goes to, by what the statement needs.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) fn keeps_from_replicas(session: &ClientSession, effects: Effects) -> 
     effects.intersects(Effects(PRIMARY_ONLY.0 & !trusted.0))
 }
 
-/// Where a statement goes that is not bound to the connection the session holds.
+/// The target of a statement that is not bound to the connection the session holds.
 pub(crate) fn target(session: &ClientSession, facts: &Facts) -> Target {
     if session.binding.is_own() {
         return Target::Held;
@@ -59,7 +59,7 @@ pub(crate) fn target(session: &ClientSession, facts: &Facts) -> Target {
     }
 }
 
-/// Outside a transaction, and beginning none.
+/// Whether reads are outside a transaction, and begin none.
 fn reads_stand_alone(session: &ClientSession) -> bool {
     !session.state.in_transaction() && session.state.autocommit()
 }
@@ -109,7 +109,7 @@ pub(crate) fn replica_to_wait_for(
         .map(|member| Arc::clone(&member.server))
 }
 
-/// What became of each member in a choice like that of [`replica`].
+/// The outcome for each member in a choice like that of [`replica`].
 pub(crate) fn explain(
     session: &ClientSession,
     topology: &Topology,
@@ -134,14 +134,14 @@ fn policy(session: &ClientSession, group: Option<&str>, last_resort: bool) -> Re
             0 => u32::MAX,
             limit => limit,
         },
-        // Those of a group are equals.
+        // Servers of a group are equals.
         primary_reads: config.primary_reads || group.is_some(),
         last_resort,
     }
 }
 
-/// The members as `routing` sees them. `with_primary`: it may be the one. A cluster with more than a few
-/// takes an allocation.
+/// The members as `routing` sees them. `with_primary`: the primary may be chosen. More than a few members
+/// take an allocation.
 fn candidates(
     session: &ClientSession,
     topology: &Topology,
@@ -178,7 +178,7 @@ fn candidates(
         };
         ReadCandidate {
             admitted: group.is_none() && groups.is_empty() || groups.admits(server.name(), group),
-            // Another one that takes writes has not everything, as the only one would.
+            // Another server that takes writes has not everything, as the only one would have.
             available: server.takes_statements()
                 && !server.is_silent()
                 && (group.is_some() || !server.has_no_room() && !account_backoff::is_denied(session, server))
@@ -192,7 +192,7 @@ fn candidates(
             transactions_behind: member.transactions_behind.unwrap_or(0),
             weight: server.weight(),
             warmth_permille: server.warmth_permille(config.slow_start),
-            // Where all are full, the shortest line.
+            // The shortest line counts where all are full.
             outstanding: busy.saturating_add(server.waiting()),
             latency_us: if by_latency {
                 session.context.cluster.expected_us(server.id())
@@ -209,9 +209,9 @@ fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {
     matches!((own, other), (Some(own), Some(other)) if own != other)
 }
 
-/// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk,
-/// stays where it is: it would be left behind by a transaction that moves, and a session that is bound to a
-/// replica by it could not write.
+/// The target of the execution of a prepared statement. A cursor, and data in pieces or for a bulk, stay
+/// where they are: a transaction that moves would leave them behind, and a session that they bind to a
+/// replica could not write.
 pub(crate) fn target_of_execution(session: &ClientSession, head: CommandHead, facts: &Facts) -> Target {
     let target = target(session, facts);
     if !matches!(target, Target::Held | Target::Replica) {

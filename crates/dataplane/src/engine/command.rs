@@ -1,7 +1,7 @@
-//! Waiting for a client's command, and its statement.
+//! The wait for a client's command, and its statement.
 //!
-//! A statement is read whole, up to a packet of 16 MiB, into a buffer that grows. What is longer, or finds no
-//! memory among those of other sessions, is forwarded while it comes.
+//! A statement is read whole, up to a packet of 16 MiB, into a buffer that grows. A longer statement, or one
+//! that finds no memory among those of other sessions, is forwarded while it comes.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ use crate::forwarded::classify::{Need, classify};
 use crate::read_gate;
 use crate::relay::flow::Flow;
 
-/// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
+/// Bytes that are read of an execution before it is forwarded: 65535 parameters have as many types of two
 /// bytes.
 const HEAD_OF_EXECUTION: usize = 256 * 1024;
 
@@ -37,16 +37,16 @@ pub(crate) fn begin_to_wait(session: &mut ClientSession) {
     session.prepared.forget_long_texts();
 }
 
-/// What a wait for a command has ended with.
+/// The end of a wait for a command.
 pub(crate) enum Accepted {
     Command(CommandHead),
     /// Nothing has come for a while, of a client whose session may do without its connection.
     Silence,
     /// The session is to go to another server, whether a command has come or not.
     Leave,
-    /// It is to go to the process that has taken over.
+    /// The session is to go to the process that has taken over.
     GoAway,
-    /// Its connection is lost, and it may go on on another server.
+    /// The session's connection is lost, and it may go on on another server.
     Lost,
 }
 
@@ -60,7 +60,7 @@ impl From<Bereft> for Result<Accepted, SessionError> {
 }
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
-/// sent. What comes in the meantime for the session (a drain, a kill) ends it here.
+/// sent. A signal in the meantime (a drain, a kill) ends the session here.
 pub(crate) async fn accept(session: &mut ClientSession) -> Result<Accepted, SessionError> {
     poll_fn(|cx| poll_accept(cx, session)).await
 }
@@ -103,7 +103,7 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut ClientSession) -> Poll<Result
         }
         make_room(&mut session.streams.up);
         if let Some(head) = whole(session) {
-            // What is not sent can go elsewhere.
+            // A command that is not sent can go elsewhere.
             if head.command != Command::QUIT
                 && can_do_without(session)
                 && let Poll::Ready(lost) = answer::poll_last_words(cx, session)
@@ -151,15 +151,16 @@ fn make_room(up: &mut Flow) {
     }
 }
 
-/// False where no more than there is will be read of the command of this length.
+/// Lets the buffer grow for `wanted` bytes of a command. False where no more of the command is read than is
+/// there.
 fn grow(up: &mut Flow, payload_len: usize, wanted: usize) -> bool {
-    // The packets of a longer one have heads between them.
+    // The packets of a longer command have heads between them.
     let is_one_packet = payload_len < PacketHeader::MAX_PAYLOAD;
     let wanted = PacketHeader::LEN + wanted;
     is_one_packet && up.unseen().len() < wanted && up.grow(wanted)
 }
 
-/// Reads the rest of a command that is there in part only. False where that is too long.
+/// Reads the rest of a command that is there in part only. False where the command is too long.
 pub(crate) async fn read_whole(session: &mut ClientSession, head: CommandHead) -> Result<bool, SessionError> {
     poll_fn(|cx| {
         loop {
@@ -235,7 +236,7 @@ pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> 
     plain_text(payload, capabilities).or_else(with_attributes)
 }
 
-/// A `KILL` of a single statement, whose id may have to be changed.
+/// The `KILL`, if the command is one and nothing else. The id may have to be changed.
 pub(crate) fn kill(session: &ClientSession, head: CommandHead) -> Option<Kill> {
     let payload = payload(session, head);
     match classify(
@@ -267,7 +268,8 @@ pub(crate) fn needs_no_schema(session: &ClientSession) -> bool {
     }
 }
 
-/// In a schema about the server a table is that without saying so, and may have what belongs to the session.
+/// Notes that a statement on tables reads about the server, in a schema about it: its text need not say so.
+/// Such a table may also have what belongs to the session.
 pub(crate) fn note_schema(session: &ClientSession, text: &[u8], facts: &mut Facts) {
     const OF_TABLES: Effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);
     let schema = session.state.carried().schema();
@@ -299,7 +301,7 @@ pub(crate) fn note(session: &ClientSession, head: CommandHead, facts: &Facts) {
     }
 }
 
-/// What is known of a statement. One that was not seen to its end may do anything.
+/// The facts of a statement. A statement that was not seen to its end may do anything.
 pub(crate) fn facts(session: &ClientSession, head: CommandHead) -> Facts {
     let payload = payload(session, head);
     let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;

@@ -1,4 +1,4 @@
-//! What a worker knows of a server connection that its sessions share.
+//! The state of a server connection that the sessions of a worker share.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use upstream::Travel;
 
 use crate::engine::prepared::{OnServer, StatementsLuggage};
 
-/// What is known of a server connection beside what the pool knows.
+/// The facts of a server connection that the pool does not know.
 pub(crate) struct ConnectionState {
-    /// What is set on it. The same allocation as the session's that used it last, unless either has changed
-    /// since.
+    /// The state that is set on the connection, in the allocation of the session that used it last, unless
+    /// either has changed since.
     pub(crate) carried: Rc<PortableState>,
     pub(crate) baseline: Rc<Baseline>,
     pub(crate) statements: OnServer,
-    /// The session whose statement was the last on it, with nothing of anybody else's since.
+    /// The session whose statement was the last on the connection, with nothing of anybody else's since.
     pub(crate) last_session: Option<u32>,
-    /// Which of its turns that session had on it.
+    /// The session's turn of that statement.
     pub(crate) last_turn: u32,
-    /// Nothing was executed on it since, not by the gateway either.
+    /// Nothing was executed on the connection since, not by the gateway either.
     pub(crate) is_untouched: bool,
-    /// What FOUND_ROWS() says on it is that session's.
+    /// FOUND_ROWS() on the connection is that session's.
     pub(crate) has_count: bool,
-    /// What LAST_INSERT_ID() says on it, and what it has reported as its last transaction.
+    /// LAST_INSERT_ID() on the connection, and the transaction that it has reported last.
     pub(crate) known: session::KnownConnection,
-    /// Galera: reads on it wait for what other nodes have written.
+    /// Galera: reads on the connection wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
-    /// Its session is in a schema that is gone, and this connection in none: it is not for others then.
+    /// The session is in a schema that is gone, and this connection in none: it is not for others then.
     pub(crate) lacks_schema: bool,
     /// See [`Opened::login_began`](upstream::Opened::login_began).
     pub(crate) login_began: Instant,
@@ -37,8 +37,8 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// What it costs to make the connection that of a session which wants that and whose logins are no older
-    /// than that: [`CANNOT`](session::CANNOT) where it cannot be made so.
+    /// The cost of making the connection that of a session which wants `want`, and no login before
+    /// `oldest_login`: [`CANNOT`](session::CANNOT) where that is impossible.
     pub(crate) fn cost(&self, want: &PortableState, oldest_login: Instant) -> u32 {
         match session::cost(want, &self.carried) {
             session::CANNOT => session::CANNOT,
@@ -57,7 +57,7 @@ pub(crate) struct Luggage {
     lacks_schema: bool,
 }
 
-/// Whose last statement was on it is of no use elsewhere.
+/// The facts of the last statement are of no use elsewhere.
 impl Travel for ConnectionState {
     type Luggage = Luggage;
 

@@ -24,7 +24,7 @@ pub(crate) fn exchange<'a>(
     exchange_since(session, command, renaming, || None)
 }
 
-/// Relays an answer that is there already, to a command that was sent then.
+/// Relays an answer that is there already, to a command that was sent at `since`.
 pub(crate) async fn exchange_arrived(
     session: &mut ClientSession,
     command: Command,
@@ -34,8 +34,8 @@ pub(crate) async fn exchange_arrived(
     exchange_since(session, command, None, || Some(since)).await
 }
 
-/// `arrived`: when the command was sent whose answer is there already. A function, since every session has
-/// room for it.
+/// Sends a command and relays the answer. `arrived`: when the command was sent, if its answer is there
+/// already; a function, since every session has room for it.
 async fn exchange_since(
     session: &mut ClientSession,
     command: Command,
@@ -63,7 +63,7 @@ async fn exchange_since(
     if session.statement.executes_call {
         session.answer.shape.expect_more();
     }
-    // What the gateway says instead is one packet and waits in the flow.
+    // A command of the gateway's own is one packet and waits in the flow.
     let request_done = session.statement.is_ours;
     let limit = TimeLimit::begin(session);
     lookup::note_sent(session, command);
@@ -87,7 +87,7 @@ async fn exchange_since(
     };
     session.control.can_move(can_move);
     let ended = match session.statement.lists_processes {
-        // Boxed: few ask for one.
+        // Boxed: few sessions ask for a list.
         true => {
             let numbers = numbers(&session.context, session.lease.as_ref(), session.control.id);
             let streams = &mut session.streams;
@@ -167,7 +167,7 @@ async fn list(
     exchange.run(streams).await
 }
 
-/// What a server that lists its processes calls connections, and what their clients know.
+/// The connection ids that clients know, by those that the server lists.
 fn numbers(context: &Context, leased: Option<&LeasedConnection>, own: u32) -> Numbers {
     let Some(leased) = leased else {
         return Numbers::new();

@@ -13,7 +13,7 @@ use crate::error::SessionError;
 use crate::finished::{self, End, Ways};
 use crate::relay::{self, Exchanged, RelayError, RelayOutcome};
 
-/// A command has come to its end, whichever way.
+/// Finishes a command that has come to its end, whichever way.
 pub(crate) fn finish(session: &mut ClientSession, command: Command, served: &Result<(), SessionError>) {
     if !session.statement.is_to_come_again() {
         session.statement.released = None;
@@ -40,7 +40,7 @@ pub(crate) fn tell(session: &ClientSession, command: Command, served: Result<(),
     });
 }
 
-/// What an exchange leaves behind: the session's state, and whose the server connection is now.
+/// Takes in what an exchange leaves behind: the session's state, and whose the server connection is now.
 pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'_> {
     if ended.client_at_end && ended.result.is_ok() {
         return Step::wait(async { Err(SessionError::ClientGone) });
@@ -77,7 +77,7 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
             last_statement::note_made(session, &outcome, sent.as_deref());
             release(session)
         }
-        // The session knows of it, and there is no answer that could end it.
+        // The session knows of the command, and there is no answer that could end it.
         Ok(Exchanged::Sent) => {
             session.control.record.note_end(End::Relayed);
             release(session)
@@ -118,7 +118,7 @@ fn release(session: &mut ClientSession) -> Step<'_> {
     Next::Done.into()
 }
 
-/// The same, after the connection was asked what it alone knows.
+/// Gives the connection back, unless the session needs it on, after asking it what it alone knows.
 async fn release_once_asked(session: &mut ClientSession) -> Result<Next, SessionError> {
     if last_statement::is_in_doubt(session) {
         last_statement::learn_insert_id(session).await;
@@ -147,7 +147,7 @@ fn give_back_or_keep(session: &mut ClientSession) {
     }
 }
 
-/// The connection was lost in the middle of a command, or the session was told to end.
+/// Ends a command whose connection was lost in the middle, or whose session was told to end.
 async fn lost(
     session: &mut ClientSession,
     broken: RelayError,
@@ -178,7 +178,7 @@ async fn lost(
     {
         return next;
     }
-    // Its server may do it all the same.
+    // The server may execute the statement all the same.
     if session.state.lost_answer() {
         if took_too_long {
             error = lease::lost_with_its_server(session.server_name());
@@ -210,7 +210,7 @@ async fn lost(
         .map(|()| Next::Done)
 }
 
-/// The answer has no end: the session is a stream from here on.
+/// Relays an answer that has no end: the session is a stream from here on.
 async fn stream(session: &mut ClientSession) -> Result<Next, SessionError> {
     session.statement.released = None;
     let ended = relay::endless(&mut session.streams, &session.control).await;

@@ -1,9 +1,9 @@
-//! What a statement reads of the one before it: `LAST_INSERT_ID()`, `ROW_COUNT()`, `FOUND_ROWS()`, and
-//! `CONNECTION_ID()`.
+//! Figures of the session that a statement reads: `LAST_INSERT_ID()`, `ROW_COUNT()` and `FOUND_ROWS()` of the
+//! one before, and `CONNECTION_ID()`.
 //!
-//! On a connection that was somebody else's in between a server would answer with that session's figures. So
-//! the connection is given this session's last insert id, and the figures that cannot be set are written into
-//! the statement.
+//! On a connection that was somebody else's in between a server would answer with that session's figures. The
+//! connection is therefore given this session's last insert id, and the figures that cannot be set are
+//! written into the statement.
 
 use std::num::NonZeroU64;
 
@@ -21,7 +21,7 @@ use crate::engine::next::Next;
 use crate::engine::{again, answer, ask, command, explicit_ids, generated_ids, lease, lookup, replay};
 use crate::error::SessionError;
 
-/// A command is about to be sent, or was.
+/// Notes a command that is about to be sent, or was: a statement is the session's last one from here on.
 pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     let runs_sql = matches!(
         command,
@@ -74,7 +74,7 @@ pub(crate) async fn bring_about(
         // Nobody else was there.
         return Ok(());
     }
-    // What a function is trusted not to set it may read all the same.
+    // A function that is trusted to set nothing may read figures all the same.
     let priming = |session: &mut Session, statement: &Request<'_>| {
         let facts = Some(facts);
         session.prime(&Request { facts, ..*statement })
@@ -89,11 +89,10 @@ pub(crate) async fn bring_about(
     lookup::bring_about(session, facts).await
 }
 
-/// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the
-/// statement.
+/// Tells the session if the id in an answer is certainly one that the server has made. `sent`: the statement.
 pub(crate) fn note_made(session: &mut ClientSession, outcome: &Outcome, sent: Option<&[u8]>) {
     if session.state.statement().0 == Class::Ddl {
-        // It may have been a trigger's.
+        // The statement may have been one about a trigger.
         session.context.cluster.generated_ids.clear();
     }
     let Some(id) = NonZeroU64::new(outcome.last_insert_id) else {
@@ -115,16 +114,16 @@ pub(crate) fn note_made(session: &mut ClientSession, outcome: &Outcome, sent: Op
     }
 }
 
-/// Whether the session is about to give its connection back after statements whose rows may have ids that
-/// they have given themselves: then LAST_INSERT_ID() does not know them. Or the rows that its last statement
-/// has counted.
+/// Whether the session is about to give its connection back with a figure in doubt: rows of statements may
+/// have ids that these have given themselves, which LAST_INSERT_ID() does not know; or the rows that the last
+/// statement has counted are not clear.
 pub(crate) fn is_in_doubt(session: &ClientSession) -> bool {
     let is_unknown = !session.state.knows_last_insert_id() || session.state.has_unclear_count();
     is_unknown && !session.binding.is_for_good() && !session.state.is_pinned()
 }
 
 /// Asks for the id, before the connection is given back; and for the rows that the statement has counted,
-/// which are of no connection then.
+/// which no connection can tell then.
 pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
     learn_count(session).await;
     if session.lease.is_none() {
@@ -146,10 +145,10 @@ pub(crate) async fn learn_insert_id(session: &mut ClientSession) {
     }
 }
 
-/// What only the connection at hand knows of the session's last statement, before the session goes to another
-/// one. After an error it is still at hand.
+/// Learns what only the connection at hand knows of the session's last statement, before the session goes to
+/// another one. After an error the connection is still at hand.
 pub(crate) async fn learn_before_moving(session: &mut ClientSession) -> Result<(), Refused> {
-    // Of a `SELECT … INTO @x`, or one with an OFFSET, its answer does not say how many.
+    // The answer to a `SELECT … INTO @x`, or to one with an OFFSET, does not say how many rows there were.
     let is_there = session.lease.as_ref().is_some_and(|leased| leased.left.has_count);
     if is_there
         || has_count_alone(session)
@@ -164,7 +163,7 @@ pub(crate) async fn learn_before_moving(session: &mut ClientSession) -> Result<(
     }
 }
 
-/// The same of a count that nobody else can tell.
+/// Learns a count of rows that only the connection at hand can tell.
 pub(crate) async fn learn_count(session: &mut ClientSession) {
     let asks = has_count_alone(session) || session.state.has_unclear_count();
     if asks && (learn_found_rows(session).await.is_err() || has_count_alone(session)) {
@@ -201,10 +200,10 @@ fn may_give(session: &ClientSession, packet: &[u8], id: u64) -> bool {
     })
 }
 
-/// The leased connection has failed before the client's command was sent. A transaction that can be executed
-/// again goes on elsewhere, once for a command: what it needs may be what its server is lost by. The loop
-/// takes the command up as if the client had just sent it. Any other
-/// session that held something there ends with it: its client must not go on as if that were still so.
+/// Gives up the leased connection, which has failed before the client's command was sent. A transaction that
+/// can be executed again goes on elsewhere, once for a command: what the command needs may be what its server
+/// is lost by. The loop takes the command up as if the client had just sent it. Any other session that held
+/// something there ends with it: its client must not go on as if that were still so.
 pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Result<Next, SessionError> {
     let mut error = refused.0;
     if is_lost(&error) && replay::without::may_go_on(session) && !session.statement.attempts.lost_before {
@@ -225,7 +224,7 @@ pub(crate) async fn give_up(session: &mut ClientSession, refused: Refused) -> Re
     Ok(Next::refuse(error))
 }
 
-/// Whether it is the connection that has failed, and not what was asked on it.
+/// Whether the connection has failed, and not what was asked on it.
 fn is_lost(error: &SessionError) -> bool {
     matches!(
         error,
@@ -267,7 +266,7 @@ fn as_assignments(session: &ClientSession, text: &[u8], facts: &Facts, left: Lef
     if items.iter().any(|(_, item)| *item == StatementItem::Number)
         && session.state.has_pin(PinReason::Diagnostics)
     {
-        // It was asked for something else meanwhile, and still has them.
+        // The connection was asked for something else meanwhile, and still has the diagnostics.
         return None;
     }
     let assignments = items.into_iter().map(|(variable, item)| {
@@ -282,8 +281,8 @@ fn as_assignments(session: &ClientSession, text: &[u8], facts: &Facts, left: Lef
 }
 
 /// The text with this session's figures in the place of the functions that a server would answer with
-/// another's. `None` where it is right as it is. `left`: of the connection, where the statement is executed
-/// at once.
+/// another's. `None` where it is right as it is. `left`: what the connection still tells, where the statement
+/// is executed at once.
 pub(crate) fn with_values(
     session: &ClientSession,
     text: &[u8],
@@ -295,8 +294,8 @@ pub(crate) fn with_values(
     }
     let mut values: Vec<(&str, String, ValidFor)> = Vec::new();
     let (is_now, left) = (left.is_some(), left.unwrap_or(Left::ALL));
-    // Among a server's own processes and threads its own id is the right one, and so it is beside what says
-    // who has a lock. And it is what a `KILL` of an expression goes by.
+    // The server's own id is right among its processes and threads, beside a function that says who has a
+    // lock, and in a `KILL` of an expression.
     let of_server = Effects::READS_SERVER.with(Effects::KILL);
     let reads_server = facts.effects.intersects(of_server) || has(text, b"IS_USED_LOCK");
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
@@ -307,7 +306,7 @@ pub(crate) fn with_values(
         values.push(("CONNECTION_ID", id, ValidFor::Always));
     }
     if facts.effects.contains(Effects::READS_LAST_GTID) && is_now {
-        // Whoever had the connection last, and wherever the session wrote.
+        // The figure is right whoever had the connection last, and wherever the session wrote.
         let lasts = match facts.class {
             Class::Read => ValidFor::Always,
             _ => ValidFor::InFirst,
@@ -318,7 +317,7 @@ pub(crate) fn with_values(
         let count = session.state.row_count().to_string();
         values.push(("ROW_COUNT", count, ValidFor::InFirst));
     }
-    // What the gateway itself executes leaves them as they are. None is better than another session's.
+    // Commands of the gateway leave the count as it is. No rows are better than another session's.
     if !left.has_count && facts.effects.contains(Effects::READS_FOUND_ROWS) {
         let rows = lookup::found_rows(session)
             .or(session.state.found_rows())
@@ -331,7 +330,7 @@ pub(crate) fn with_values(
     with_calls(text, session.state.syntax(), &values)
 }
 
-/// In which statements of a text a value is right.
+/// The statements of a text in which a value is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValidFor {
     InFirst,
@@ -362,9 +361,9 @@ fn may_define(text: &[u8], facts: &Facts) -> bool {
     facts.effects.contains(Effects::CHANGES_SCHEMA) && KINDS.iter().any(|kind| has(text, kind))
 }
 
-/// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose
-/// answer was lost it is what a client has that comes anew, as it would have to without a gateway: an older
-/// one would not be that of the last write.
+/// MariaDB's GTID of the session's last write, as a literal; `None` where it is not known. After a write
+/// whose answer was lost the literal is empty, as for a client that comes anew, which it would have to
+/// without a gateway: an older GTID would not be that of the last write.
 fn last_gtid(session: &ClientSession) -> Option<String> {
     let is_lost = session.state.has_lost_writes() && session.state.has_untracked_writes();
     let gtid = match session.state.gtid() {
@@ -376,8 +375,8 @@ fn last_gtid(session: &ClientSession) -> Option<String> {
     text.as_bytes().iter().all(is_one).then(|| format!("'{text}'"))
 }
 
-/// The text of a statement that was prepared without a schema, for a connection that has one: what it asks
-/// for the schema it is answered as on its own. `None` where it is right as it is.
+/// The text of a statement that was prepared without a schema, for a connection that has one: a question for
+/// the schema is answered as on its own. `None` where it is right as it is.
 pub(crate) fn without_schema(session: &ClientSession, prepared: &Prepared) -> Option<Vec<u8>> {
     let is_needed = prepared.context.schema().is_none() && session.state.carried().schema().is_some();
     let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), ValidFor::Always));

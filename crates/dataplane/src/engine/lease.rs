@@ -33,8 +33,8 @@ use crate::error::{During, SessionError};
 /// Servers that are tried for one statement before it is refused.
 const TRIES_MAX: usize = 4;
 
-/// Sees to it that the session has a connection on which the statement may run. One that it holds already is
-/// kept: whoever pinned it needs that one.
+/// Sees to it that the session has a connection on which the statement may run. A connection that it holds
+/// already is kept: whatever pinned the session needs that one.
 pub(crate) async fn lease(session: &mut ClientSession, target: &Target) -> Result<(), Refused> {
     let now = try_lease(session, target);
     resume(session, target, now, false).await
@@ -56,25 +56,25 @@ pub(crate) async fn resume(
     }
 }
 
-/// What is to be had without waiting.
+/// The outcome of a lease that waits for nothing.
 pub(crate) enum LeaseAttempt {
     Leased,
     /// A statement for another server in a session that is bound to its connection.
     Refused,
     /// A statement that a transaction on a replica goes on to the primary for.
     Moves,
-    /// Nothing; but a server has been chosen, which is where to wait, and whether it is the primary.
+    /// There is no connection. The server to wait for, if one has been chosen, and whether it is the primary.
     Wait(Option<(Arc<Server>, bool)>),
 }
 
-/// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the
-/// session already.
+/// Leases in the usual way, which waits for nothing: the connection that is held, or an idle one that looks
+/// like the session already.
 pub(crate) fn try_lease(session: &mut ClientSession, target: &Target) -> LeaseAttempt {
     session.statement.was_pinned = session.lease.is_some();
     judge_anew(session);
     if session.binding.is_own() {
         return match &session.lease {
-            // What its server says in a transaction is the server's.
+            // The server itself judges what may be done in a transaction.
             Some(leased) if !leased.is_demoted || session.state.in_transaction() => LeaseAttempt::Leased,
             _ => LeaseAttempt::Refused,
         };
@@ -116,8 +116,8 @@ pub(crate) fn try_lease(session: &mut ClientSession, target: &Target) -> LeaseAt
     }
 }
 
-/// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows
-/// for certain are not news: its server is out of sight for a moment, or claims to be the primary, as another
+/// Judges anew whether the server of the connection that is held is the primary. Roles that nobody knows for
+/// certain are not news: the server is out of sight for a moment, or claims to be the primary, as another
 /// does.
 pub(crate) fn judge_anew(session: &mut ClientSession) {
     let Some(leased) = &session.lease else { return };
@@ -206,8 +206,8 @@ pub(crate) fn holds_state(session: &ClientSession) -> bool {
     session.binding.is_for_good() || session.state.pins().iter().any(|pin| is_lost(pin.reason))
 }
 
-/// The session holds a connection to a replica for answers alone: one that is kept for longer has to take
-/// writes.
+/// Whether the session holds a connection to a replica for answers alone: a connection that is kept for
+/// longer has to take writes.
 pub(crate) fn may_leave_replica(session: &ClientSession) -> bool {
     let is_replica = session.lease.as_ref().is_some_and(|leased| !leased.is_primary);
     is_replica && !session.state.in_transaction() && may_leave(session)
@@ -217,8 +217,8 @@ pub(crate) fn is_demoted(session: &ClientSession) -> bool {
     session.lease.as_ref().is_some_and(|leased| leased.is_demoted)
 }
 
-/// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
-/// `state_may_wait` as in [`resume`].
+/// Leases in the way that may wait: for freshness, for a primary, in line, for a new connection, for its
+/// state. `state_may_wait` as in [`resume`].
 pub(crate) async fn lease_or_wait(
     session: &mut ClientSession,
     target: &Target,
@@ -236,7 +236,7 @@ pub(crate) async fn lease_or_wait(
             .is_some_and(|lost| !takes_statements(session, lost));
         let (server, is_primary) = match chosen.take() {
             Some(chosen) => chosen,
-            // Boxed, as all that a wait in line has no use for.
+            // Boxed: a wait in line has no use for it.
             None => match Box::pin(server(session, target, &tried)).await? {
                 Chosen::Server(server, is_primary) => (server, is_primary),
                 Chosen::Connection(connection) => {
@@ -267,7 +267,7 @@ pub(crate) async fn lease_or_wait(
             leased => leased,
         };
         match leased {
-            // It was there all the time: somebody has ended the connection, and so the statement.
+            // The server was there all the time: somebody has ended the connection, and so the statement.
             Ok(connection) if session.statement.attempts.lost_on == Some(server.id()) && !was_gone => {
                 session.pool().give_back(connection);
                 return Err(Refused(lost_with_its_server(server.name())));
@@ -319,7 +319,7 @@ fn takes_statements(session: &ClientSession, server: ServerId) -> bool {
         .is_some_and(|member| member.server.takes_statements())
 }
 
-/// What is said of a statement that was lost with its connection.
+/// The error for a statement that was lost with its connection.
 pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
     SessionError::ServerGone {
         server: server.to_owned(),
@@ -327,8 +327,8 @@ pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
     }
 }
 
-/// The connection that the session holds has failed before the client's command was sent: it has logged in
-/// long ago.
+/// The error for a held connection that has failed before the client's command was sent: such a connection
+/// has logged in long ago.
 pub(crate) fn lost_before(session: &ClientSession, error: SessionError) -> SessionError {
     match session.state.in_transaction() {
         true => gone(error, During::Transaction),
@@ -336,7 +336,7 @@ pub(crate) fn lost_before(session: &ClientSession, error: SessionError) -> Sessi
     }
 }
 
-/// The same once the client has the whole answer to its command.
+/// The error for a held connection that has failed once the client has the whole answer to its command.
 pub(crate) fn lost_behind(session: &ClientSession, error: SessionError) -> SessionError {
     match session.state.in_transaction() {
         true => gone(error, During::IdleInTransaction),
@@ -344,7 +344,7 @@ pub(crate) fn lost_behind(session: &ClientSession, error: SessionError) -> Sessi
     }
 }
 
-/// What it means that a conversation on the session's own connection has come to nothing.
+/// The error for a conversation on a held connection that has come to nothing.
 pub(crate) fn gone(error: SessionError, during: During) -> SessionError {
     match error {
         SessionError::ServerLogin { server, .. } => SessionError::ServerGone { server, during },
@@ -373,7 +373,7 @@ pub(crate) async fn connection(
 }
 
 /// A connection in no schema with everything else that the session has set, where a server has its schema no
-/// more. In that of somebody else a statement might find tables that are not meant.
+/// more. In somebody else's schema a statement might find tables that are not meant.
 async fn without_schema(
     session: &ClientSession,
     server: &Arc<Server>,
@@ -394,7 +394,7 @@ pub(crate) async fn bare_connection(
     fitting(session, server, session.state.carried(), wait).await
 }
 
-/// One that can be made to fit what is wanted.
+/// A connection that can be made to fit what is wanted.
 async fn fitting(
     session: &ClientSession,
     server: &Arc<Server>,
@@ -403,7 +403,7 @@ async fn fitting(
 ) -> Result<Connection<ConnectionState>, Refused> {
     loop {
         let connection = any_connection(session, server, want, wait).await?;
-        // One that a session has handed over in line may be one that cannot be made to fit: its permit does.
+        // A connection that a session has handed over in line may not be made to fit: its permit does.
         let have = &connection.state.carried;
         if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
             return Ok(connection);
@@ -421,7 +421,7 @@ async fn any_connection(
         Err(Refused(SessionError::NoServer(error))) if is_denied(&error) => error,
         leased => return leased,
     };
-    // What is known of the servers' accounts may be out of date.
+    // The servers' accounts, as they are known, may be out of date.
     let cluster = &session.context.listener.cluster;
     let used = &session.client.account.credential;
     cluster.want_accounts();
@@ -432,7 +432,7 @@ async fn any_connection(
     }
 }
 
-/// The server has refused the account, as it does where it has another password.
+/// Whether the server has refused the account, as it does where the account has another password there.
 pub(crate) fn is_denied(error: &LeaseError) -> bool {
     const ER_ACCESS_DENIED_ERROR: u16 = 1045;
     matches!(error, LeaseError::Refused { packet, .. } if packet.code == ER_ACCESS_DENIED_ERROR)
@@ -446,7 +446,7 @@ async fn lease_as(
     wait: Wait,
 ) -> Result<Connection<ConnectionState>, Refused> {
     let own = Some(session.control.id);
-    // Of equals, the one that this session had last: what its statement left is still there.
+    // Among equals, the connection that this session had last: what its statement left is still there.
     let cost = |held: &ConnectionState| match held.cost(want, session.control.oldest_login.get()) {
         cost @ OUTDATED.. => cost,
         cost => (2 * cost + u32::from(held.last_session != own)).min(OUTDATED - 1),
@@ -470,7 +470,7 @@ async fn lease_as(
     Ok(connection)
 }
 
-/// What is known of a connection that was just opened.
+/// The state of a connection that was just opened.
 pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Opened) -> ConnectionState {
     let multi_statements = opened.key.capabilities.contains(Capabilities::MULTI_STATEMENTS);
     ConnectionState {
@@ -489,7 +489,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
     }
 }
 
-/// What the leased connection still says of the session's last statement.
+/// The facts that the leased connection still tells of the session's last statement.
 pub(crate) fn left(session: &ClientSession) -> Left {
     let leased = session.lease.as_ref();
     let leased = leased.filter(|_| lookup::found_rows(session).is_none());
@@ -546,7 +546,7 @@ pub(crate) fn give_back(session: &mut ClientSession) {
     debug_assert!(!session.streams.down.is_pending());
     debug_assert!(!session.binding.is_own());
     if session.binding.is_own() {
-        // Its client has logged in on it by itself: it is nobody else's, whatever has led here.
+        // The client has logged in on the connection by itself: it is nobody else's, whatever has led here.
         return;
     }
     let is_silent = session.streams.down.is_empty();
@@ -565,8 +565,8 @@ pub(crate) fn give_back(session: &mut ClientSession) {
     }
 }
 
-/// The server has said something behind its answer. Whoever came next would take it for an answer to somebody
-/// else.
+/// Closes a connection whose server has said something behind its answer. The next session would get that for
+/// an answer.
 fn close_as_broken(connection: Connection<ConnectionState>) {
     let server = connection.server.name();
     tracing::warn!(server, "server said something unasked: connection closed");
@@ -590,7 +590,7 @@ pub(crate) async fn ask_on_lease(
     ask_on_lease_within(session, commands, ask::ANSWER_MAX).await
 }
 
-/// The same with answers of up to `answer_max` bytes each.
+/// Asks something on the connection that the session holds, with answers of up to `answer_max` bytes each.
 pub(crate) async fn ask_on_lease_within(
     session: &mut ClientSession,
     commands: &[Vec<u8>],
@@ -627,7 +627,7 @@ pub(crate) async fn give_back_as_new(session: &mut ClientSession) -> Result<(), 
         close_as_broken(connection);
         return Ok(());
     }
-    // The statement of whoever has it next would be hit.
+    // The `KILL` would hit the statement of the next session.
     if connection.state.lacks_schema || session.control.is_aimed_at() {
         return Ok(());
     }
@@ -671,7 +671,7 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
     )
 }
 
-/// A statement for another server in a session that is bound to its connection.
+/// The refusal of a statement for another server in a session that is bound to its connection.
 pub(crate) fn bound_elsewhere(session: &ClientSession) -> Refused {
     let reasons: Vec<_> = match session.binding.is_own() {
         true => vec!["sharing = never"],

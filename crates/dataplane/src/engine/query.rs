@@ -15,7 +15,7 @@ use crate::engine::{
 };
 use crate::error::SessionError;
 
-/// COM_QUERY.
+/// Serves a COM_QUERY.
 pub(crate) fn query(session: &mut ClientSession, head: CommandHead) -> Step<'_> {
     if let Some(text) = command::text(command::payload(session, head), session.client.capabilities) {
         session.control.shown.text(text, session.state.syntax());
@@ -89,7 +89,7 @@ pub(crate) fn route_query(session: &mut ClientSession, head: CommandHead, facts:
     }
 }
 
-/// What needs more than a server: see [`rare_query`].
+/// Effects of statements that need more than a server: see [`rare_query`].
 const RARE: Effects = Effects::GATEWAY
     .with(Effects::KILL)
     .with(Effects::READS_LAST_INSERT_ID)
@@ -98,8 +98,8 @@ const RARE: Effects = Effects::GATEWAY
     .with(Effects::READS_CONNECTION_ID)
     .with(Effects::READS_LAST_GTID);
 
-/// Statements for the gateway itself, and those that read what the last statement left on its connection,
-/// which may be somebody else's by now.
+/// Serves statements for the gateway itself, and those that read what the last statement left on its
+/// connection, which may be somebody else's by now.
 async fn rare_query(
     session: &mut ClientSession,
     head: CommandHead,

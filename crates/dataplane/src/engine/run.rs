@@ -36,7 +36,7 @@ pub(crate) async fn run(session: &mut ClientSession) -> Result<Infallible, Sessi
     }
 }
 
-/// What is to be done between two commands.
+/// Does what comes up between two commands.
 async fn without_command(session: &mut ClientSession, what: Accepted) -> Result<(), SessionError> {
     match what {
         Accepted::Silence => {
@@ -54,14 +54,14 @@ async fn without_command(session: &mut ClientSession, what: Accepted) -> Result<
 
 /// Brings back what the session had on a connection that it has left.
 async fn restore(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
-    // In this order: an error is what was said last.
+    // The error comes second, since it is what was said last.
     match user_variables::restore(session, head).await? {
         Next::Begin => stashed_error::restore(session, head).await,
         next => Ok(next),
     }
 }
 
-/// Serves one command. An error ends the session. What is kept while it waits every session has room for.
+/// Serves one command. An error ends the session. Every session has room for what this keeps while it waits.
 fn serve(session: &mut ClientSession, head: CommandHead) -> impl Future<Output = Result<(), SessionError>> {
     session.streams.traffic.commands += 1;
     session.statement = session.statement.next(head);
@@ -129,7 +129,7 @@ fn stage(session: &mut ClientSession, next: Next) -> Step<'_> {
     }
 }
 
-/// Commands but statements.
+/// Serves commands that execute no statement.
 async fn rare_command(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     match head.command {
         Command::STMT_PREPARE => {
