@@ -20,9 +20,9 @@ use crate::engine::rebuild::{self, CAUSAL_READS, SYNC_WAIT};
 use crate::engine::target::Target;
 use crate::error::SessionError;
 
-/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no
-/// position of the session's tells, and it may be done as late as after the next: all that the primary has
-/// does.
+/// How fresh a read must be: what the account or the listener says. No position of the session tells of a
+/// write whose answer was lost, which may be done as late as after the next one: the read then has to see all
+/// that the primary has.
 pub(crate) fn wanted(session: &ClientSession) -> ReadConsistency {
     let wanted = session.read_consistency();
     let (session, is_one) = (&session.state, session.pool().config().max_writers == 1);
@@ -32,19 +32,19 @@ pub(crate) fn wanted(session: &ClientSession) -> ReadConsistency {
     }
 }
 
-/// What a read must see.
+/// The transactions that a read must see.
 #[derive(Debug, Clone)]
 pub(crate) enum Freshness {
     /// Nothing in particular.
     Any,
     /// Every transaction of this set.
     Position(Rc<GtidSet>),
-    /// What only the primary has for certain.
+    /// Transactions that only the primary has for certain.
     Primary,
 }
 
 impl Freshness {
-    /// Whether a server is known to have it.
+    /// Whether a server is known to have them.
     pub(crate) fn covered_by(&self, server: &Server) -> bool {
         match self {
             Self::Any => true,
@@ -54,7 +54,7 @@ impl Freshness {
     }
 }
 
-/// What the session's next read must see, where nobody has to be asked for it.
+/// The freshness of the session's next read, where nobody has to be asked for it.
 pub(crate) fn known(session: &ClientSession) -> Option<Freshness> {
     match wanted(session) {
         ReadConsistency::Eventual => Some(Freshness::Any),
@@ -63,27 +63,28 @@ pub(crate) fn known(session: &ClientSession) -> Option<Freshness> {
     }
 }
 
-/// What the session's next read must see.
+/// The freshness of the session's next read.
 pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused> {
     match wanted(session) {
-        // Its nodes wait by themselves: see `synced`.
+        // Nodes of Galera wait by themselves: see `synced`.
         _ if is_galera(session) => Ok(Freshness::Any),
         ReadConsistency::Eventual => Ok(Freshness::Any),
         ReadConsistency::Session => Ok(not_lost(session, own_writes(session))),
-        // What a session has asked for before several took writes.
+        // A session may have asked for strong reads before several servers took writes.
         ReadConsistency::Strong if session.pool().config().max_writers > 1 => {
             let why = "no strong reads, since several servers take writes (max_writers)".to_owned();
             Err(Refused(SessionError::GatewayStatement(why)))
         }
-        // Boxed, as in `wait`: what few reads need has no place in every session.
+        // Boxed: few reads need it, and every session would have room for it.
         ReadConsistency::Strong => Box::pin(strong::needed(session)).await,
     }
 }
 
-/// What the primary lacks although it has the session's last write, was lost with the primary before it, or
-/// never was: a number between two writes that no transaction has. No replica can have it. All that the
-/// primary has does instead, for a session's writes come one after another. Only of a write that the primary
-/// itself has made it is certain that it was looked at later.
+/// The freshness `own`, unless no replica can have it. A transaction that the primary lacks although it has
+/// the session's last write was lost with the primary before it, or never was: a number between two writes
+/// that no transaction has. All that the primary has does instead, for a session's writes come one after
+/// another. The last write has to be one that the primary itself has made: only then is it certain that the
+/// primary was looked at later.
 fn not_lost(session: &ClientSession, own: Freshness) -> Freshness {
     let Freshness::Position(position) = &own else {
         return own;
@@ -112,8 +113,9 @@ pub(crate) fn is_galera(session: &ClientSession) -> bool {
     session.pool().config().topology == config::Topology::Galera
 }
 
-/// Whether one that takes writes may have yet to apply what the statement must see. Galera: what others have
-/// committed, too. A node that has just become the writer has a queue, and nobody knows for how long.
+/// Whether a server that takes writes may have yet to apply what the statement must see. On Galera that is
+/// what others have committed, too: a node that has just become the writer has a queue, and nobody knows for
+/// how long.
 pub(crate) fn must_catch_up(session: &ClientSession, target: &Target, writer: &Server) -> bool {
     let is_read = matches!(target, Target::Replica | Target::Group { is_read: true, .. });
     let is_strong = is_read && wanted(session) == ReadConsistency::Strong;
@@ -144,7 +146,8 @@ pub(crate) async fn synced(
     Ok(connection)
 }
 
-/// What the session has set or else the server's own, and the gateway's bit.
+/// The statement that sets the session's value of `wsrep_sync_wait`, or else the server's own, with the
+/// gateway's bit.
 pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
     let own = carried.variable(SYNC_WAIT);
     let own = own.and_then(|value| str::from_utf8(value).ok()?.parse::<u32>().ok());
@@ -156,14 +159,14 @@ pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
     )
 }
 
-/// A session leaves a connection in this state. Where it is another one than it came with, be it equal,
-/// something was set on it.
+/// Notes the state in which a session leaves a connection. If that is another one than it came with, be it
+/// equal, something was set on it.
 pub(crate) fn leave(state: &mut ConnectionState, carried: Rc<PortableState>) {
     state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
     state.carried = carried;
 }
 
-/// What has all that the session has written.
+/// The freshness that has all that the session has written.
 pub(crate) fn own_writes(session: &ClientSession) -> Freshness {
     match has_untold_writes(session) {
         true => Freshness::Primary,
@@ -171,14 +174,15 @@ pub(crate) fn own_writes(session: &ClientSession) -> Freshness {
     }
 }
 
-/// The session has written what its position does not tell of, or may have.
+/// Whether the session has written what its position does not tell of, or may have.
 pub(crate) fn has_untold_writes(session: &ClientSession) -> bool {
     let state = &session.state;
     let is_untold = state.has_untracked_writes() || state.has_lost_writes();
     is_untold || state.gtid().is_some() && writes_have_no_gtids(session)
 }
 
-/// GTIDs were switched off, as far as the monitor has seen. A server that has told one is taken to tell all.
+/// Whether GTIDs were switched off, as far as the monitor has seen. A server that has told one is taken to
+/// tell all.
 fn writes_have_no_gtids(session: &ClientSession) -> bool {
     let topology = session.pool().topology();
     topology
@@ -186,7 +190,7 @@ fn writes_have_no_gtids(session: &ClientSession) -> bool {
         .is_some_and(|primary| primary.server.is_without_gtids())
 }
 
-/// The same, as far as a position tells it.
+/// The freshness that has all that the session has written, as far as a position tells of it.
 pub(crate) fn own_position(session: &ClientSession) -> Freshness {
     match session.state.written() {
         Ok(None) => Freshness::Any,

@@ -1,11 +1,11 @@
 //! Strong reads: the primary's position, asked for once for all reads that wait for it, on whatever worker.
 //! The rule is that of the cache's strong reads, too: [`upstream::ReadIndex`].
 //!
-//! Whoever was the primary when it was last looked at may be it no more, and answer with less than its
-//! successor has acknowledged. So it says in the same row that it is not read-only and that it is the server
-//! it was, and a member of a group first hears from the others what they have agreed on, which a minority
-//! cannot. Otherwise that is no answer, and the read waits for a primary as a write does. Where the roles are
-//! written down (`static`) they are believed.
+//! A server that was the primary when it was last looked at may be it no more, and answer with less than its
+//! successor has acknowledged. The server therefore says in the same row that it is not read-only and that it
+//! is the server it was, and a member of a group first hears from the others what they have agreed on, which
+//! a minority cannot. Otherwise that is no answer, and the read waits for a primary as a write does. Roles
+//! that are written down (`static`) are believed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::error::SessionError;
 /// How long the primary is asked at least, however short `failover_wait` is.
 const ANSWER_MIN: Duration = Duration::from_secs(5);
 
-/// The right to ask for all. Dropped without an answer, however that comes, it passes the right on.
+/// The right to ask for all, which is passed on where this is dropped without an answer, however that comes.
 struct Asking<'c> {
     probes: &'c Probes<PrimaryPosition>,
     probe: Option<Probe>,
@@ -50,7 +50,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// What a read that begins now must see, of a primary that answers as the primary. Without one it waits,
+/// The freshness of a read that begins now, as a primary says that answers as the primary. Waits for one,
 /// within `failover_wait`.
 pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused> {
     let cluster = &session.context.listener.cluster;
@@ -59,7 +59,7 @@ pub(crate) async fn needed(session: &ClientSession) -> Result<Freshness, Refused
     loop {
         let topology = cluster.topology();
         if topology.refuse_writes.is_some() {
-            // There it is told why.
+            // The client is told why on the way to the primary.
             return Ok(Freshness::Primary);
         }
         session.control.mark_if_new(Waiting::Position);
@@ -94,7 +94,7 @@ async fn answer(session: &ClientSession) -> Result<PrimaryPosition, Refused> {
                     probes,
                     probe: Some(probe),
                 };
-                // As it is now: who has waited for the right knows an older one.
+                // The present topology counts: a session that has waited for the right knows an older one.
                 let topology = session.context.listener.cluster.topology();
                 let answer = match topology.primary() {
                     Some(primary) => ask_primary(session, &topology, primary).await,
@@ -105,7 +105,7 @@ async fn answer(session: &ClientSession) -> Result<PrimaryPosition, Refused> {
                         asking.end(&answer);
                         Ok(answer)
                     }
-                    // That may be for this session's account alone: others ask for themselves.
+                    // The error may be for this session's account alone: others ask for themselves.
                     Err(Refused(error)) if lease::may_try_another(&error) => Ok(PrimaryPosition::Unknown),
                     Err(refused) => Err(refused),
                 };
@@ -116,7 +116,8 @@ async fn answer(session: &ClientSession) -> Result<PrimaryPosition, Refused> {
     }
 }
 
-/// Ends without an answer when another is the primary: one that was cut off may never answer.
+/// Asks the primary. Ends without an answer when another server is the primary: one that was cut off may
+/// never answer.
 async fn ask_primary(
     session: &ClientSession,
     topology: &Topology,
@@ -139,7 +140,7 @@ async fn ask_server(session: &ClientSession, primary: &Member) -> Result<Primary
     let question = PositionQuestion::of(session);
     let commands = question.commands(session, &connection);
     let replies = rebuild::asked(session, &mut connection, &commands).await?;
-    // In a group, it is between what has it wait and what ends that.
+    // In a group, the answer is between those to what has the server wait and to what ends that.
     let (before, rest) = replies.split_at(usize::from(question.in_group));
     if let Some(packet) = before
         .iter()
@@ -157,12 +158,12 @@ async fn ask_server(session: &ClientSession, primary: &Member) -> Result<Primary
     Ok(answer)
 }
 
-/// What is asked, of a cluster of this kind.
+/// The question to the primary of a cluster of this kind.
 struct PositionQuestion {
     flavor: Flavor,
     /// The server has to say that it is the primary.
     must_prove: bool,
-    /// It has to hear from its group first.
+    /// The server has to hear from its group first.
     in_group: bool,
 }
 
@@ -193,10 +194,10 @@ impl PositionQuestion {
         statements.iter().map(command).collect()
     }
 
-    /// The LIMIT is for sessions that have set `sql_select_limit`.
+    /// The statement that asks. The LIMIT is for sessions that have set `sql_select_limit`.
     fn statement(&self) -> String {
         let (position, proof) = match self.flavor {
-            // Where not every transaction gets a GTID the set may be from a time when all did.
+            // If not every transaction gets a GTID, the set may be from a time when all did.
             Flavor::MySql => (
                 "IF(@@GLOBAL.gtid_mode='ON', @@GLOBAL.gtid_executed, '')",
                 ", @@GLOBAL.server_uuid, @@GLOBAL.read_only, @@GLOBAL.super_read_only",
@@ -216,7 +217,7 @@ impl PositionQuestion {
         format!("SELECT {position}{proof}{table} LIMIT 1")
     }
 
-    /// `identity`: who the primary is, where that is known.
+    /// Reads the answer. `identity`: who the primary is, where that is known.
     fn understood(&self, identity: Option<&str>, reply: &Reply) -> PrimaryPosition {
         let position = match self.must_prove {
             true => reply

@@ -2,8 +2,8 @@
 //! lacks it for the next read, too. Until it is seen to have come there one read at a time waits for it, and
 //! all others go to the primary at once.
 //!
-//! What a replica has applied is known from the monitor, as it is for reads that need not wait. Each worker
-//! keeps one position a server.
+//! The monitor says what a replica has applied, as it does for reads that need not wait. Each worker keeps
+//! one position a server.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use upstream::{Server, ServerId};
 /// Servers that are kept; of more the oldest is forgotten.
 const KEPT_MAX: usize = 64;
 
-/// How long one is believed to be behind where nothing is heard of it: a position may be one that no server
-/// ever has.
+/// How long a replica is believed to be behind where nothing is heard of it: a position may be one that no
+/// server ever has.
 const BELIEVED: Duration = Duration::from_secs(5);
 
-/// What one worker knows of a cluster's replicas.
+/// The replicas of a cluster that one worker knows to be behind.
 #[derive(Default)]
 pub(crate) struct VainWaits(RefCell<Vec<Behind>>);
 
 struct Behind {
     server: ServerId,
-    /// What it did not have after the wait; `None` once it has, while a read tries again.
+    /// The position that the server lacked after the wait; `None` while a read tries again.
     lacks: Option<GtidSet>,
     since: Instant,
 }
 
 impl VainWaits {
-    /// Whether to wait for this server is known to be in vain. Who hears that it is not may wait.
+    /// Whether a wait for this server is known to be in vain. A read that hears that it is not may wait.
     pub(crate) fn has(&self, server: &Server) -> bool {
         self.judge(server.id(), Instant::now(), |position| {
             server.applied().is_some_and(|applied| applied.covers(position))
@@ -50,7 +50,7 @@ impl VainWaits {
         !(is_over || is_there)
     }
 
-    /// A wait for this server has come to its end.
+    /// Notes the end of a wait for this server.
     pub(crate) fn note(&self, server: ServerId, position: &GtidSet, was_in_vain: bool) {
         let mut all = self.0.borrow_mut();
         all.retain(|behind| behind.server != server);
