@@ -1,7 +1,7 @@
-//! What a lookup from memory leaves behind: FOUND_ROWS(), of which no connection knows.
+//! FOUND_ROWS() after a lookup from memory, of which no connection knows.
 //!
-//! Statements that ask for it are given it as a figure (`last_statement`). What a stored function or a
-//! procedure asks for nobody sees: before those a connection executes a SELECT that leaves the same behind.
+//! Statements that ask for it are given it as a figure (`last_statement`). Nobody sees what a stored function
+//! or a procedure asks for: before those a connection executes a SELECT that leaves the same behind.
 
 use mysql_wire::{Command, PacketHeader};
 use sql_class::text::begins_with;
@@ -10,7 +10,7 @@ use sql_class::{Class, Effects, Facts};
 use crate::engine::client_session::{ClientSession, Refused};
 use crate::engine::{ask, lease};
 
-/// What FOUND_ROWS() says, where that is of a lookup, of which no connection knows.
+/// The answer of FOUND_ROWS(), where that is of a lookup, of which no connection knows.
 pub(crate) fn found_rows(session: &ClientSession) -> Option<u64> {
     session.lookups.as_ref()?.rows
 }
@@ -39,7 +39,7 @@ pub(super) fn forgets_rows(session: &ClientSession, command: Command) -> bool {
     runs_sql && !keeps
 }
 
-/// What may ask without anybody seeing it.
+/// Effects of statements that may ask without anybody seeing it.
 const MAY_ASK: Effects = Effects::UNKNOWN_FUNCTION
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::INCOMPLETE);

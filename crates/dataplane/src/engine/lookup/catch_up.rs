@@ -7,7 +7,7 @@ use crate::engine::lookup::behind;
 use crate::engine::next::Next;
 use crate::error::SessionError;
 
-/// Has the server execute what leaves behind what the lookup would have.
+/// Has the server execute a SELECT that leaves behind what the lookup would have.
 pub(crate) async fn catch_up(session: &mut ClientSession, next: Next) -> Result<Next, SessionError> {
     if let Err(refused) = behind::find_as_many(session).await {
         return last_statement::give_up(session, refused).await;

@@ -1,8 +1,9 @@
 //! Point lookups in mode `split`: which statement may be answered from memory, and what it leaves behind.
 //!
-//! Only one that stands alone: the session holds no connection, no transaction is open, no rule that matches
-//! it wants a server. To the session it is a read like any other; the connection of the statement before does
-//! not know of it, which [`found_rows`] says to those who ask that connection ([`behind`]).
+//! Only a statement that stands alone may be: the session holds no connection, no transaction is open, no
+//! rule that matches it wants a server. To the session it is a read like any other. The connection of the
+//! statement before does not know of it, which [`found_rows`] says to those who ask that connection
+//! ([`behind`]).
 
 mod behind;
 pub(crate) mod catch_up;
@@ -42,7 +43,7 @@ use crate::lookups::{
 };
 use crate::relay::flow::Flow;
 
-/// What a lookup is to everybody else.
+/// The facts of a lookup to everybody else.
 const PLAIN: Facts = Facts {
     class: Class::Read,
     effects: Effects::NONE,
@@ -53,17 +54,17 @@ const PLAIN: Facts = Facts {
 /// Statements whose plans are kept.
 const PLANS_MAX: usize = 256;
 
-/// What a look at a statement has come to.
+/// The outcome of a look at a statement.
 pub(crate) enum Looked {
-    /// It is none that may be a lookup, or is not answered here: it takes the usual way.
+    /// The statement is no lookup, or is not answered here: it takes the usual way.
     Elsewhere,
-    /// It is to [go on](go_on) here. Nothing has been done about it yet.
+    /// The statement is to [go on](go_on) here. Nothing has been done about it yet.
     GoesOn,
-    /// Its answer is on its way to the client.
+    /// The answer is on its way to the client.
     Answered,
 }
 
-/// A command is about to be sent, of which the session knows.
+/// Notes a command that is about to be sent, of which the session knows.
 #[inline]
 pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     let forgets_rows = found_rows(session).is_some() && behind::forgets_rows(session, command);
@@ -77,8 +78,8 @@ pub(crate) fn note_sent(session: &mut ClientSession, command: Command) {
     }
 }
 
-/// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where
-/// it has none.
+/// Sets how fresh the session's lookups are from here on; `None`: as the configuration has it. False where
+/// the session has no lookups.
 pub(crate) fn set_level(
     lookups: &mut Option<Box<SessionLookups>>,
     listener: &ListenerState,
@@ -89,12 +90,12 @@ pub(crate) fn set_level(
     true
 }
 
-/// The statement under way is one whose answer from the primary is to be learned.
+/// Whether the primary's answer to the statement under way is to be learned.
 pub(crate) fn learns(session: &ClientSession) -> bool {
     session.lookups.as_ref().is_some_and(|of| of.recorder.is_some())
 }
 
-/// Where the answer is noted of the command that is about to be sent.
+/// The recorder of the answer to the command that is about to be sent.
 pub(crate) fn recorder(lookups: &mut Option<Box<SessionLookups>>, on_primary: bool) -> Option<&mut Recorder> {
     let (_, recorder) = lookups.as_mut()?.recorder.as_mut()?;
     if !on_primary {
@@ -103,7 +104,7 @@ pub(crate) fn recorder(lookups: &mut Option<Box<SessionLookups>>, on_primary: bo
     Some(recorder)
 }
 
-/// COM_QUERY.
+/// Looks at a COM_QUERY.
 pub(crate) fn query(session: &mut ClientSession, head: CommandHead) -> Looked {
     let step = query_step(session, head);
     take_up(session, head, None, step)
@@ -132,7 +133,7 @@ fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&
     plain_text(payload, capabilities)
 }
 
-/// COM_STMT_EXECUTE.
+/// Looks at a COM_STMT_EXECUTE.
 pub(crate) fn execute(
     session: &mut ClientSession,
     head: CommandHead,
@@ -264,7 +265,7 @@ fn execute_step(
             finding
         }
     };
-    // The client sends them once, and whoever executes it next has to have them.
+    // The client sends types once, and whoever executes the statement next has to have them.
     if let (Finding::Answer(_), Some(types)) = (&finding, sent.types())
         && prepared.types.as_deref() != Some(types)
         && let Some(known) = session.state.statements().get_mut(id)
@@ -296,7 +297,7 @@ fn step(
     }
 }
 
-/// The session's environment, where a statement of its stands alone.
+/// The session's environment, where its statement stands alone.
 fn ready(
     session: &mut ClientSession,
     head: CommandHead,
@@ -359,7 +360,7 @@ pub(crate) async fn go_on(
     })
 }
 
-/// The statement is over. What its answer was recorded for is learned.
+/// Learns from the answer to a statement that is over, if that was recorded.
 pub(crate) fn finish(lookups: &mut Option<Box<SessionLookups>>) {
     if let Some(of) = lookups
         && let Some((lesson, recorder)) = of.recorder.take()
@@ -465,8 +466,8 @@ impl SessionLookups {
         environment
     }
 
-    /// How fresh the answer must be. What the session has written and cannot name is there for certain only
-    /// when all is.
+    /// How fresh the answer must be. Writes of the session that it cannot name are there for certain only
+    /// when all are.
     fn consistency(&mut self, session: &ClientSession) -> ReadConsistency {
         if self.consistency != ReadConsistency::Session {
             return self.consistency;
@@ -540,8 +541,8 @@ async fn reply(
     said
 }
 
-/// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
-/// the statement that was executed.
+/// Tells the session of an answer from memory, and counts it. `prepared`: the id and the digest of the
+/// statement that was executed.
 fn note_answered(session: &mut ClientSession, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
     if let Some(of) = &mut session.lookups {
         of.note_answered(&session.state, session.lease.as_mut());
@@ -571,7 +572,7 @@ fn note_answered(session: &mut ClientSession, head: CommandHead, prepared: Optio
     let digest = prepared.map_or(0, |(_, digest)| digest);
     session.control.record.note_statement(PLAIN.class, digest);
     session.control.record.note_end(End::Memory);
-    // What the connection that had the statement before knows is of that one.
+    // The connection that had the statement before knows of that one only.
     session.last.turn = session.last.turn.wrapping_add(1);
     if let Some(of) = &mut session.lookups {
         of.rows = Some(rows);

@@ -1,8 +1,9 @@
 //! Lookups of a session that has a server connection for itself.
 //!
-//! The server does not know of a lookup that was answered from memory. Where the next statement could tell
-//! (`FOUND_ROWS()`, `SHOW WARNINGS`), which is any but a plain SELECT, it executes one that leaves the same
-//! behind. So what the server says of its last statement is always of the client's last statement.
+//! The server does not know of a lookup that was answered from memory. If the next statement could tell
+//! (`FOUND_ROWS()`, `SHOW WARNINGS`), which is any but a plain SELECT, the server first executes one that
+//! leaves the same behind. Answers about its last statement are therefore always about the client's last
+//! statement.
 
 use config::ReadConsistency;
 use mysql_wire::Command;
@@ -16,7 +17,7 @@ use crate::engine::lookup::behind;
 use crate::engine::lookup::session_lookups::SessionLookups;
 use crate::lookups::Left;
 
-/// So that the server does not end a connection that it takes for idle, it gets a lookup now and then: after
+/// Silence after which the server gets a lookup, so that it does not end a connection that it takes for idle:
 /// 10 seconds, in ticks of the worker's clock.
 const QUIET_MAX: u32 = 40;
 
@@ -24,8 +25,8 @@ const QUIET_MAX: u32 = 40;
 /// does not begin anew with a lookup that it does not see, for up to [`QUIET_MAX`].
 const WAIT_MIN: u32 = 60;
 
-/// What may do in a stored program what changes the answer to a lookup, and is not reported: take on another
-/// role.
+/// Effects of statements whose stored programs may change the answer to a lookup, and nothing reports it:
+/// they may take on another role.
 const DOUBTFUL: Effects = Effects::CALLS_PROCEDURE
     .with(Effects::UNKNOWN_FUNCTION)
     .with(Effects::INCOMPLETE);
@@ -50,8 +51,8 @@ pub(super) fn check(session: &ClientSession) -> Result<(), Left> {
     }
 }
 
-/// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: where
-/// it is known.
+/// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: the
+/// statement's, where it is known.
 pub(crate) fn owes(session: &ClientSession, facts: &Facts, text: &[u8]) -> bool {
     let Some(own) = session.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
         return false;
@@ -61,7 +62,7 @@ pub(crate) fn owes(session: &ClientSession, facts: &Facts, text: &[u8]) -> bool 
     behind::found_rows(session).is_some() && !takes_its_place
 }
 
-/// The same of a command that is no statement.
+/// Whether the server has to know of the lookup before, for a command that is no statement.
 pub(crate) fn command_owes(session: &ClientSession, command: Command) -> bool {
     let tells = !matches!(
         command,
@@ -80,7 +81,7 @@ pub(crate) fn command_owes(session: &ClientSession, command: Command) -> bool {
 }
 
 impl SessionLookups {
-    /// A lookup is about to be answered from memory.
+    /// Notes that a lookup is about to be answered from memory.
     pub(super) fn note_answered(&mut self, session: &Session, leased: Option<&mut LeasedConnection>) {
         let Some(own) = &mut self.on_own else { return };
         own.shows_older |= session.has_pin(PinReason::Diagnostics);
@@ -90,7 +91,8 @@ impl SessionLookups {
         }
     }
 
-    /// A command is about to be sent, of a statement with these effects as far as it is one.
+    /// Notes a command that is about to be sent, with the class and the effects of its statement, if it has
+    /// one.
     pub(super) fn note_sent(&mut self, command: Command, (class, effects): (Class, Effects), now: u32) {
         let Some(own) = &mut self.on_own else { return };
         own.sent = now;
@@ -116,8 +118,8 @@ impl SessionLookups {
         }
     }
 
-    /// A lookup that waits for all that anybody has written makes the session's rights certain, without which
-    /// it shares nothing with others after the next grant.
+    /// Whether a lookup that waits for all that anybody has written makes the session's rights certain:
+    /// without that it shares nothing with others after the next grant.
     pub(super) fn makes_rights_certain(&self, now: u32) -> bool {
         let definitions = self.lookups.definitions();
         self.on_own
@@ -125,7 +127,7 @@ impl SessionLookups {
             .is_some_and(|own| own.rights.may_become_certain(definitions, now))
     }
 
-    /// A lookup was answered that was as fresh as that, and began to wait then.
+    /// Notes that a lookup was answered which was as fresh as `level`, and began to wait at `began`.
     pub(super) fn note_waited_for(&mut self, level: ReadConsistency, began: u32) {
         if level == ReadConsistency::Strong
             && let Some(own) = &mut self.on_own

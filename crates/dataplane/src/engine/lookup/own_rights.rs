@@ -1,8 +1,8 @@
-//! As of when the server has the rights of a session.
+//! The point in time whose rights a server goes by for a session.
 //!
-//! A server keeps rights on everything from the login on, and those on a schema from when it was chosen. So
-//! two sessions of one user may have different rights, and what one was told says nothing of the other, until
-//! both are known to have theirs as of the same grants.
+//! A server keeps rights on everything from the login on, and those on a schema from when it was chosen. Two
+//! sessions of one user may therefore have different rights, and an answer to one says nothing of the other,
+//! until both are known to have their rights as of the same grants.
 
 use crate::clock::TICK;
 use crate::lookups::Rights;
@@ -12,17 +12,17 @@ pub(super) struct SessionRights {
     as_of: Option<u64>,
     is_certain: bool,
     session: u32,
-    /// In ticks of the worker's clock.
+    /// Time since which the server goes by them, in ticks of the worker's clock.
     since: u32,
 }
 
-/// After so many ticks of the worker's clock a grant is in the binary log by which a server went before: a
-/// second, and one that had begun.
+/// Ticks of the worker's clock after which a grant is in the binary log that a server goes by: a second's,
+/// and one that had begun.
 const LOGGED: u32 = 1000 / TICK.as_millis() as u32 + 1;
 
 impl SessionRights {
-    /// `as_of`: what [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before the login,
-    /// which was `now`.
+    /// The rights from a login on, which was `now`. `as_of`: what
+    /// [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before it.
     pub(super) fn new(session: u32, as_of: Option<u64>, now: u32) -> Self {
         Self {
             as_of,
@@ -32,23 +32,23 @@ impl SessionRights {
         }
     }
 
-    /// A statement may have the server look at rights again, which are now as of `now_as_of`.
+    /// Notes a statement that may have the server look at rights again, which are as of `now_as_of`.
     pub(super) fn renew(&mut self, now_as_of: Option<u64>, now: u32) {
         if self.as_of != now_as_of {
-            // Some are older than others.
+            // Some rights are older than others.
             self.as_of = None;
         }
         self.is_certain = false;
         self.since = now;
     }
 
-    /// Whether a lookup that waits makes them certain.
+    /// Whether a lookup that waits makes the rights certain.
     pub(super) fn may_become_certain(&self, definitions: u64, now: u32) -> bool {
         !self.is_certain && self.as_of == Some(definitions) && now.wrapping_sub(self.since) > LOGGED
     }
 
-    /// What the binary log had when a statement came, which was now, has been seen, and `definitions` counts
-    /// it.
+    /// Notes that all has been seen that the binary log had at `now`, when a statement came, and that
+    /// `definitions` counts it.
     pub(super) fn note_fresh(&mut self, definitions: u64, now: u32) {
         self.is_certain |= self.may_become_certain(definitions, now);
     }

@@ -10,7 +10,7 @@ use crate::command_head::CommandHead;
 use crate::engine::client_session::ClientSession;
 use crate::engine::rules;
 
-/// What rules say of the lookup; `None` where a server or the gateway itself has to answer.
+/// The verdict of rules on the lookup; `None` where a server or the gateway itself has to answer.
 pub(super) fn ruled(
     session: &ClientSession,
     head: CommandHead,

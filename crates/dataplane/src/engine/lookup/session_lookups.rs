@@ -1,4 +1,4 @@
-//! What a session of mode `split` has of point lookups.
+//! The point lookups of a session of mode `split`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,30 +16,30 @@ use crate::frontend::worker::Worker;
 use crate::lookups::{Environment, Lesson, Lookups, Plan, Recorder, Rights};
 use crate::read_gate::Gating;
 
-/// What a session has where `point_lookups` is on.
+/// The state that a session has where `point_lookups` is on.
 pub(crate) struct SessionLookups {
     pub(crate) lookups: Rc<dyn Lookups>,
     pub(super) consistency: ReadConsistency,
     pub(super) seen: Option<Seen>,
-    /// What is to be done about the statement under way.
+    /// The next step of the statement under way.
     pub(super) step: Option<LookupStep>,
-    /// Where the answer to the statement under way is recorded, to learn this from it.
+    /// The lesson to be learned from the answer to the statement under way, and the record of that answer.
     pub(super) recorder: Option<(Lesson, Recorder)>,
-    /// What rules say of the lookup under way.
+    /// The verdict of rules on the lookup under way.
     pub(super) verdict: Option<Rc<Verdict>>,
     /// The rows of the last lookup that was answered from memory, as long as that is what FOUND_ROWS() says.
     pub(super) rows: Option<u64>,
-    /// Of the lookup under way.
+    /// The key of the lookup under way.
     pub(super) key: Vec<u8>,
     pub(super) out: Vec<u8>,
-    /// How prepared statements were answered that have only parameters, by their ids.
+    /// The plans of prepared statements that have only parameters, by their ids.
     pub(super) plans: HashMap<u32, Planned, RandomState>,
     pub(crate) gating: Gating,
-    /// Where the session has a server connection for itself.
+    /// Set where the session has a server connection for itself.
     pub(super) on_own: Option<OnOwnConnection>,
 }
 
-/// What lookups have to know of a connection on which the session has logged in by itself.
+/// The facts that lookups have to know of a connection on which the session has logged in by itself.
 pub(super) struct OnOwnConnection {
     pub(super) rights: SessionRights,
     /// A statement may have changed the current role. A reset need not bring the first one back.
@@ -59,7 +59,7 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
 }
 
-/// What the environment was made of.
+/// An environment, and what it was made of.
 pub(super) struct Seen {
     pub(super) carried: Rc<PortableState>,
     pub(super) baseline: Rc<Baseline>,
@@ -69,14 +69,14 @@ pub(super) struct Seen {
     pub(super) environment: Environment,
 }
 
-/// What is to be done about a lookup.
+/// The next step of a lookup.
 pub(super) enum LookupStep {
     Learn(Lesson),
     Answer(Plan),
 }
 
 impl SessionLookups {
-    /// `None` where the listener's sessions have no lookups.
+    /// The lookups of a session; `None` where those of the listener have none.
     pub(crate) fn new(worker: &Worker, listener: &ListenerState) -> Option<Box<Self>> {
         let lookups = worker.lookups(&listener.config)?;
         Some(Box::new(Self {
@@ -95,7 +95,7 @@ impl SessionLookups {
         }))
     }
 
-    /// The same for a session that has a server connection for itself. `as_of`: what
+    /// The lookups of a session that has a server connection for itself. `as_of`: what
     /// [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before its login.
     pub(crate) fn on_own_connection(
         worker: &Worker,
@@ -115,15 +115,15 @@ impl SessionLookups {
         Some(lookups)
     }
 
-    /// What another process has to know to go on with them: how fresh they are, what FOUND_ROWS() says, and
-    /// whether the server has yet to hear of one.
+    /// The facts by which another process goes on with the lookups: how fresh they are, what FOUND_ROWS()
+    /// says, and whether the server may show older warnings.
     pub(crate) fn pack(&self) -> (ReadConsistency, Option<u64>, bool) {
         let shows_older = self.on_own.as_ref().is_some_and(|own| own.shows_older);
         (self.consistency, self.rows, shows_older)
     }
 
-    /// The same in the other process. It does not know which rights the session's own server has: there are
-    /// no lookups on such a connection until it is reset.
+    /// Takes these facts in, in the other process, which does not know the rights that the session's own
+    /// server goes by: there are no lookups on such a connection until it is reset.
     pub(crate) fn unpack(&mut self, packed: (ReadConsistency, Option<u64>, bool)) {
         let (consistency, rows, shows_older) = packed;
         (self.consistency, self.rows) = (consistency, rows);
@@ -132,7 +132,7 @@ impl SessionLookups {
         }
     }
 
-    /// As of when servers have the rights by which the session's lookups are answered.
+    /// The point in time whose rights the session's lookups are answered by.
     pub(super) fn rights(&self) -> Rights {
         self.on_own
             .as_ref()
