@@ -132,7 +132,7 @@ pub struct CaptureOrder {
     pub sample: Option<f64>,
     /// Only of this account.
     pub user: Option<String>,
-    /// Only commands in this schema.
+    /// Only commands in this schema, and what sessions set for themselves.
     pub schema: Option<String>,
     /// Only of sessions that came by this listener.
     pub listener: Option<String>,

@@ -70,7 +70,7 @@ pub struct Head {
 pub struct Filters {
     /// Of this account alone.
     pub user: Option<String>,
-    /// Commands in this schema alone.
+    /// Commands in this schema alone, and what sessions set for themselves.
     pub schema: Option<String>,
     /// The share of sessions, 0 to 1; all where nothing is said.
     pub sample: Option<f64>,

@@ -90,7 +90,7 @@ pub(super) struct Start {
     /// Only sessions of this account.
     #[arg(long)]
     user: Option<String>,
-    /// Only commands whose current schema is this.
+    /// Only commands whose current schema is this, and what sessions set for themselves.
     #[arg(long)]
     schema: Option<String>,
     /// Only sessions that came by this listener.

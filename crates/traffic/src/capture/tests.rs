@@ -272,7 +272,7 @@ fn a_session_that_changes_its_user_begins_anew() {
 }
 
 #[test]
-fn a_session_whose_goodbye_is_left_out_has_ended() {
+fn a_session_that_says_goodbye_in_another_schema_has_ended() {
     let filters = Filters {
         schema: Some("shop".to_owned()),
         ..Filters::default()
@@ -287,7 +287,7 @@ fn a_session_whose_goodbye_is_left_out_has_ended() {
     let is_session = |record: &&Record| matches!(record, Record::Session(_));
     assert_eq!(records.iter().filter(is_session).count(), 2, "of one id");
     let numbers = commands(&records).into_iter().map(|command| command.number);
-    assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 0]);
+    assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 2, 0]);
 }
 
 #[test]
@@ -516,6 +516,28 @@ fn of_another_digest_what_sessions_set_is_captured_alone() {
     // The numbers are those of a capture of all.
     let numbers: Vec<_> = commands(&records).iter().map(|command| command.number).collect();
     assert_eq!(numbers, [1, 2, 3, 5, 6]);
+}
+
+#[test]
+fn of_another_schema_what_sessions_set_is_captured_alone() {
+    let filters = Filters {
+        schema: Some("stock".to_owned()),
+        ..Filters::default()
+    };
+    let records = captured_of(
+        filters,
+        &[
+            query(7, "SELECT a FROM t"),
+            query(7, "SET NAMES utf8mb4"),
+            query(7, "USE stock"),
+            query(7, "SELECT a FROM t"),
+            query(7, "USE shop"),
+            query(7, "SELECT a FROM t"),
+            finished(7, &[Command::QUIT.0], b""),
+        ],
+    );
+    let numbers: Vec<_> = commands(&records).iter().map(|command| command.number).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 6]);
 }
 
 #[test]

@@ -361,13 +361,11 @@ impl Writing<'_> {
             self.statement_bytes = self.statement_bytes.saturating_sub(session.statement_bytes);
             self.sessions.remove(&ended.session);
         }
-        if let Some(wanted) = &self.run.order.filters.schema
-            && *wanted.as_bytes() != *record.schema
-        {
-            return Ok(());
-        }
-        // A replay of the others needs what their session had set.
-        if self.run.digest.is_some_and(|wanted| wanted != record.digest) && !sets_session(&record) {
+        let schema = self.run.order.filters.schema.as_ref();
+        let is_wanted = schema.is_none_or(|wanted| *wanted.as_bytes() == *record.schema)
+            && self.run.digest.is_none_or(|wanted| wanted == record.digest);
+        // A replay of the others needs what their session had set, and the `USE` that led to their schema.
+        if !is_wanted && !sets_session(&record) {
             return Ok(());
         }
         if record.flags.has(Flags::UNCHECKED) {
