@@ -503,7 +503,8 @@ impl<T: Value> Value for Vec<T> {
         T::list_options(path, options);
     }
 
-    /// By name where the elements have one; otherwise the list is one value.
+    /// By name where the elements have one, and then by the order of those that stay: of rules the first one
+    /// that matches counts. No order is worth a restart. Otherwise the list is one value.
     fn compare(&self, new: &Self, path: &str, reload: Reload, changes: &mut Vec<Change>) {
         let named = |list: &Self| list.iter().all(|element| element.label().is_some());
         if self.is_empty() && new.is_empty() || !named(self) || !named(new) {
@@ -522,6 +523,19 @@ impl<T: Value> Value for Vec<T> {
         }
         for added in new.iter().filter(|new| !old_by_name.contains_key(&new.label())) {
             compare_sides(None, Some(added), &place(added), reload, changes);
+        }
+        let stays = |element: &&T| {
+            let name = element.label();
+            old_by_name.contains_key(&name) && new_by_name.contains_key(&name)
+        };
+        let [before, after] = [self, new].map(|list| list.iter().filter(stays).map(T::label));
+        if reload != Reload::Restart && before.ne(after) {
+            changes.push(Change {
+                path: path.to_owned(),
+                reload,
+                old: Some("one order".to_owned()),
+                new: Some("another order".to_owned()),
+            });
         }
     }
 }

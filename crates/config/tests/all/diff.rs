@@ -170,3 +170,23 @@ fn mappings_of_the_cache_are_taken_over_live() {
     let gone = old.diff(&parse(&before));
     assert_eq!(gone.of(Reload::Restart).count(), 1, "{gone}");
 }
+
+#[test]
+fn another_order_of_rules_is_a_change() {
+    let text = OLD
+        .replace("cluster = \"main\"", "cluster = \"main\"\nmode = \"split\"")
+        .replace("\"db1\"", "{ address = \"db1\", role = \"primary\" }");
+    let text = format!("{text}[[user]]\nname = \"app\"\npassword = \"\"\n");
+    let rules = |names: [&str; 3]| {
+        let rule = |name: &str| format!("[[rule]]\nname = \"{name}\"\nrefuse = \"{name}\"\n");
+        parse(&[text.clone(), names.map(rule).concat()].concat())
+    };
+    let old = rules(["a", "b", "c"]);
+    let diff = |names| old.diff(&rules(names)).to_string();
+    assert_eq!(diff(["a", "b", "c"]), "");
+    assert_eq!(diff(["b", "a", "c"]), "rule: one order -> another order (live)");
+    assert_eq!(
+        diff(["d", "b", "c"]),
+        "rule[a]: removed (live)\nrule[d]: added (live)"
+    );
+}
