@@ -11,6 +11,8 @@ use crate::write::{Notes, Toml};
 
 /// Where ProxySQL listens when nothing is said.
 const USUAL_INTERFACE: &str = "0.0.0.0:6033";
+/// Where a result listens for which no interface can be read.
+const LOCAL_INTERFACE: &str = "127.0.0.1:6033";
 
 /// A listener to be. Its name is its address.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +69,17 @@ pub(crate) fn listeners(
         });
     }
     if listeners.is_empty() {
-        listeners.extend(BindAddress::parse(USUAL_INTERFACE).map(|bind| Listener {
+        // What cannot be read may not be reached by everybody.
+        let interface = match dump.variable("mysql-interfaces") {
+            None => USUAL_INTERFACE,
+            Some(_) => {
+                notes.add(format!(
+                    "mysql-interfaces: no address is left; {LOCAL_INTERFACE} is written, which this machine alone reaches: change `bind`"
+                ));
+                LOCAL_INTERFACE
+            }
+        };
+        listeners.extend(BindAddress::parse(interface).map(|bind| Listener {
             bind,
             cluster: first.name.clone(),
         }));

@@ -477,6 +477,20 @@ fn a_monitor_that_is_switched_off_is_told() {
 }
 
 #[test]
+fn an_address_that_cannot_be_read_opens_no_other() {
+    let text = "mysql_servers = ( { address = \"db1\" } )\nmysql_users = ( { username = \"a\"; password = \"b\" } )\n\
+                mysql_variables = { interfaces = \"gateway.internal:6033\" }";
+    let imported = proxysql(text).unwrap();
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    let binds: Vec<String> = (config.listeners.iter())
+        .map(|listener| listener.bind.to_string())
+        .collect();
+    assert_eq!(binds, ["127.0.0.1:6033"]);
+    let notes = imported.without_equal.join("\n");
+    assert!(notes.contains("127.0.0.1:6033 is written"), "{notes}");
+}
+
+#[test]
 fn two_hostgroups_in_a_file() {
     let config = becomes(
         include_str!("../files/tutorial.cnf"),
