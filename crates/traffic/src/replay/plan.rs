@@ -17,7 +17,7 @@ use crate::words::{begins_with, is_alone, without_backticks, without_comments_in
 /// What may be sent beyond what harms nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Permitted {
-    /// Only what reads, and what a session sets for itself.
+    /// Only what surely reads, and what a session sets for itself.
     pub read_only: bool,
     /// Also what is left out for what it does to the server: `KILL`, `SET GLOBAL`, accounts, replication,
     /// `INTO OUTFILE`.
@@ -44,7 +44,7 @@ pub enum LeftOut {
     Replication,
     /// It writes or reads a file of the server's.
     ServerFile,
-    /// It writes, and only reads are asked for.
+    /// It writes, or may, and only reads are asked for.
     Writes,
     /// It closes a statement, and none is to be closed.
     StaysPrepared,
@@ -77,7 +77,7 @@ impl LeftOut {
             Self::Account => "about accounts (--all sends them)",
             Self::Replication => "about replication (--all sends them)",
             Self::ServerFile => "INTO OUTFILE and other files of the server (--all sends them)",
-            Self::Writes => "writes, and --read-only",
+            Self::Writes => "writes, or calls a function that may, and --read-only",
             Self::StaysPrepared => "closes a prepared statement (--close never)",
             Self::NotChosen => "not chosen (--only-user, --only-schema, --only-digest, --after, --until)",
             Self::NoLogin => "no login",
@@ -237,7 +237,11 @@ impl Judge {
             let inner = literal(&given[0]).ok_or(LeftOut::Server)?;
             return self.text(&inner, has_files);
         }
-        if self.permitted.read_only && !facts.iter().all(only_reads) {
+        // A function that neither kind of server has of its own may write.
+        let calls = facts
+            .iter()
+            .all(|facts| facts.effects.contains(Effects::UNKNOWN_FUNCTION));
+        if self.permitted.read_only && (calls || !facts.iter().all(only_reads)) {
             return Err(LeftOut::Writes);
         }
         match self.permitted.all {
@@ -665,7 +669,14 @@ mod tests {
             read_only: true,
             ..Permitted::default()
         };
-        for text in ["INSERT INTO t VALUES (1)", "CREATE TABLE t (a INT)", "CALL p()"] {
+        for text in [
+            "INSERT INTO t VALUES (1)",
+            "CREATE TABLE t (a INT)",
+            "CALL p()",
+            "SELECT shop.charge(1)",
+            "SELECT charge(id) FROM t",
+            "SET @x = charge(1)",
+        ] {
             assert_eq!(verdict(text, read_only), Err(LeftOut::Writes), "{text}");
         }
         for text in [
@@ -674,6 +685,8 @@ mod tests {
             "COMMIT",
             "SET NAMES utf8mb4",
             "SELECT 1 FROM t FOR UPDATE",
+            "SELECT COUNT(*), MAX(a) FROM t",
+            "SELECT ANY_VALUE(a) FROM t",
         ] {
             assert_eq!(verdict(text, read_only), Ok(()), "{text}");
         }
