@@ -4,7 +4,8 @@
 //! anybody may have sent, so that one in which a client could find something of its own is left out, and a
 //! comment stands in front of each statement, since commands are only looked for at the beginning of a line.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -208,6 +209,9 @@ pub(crate) struct Texts {
     judge: Judge,
     /// By session.
     charsets: HashMap<u32, Charset>,
+    /// The same of changes of the user that are still to come, in their order: the result of a replay has
+    /// sessions long in front of their commands.
+    logins: HashMap<u32, VecDeque<Charset>>,
     /// Prepared statements, by session and number.
     prepared: HashMap<u32, HashMap<u32, Prepared>>,
 }
@@ -217,13 +221,20 @@ impl Texts {
         Self {
             judge: Judge::new(permitted),
             charsets: HashMap::new(),
+            logins: HashMap::new(),
             prepared: HashMap::new(),
         }
     }
 
     pub(crate) fn begin(&mut self, session: &SessionRecord) {
         let charset = charset::of_collation(session.collation).filter(|_| !session.was_open);
-        self.charsets.entry(session.id).or_insert(charset);
+        match self.charsets.entry(session.id) {
+            Entry::Vacant(first) => {
+                first.insert(charset);
+            }
+            Entry::Occupied(_) if session.was_open => {}
+            Entry::Occupied(_) => self.logins.entry(session.id).or_default().push_back(charset),
+        }
     }
 
     /// The text of the next command, or why it is left out; `None` where a command has no text.
@@ -243,6 +254,15 @@ impl Texts {
         if command.is_anew() || command.flags.has(Flags::CLOSED) {
             self.charsets.remove(&command.session);
             self.prepared.remove(&command.session);
+        }
+        match Command(command.command) {
+            Command::CHANGE_USER if command.error == 0 => {
+                let logins = self.logins.get_mut(&command.session);
+                let next = logins.and_then(VecDeque::pop_front);
+                self.charsets.extend(next.map(|charset| (command.session, charset)));
+            }
+            Command::QUIT => drop(self.logins.remove(&command.session)),
+            _ => {}
         }
         text
     }
@@ -637,6 +657,34 @@ mod tests {
             assert_eq!(kept(Command::STMT_PREPARE, Flags::default()), (1, 1));
             assert_eq!(kept(ends, flags), (0, 0), "{}", ends.name());
         }
+    }
+
+    #[test]
+    fn strings_have_the_charset_of_the_last_change_of_the_user() {
+        let mut texts = Texts::new(Permitted::default());
+        for collation in [45, 8, 45] {
+            texts.begin(&SessionRecord {
+                id: 1,
+                collation,
+                ..SessionRecord::default()
+            });
+        }
+        let command = |command: Command, body: &[u8]| CommandRecord {
+            session: 1,
+            command: command.0,
+            statement: 7,
+            body: body.to_vec(),
+            ..CommandRecord::default()
+        };
+        let mut said = || {
+            drop(texts.of(&command(Command::CHANGE_USER, b"")));
+            drop(texts.of(&command(Command::STMT_PREPARE, b"SELECT ?")));
+            let execute = [7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 253, 0, 2, 0xc3, 0xa9];
+            let text = texts.of(&command(Command::STMT_EXECUTE, &execute));
+            String::from_utf8(text.unwrap().unwrap()).unwrap()
+        };
+        assert_eq!(said(), "SELECT _latin1 x'c3a9'");
+        assert_eq!(said(), "SELECT _utf8mb4 x'c3a9'");
     }
 
     #[test]
