@@ -12,18 +12,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// Time, and bytes, for answers that nobody waits for any more, before the connection is given up.
 const DISCARDED_MAX: (Duration, usize) = (Duration::from_secs(5), 1 << 20);
 
-/// What has become of an answer.
+/// The state of an answer.
 pub(super) enum Arrived {
-    /// It has come, and its statement has left nothing behind.
+    /// The answer has come, and its statement has left nothing behind.
     Clean,
-    /// It has come; but it is an error, or warns.
+    /// The answer has come, but is an error, or warns.
     Unclean,
-    /// It has come, and something of its session has changed: the connection, with what was sent down it
-    /// after that, is of no use.
+    /// The answer has come, and something of its session has changed: the connection, with what was sent down
+    /// it after that, is of no use.
     Changed,
-    /// It is not there yet.
+    /// The answer is not there yet.
     Late,
-    /// It is longer than a buffer.
+    /// The answer is longer than a buffer.
     Long,
 }
 
@@ -42,13 +42,13 @@ pub(super) enum AnswersError {
     Changed,
 }
 
-/// What has been read of them.
+/// The answers on a connection, as far as they have been read.
 pub(super) struct Answers {
     tracker: ResponseTracker,
     buffer: Buffer,
     /// An answer has been asked for and has not been taken.
     under_way: bool,
-    /// Its bytes that were looked at.
+    /// Bytes of that answer that were looked at.
     seen: usize,
     reports_state: bool,
 }
@@ -143,7 +143,7 @@ impl Answers {
         }
     }
 
-    /// Nothing has come that is not the answer to something.
+    /// Whether nothing has come that is not the answer to something.
     pub(super) fn is_empty(&self) -> bool {
         self.buffer.filled().is_empty()
     }
@@ -155,7 +155,7 @@ impl Answers {
         }
     }
 
-    /// Looks at what has come; the end of the answer where it is there.
+    /// Looks at what has come. Returns the end of the answer, if it is there.
     fn look(&mut self) -> Result<Option<Outcome>, AnswersError> {
         loop {
             let progress = self.tracker.advance(&self.buffer.filled()[self.seen..])?;
@@ -182,7 +182,7 @@ impl Answers {
         }
     }
 
-    /// What was looked at is of no use any more.
+    /// Drops the bytes that were looked at.
     fn pass(&mut self) {
         self.buffer.consume(std::mem::take(&mut self.seen));
     }

@@ -26,7 +26,7 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::rebuild::rebuild_alone;
 use crate::engine::worker_cluster::WorkerCluster;
 
-/// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
+/// Bytes of the statements of a batch: as many as the sockets between us and the server take while it reads
 /// nothing, as it may while it writes answers that nobody reads yet.
 const BYTES_MAX: usize = 16 * 1024;
 
@@ -36,8 +36,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Time for the statements to be sent, which take no more room than there is.
 const SENDING: Duration = Duration::from_secs(5);
 
-/// Of the batches that wait, so many are looked at for one that has the session's state, the newest first:
-/// where every session has a state of its own there are as many as sessions.
+/// Number of waiting batches that are looked at for one that has the session's state, the newest first: where
+/// every session has a state of its own there are as many as sessions.
 const LOOKED_AT: usize = 16;
 
 impl Batch {
@@ -92,7 +92,7 @@ impl Batch {
         members.len() < max && len + member.command.len() <= BYTES_MAX
     }
 
-    /// From the wait for a connection to the last answer.
+    /// Runs the batch, from the wait for a connection to the last answer.
     async fn run(self: Rc<Self>, shared: Rc<WorkerCluster>) {
         let boarding = Boarding(&self, &shared.pipelines.waiting);
         let cost = |held: &ConnectionState| held.cost(&self.carried, self.oldest_login.get());
@@ -174,8 +174,8 @@ impl Batch {
         Some(connection)
     }
 
-    /// Reads what was asked for, and gives each statement its own. True where something is left on the
-    /// connection that somebody else must not see; `None` where more is than that.
+    /// Reads the answers, and gives each statement its own. True where something is left on the connection
+    /// that somebody else must not see; `None` where the connection is of no use any more.
     async fn answers(
         &self,
         quick: &QuickStatements,
@@ -233,7 +233,7 @@ impl Batch {
     }
 }
 
-/// For as long as statements may join a batch.
+/// The time in which statements may join a batch, which ends when this is dropped.
 struct Boarding<'b>(&'b Rc<Batch>, &'b WaitingBatches);
 
 impl Drop for Boarding<'_> {
@@ -243,7 +243,7 @@ impl Drop for Boarding<'_> {
     }
 }
 
-/// Those that somebody waits for and that can be executed on the connection; the others are told.
+/// The members that somebody waits for and that can be executed on the connection; the others are told.
 fn addressed(members: Vec<Member>, held: &mut ConnectionState, quick: &QuickStatements) -> Vec<Member> {
     let mut ready = Vec::with_capacity(members.len());
     for mut member in members.into_iter().filter(|member| !member.answer.is_closed()) {
@@ -252,7 +252,7 @@ fn addressed(members: Vec<Member>, held: &mut ConnectionState, quick: &QuickStat
             None => true,
         };
         if !is_known {
-            // Alone it is prepared, and may come back.
+            // The statement is prepared when it goes alone, and may come back.
             quick.forget(member.number);
             member.leaves(WentAlone::Unprepared);
         } else {

@@ -13,9 +13,9 @@ use crate::engine::connection_state::ConnectionState;
 use crate::engine::statement::Statement;
 
 impl BatchedExecution {
-    /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its
-    /// parameters are put where the client has sent them before. `None` for one that has to go alone: with a
-    /// cursor, long data or query attributes, without types.
+    /// The execution by the command that is [kept to be sent again](Statement::copy), into which the types of
+    /// its parameters are put where the client has sent them before. `None` for an execution that has to go
+    /// alone: with a cursor, long data or query attributes, or without types.
     pub(super) fn of(session: &mut ClientSession, id: u32, prepared: &Prepared) -> Option<Self> {
         let copy = session.statement.copy.as_mut()?;
         let payload = copy.get(PacketHeader::LEN..)?;

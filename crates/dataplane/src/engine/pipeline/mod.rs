@@ -1,15 +1,15 @@
 //! Quick reads of several sessions, sent down one server connection without waiting for each other's answers.
 //!
-//! Only while all connections to their server are in use, so that each would wait in line for one of its own.
-//! Those that come in the meantime join one [`batch`], which has one place in the line, and leaves with the
-//! next connection: one write and about one read of the server's side for all of them, and no idle server
-//! between two of them.
+//! Reads go together only while all connections to their server are in use, so that each would wait in line
+//! for one of its own. Reads that come in the meantime join one [`batch`], which has one place in the line,
+//! and leaves with the next connection: one write and about one read of the server's side for all of them,
+//! and no idle server between two of them.
 //!
-//! What goes so has nothing to do with what comes before or after it: plain reads, with nothing that binds
-//! their session, of sessions whose state is the same. And it was quick when it ran alone: nobody is to wait
-//! for somebody else's long report. A statement that gets no such answer all the same (it takes long, it
+//! Such reads have nothing to do with what comes before or after them: they are plain, with nothing that
+//! binds their session, of sessions whose state is the same. Each was quick when it ran alone: nobody is to
+//! wait for somebody else's long report. A statement that gets no such answer all the same (it takes long, it
 //! fails, it warns, the connection is lost) is executed again, alone: it leaves nothing behind, and nothing
-//! of its answer has been seen. Each has one such try.
+//! of its answer has been seen. Each statement has one such try.
 
 mod answers;
 mod batch;
@@ -45,14 +45,14 @@ use crate::engine::{again, consistency, next, pipelined_setup};
 use crate::error::SessionError;
 use crate::finished::End;
 
-/// What a statement of text that was just looked at has in common with those that differ in values only;
+/// The number that a statement of text, just looked at, has in common with those that differ in values only;
 /// `None` for one that never goes with others.
 pub(crate) fn number(session: &ClientSession, facts: &Facts) -> Option<NonZeroU64> {
     let number = session.context.worker.facts_cache.borrow().number();
     number.and_then(NonZeroU64::new).filter(|_| is_plain(facts))
 }
 
-/// The same of the execution of a prepared statement.
+/// The number of the execution of a prepared statement; `None` for one that never goes with others.
 pub(crate) fn number_of_execution(head: CommandHead, prepared: &Prepared) -> Option<NonZeroU64> {
     let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts);
     NonZeroU64::new(prepared.digest).filter(|_| goes)
@@ -85,7 +85,7 @@ fn keeps_connections(session: &ClientSession) -> bool {
         || consistency::is_galera(session)
 }
 
-/// Whether who wants a connection to it now has to wait for somebody to give one back.
+/// Whether a session that wants a connection to the server has to wait for another to give one back.
 fn is_full(session: &ClientSession, server: &Server) -> bool {
     if session.pool().config().pool.pipeline_max <= 1 {
         return false;
@@ -110,7 +110,7 @@ pub(crate) async fn query(
         }
         Ok(None) => {
             again::keep_to_send_again(session, head, &facts);
-            // Rare: not to be room in every wait.
+            // Boxed: this is rare, and every wait would have room for it.
             Box::pin(pipelined_setup::lease_and_begin(
                 session,
                 head,
@@ -124,7 +124,7 @@ pub(crate) async fn query(
     }
 }
 
-/// The same for the execution of a prepared statement.
+/// Sends the execution of a prepared statement with others, or alone where that comes to nothing.
 pub(crate) async fn execute(
     session: &mut ClientSession,
     execution: next::Execution,
@@ -167,7 +167,7 @@ async fn relay_arrived(
     Next::settle(ended)
 }
 
-/// `None` where the statement has to go alone.
+/// Sends the statement with others, and waits for its answer. `None` where it has to go alone.
 async fn with_others(
     session: &mut ClientSession,
     server: &Arc<Server>,
@@ -195,7 +195,7 @@ async fn with_others(
     };
     let left = match answer {
         Ok(Ok(answered)) => return Ok(Some(answered)),
-        // Who has joined later has time left.
+        // A session that has joined later has time left.
         Ok(Err(WentAlone::NoConnection(LeaseError::QueueTimeout { .. }))) if !is_first => return Ok(None),
         Ok(Err(WentAlone::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
         Ok(Err(left)) => left,
@@ -222,7 +222,7 @@ impl Drop for Counted {
     }
 }
 
-/// The answer takes the place of what would be read from a connection.
+/// Puts the answer in the place of what would be read from a connection.
 fn take_in(session: &mut ClientSession, answered: Answered, is_primary: bool) {
     let command_len = PacketHeader::parse(session.streams.up.unseen())
         .map_or(0, |header| PacketHeader::LEN + header.payload_len);
@@ -241,7 +241,7 @@ fn take_in(session: &mut ClientSession, answered: Answered, is_primary: bool) {
     {
         session.last.server = Some(Arc::clone(server));
     }
-    // What the connection that the session had last says of its last statement is of the one before.
+    // The connection that the session had last tells of the statement before this one.
     session.last.turn = session.last.turn.wrapping_add(1);
     session
         .metrics()
@@ -252,7 +252,7 @@ fn take_in(session: &mut ClientSession, answered: Answered, is_primary: bool) {
     session.control.of_split.answered.set(by);
 }
 
-/// Whose connections, and what state on them, a session shares with others.
+/// Whether the session shares connections, and the state on them, with those of the batch.
 fn is_same(session: &ClientSession, batch: &Batch) -> bool {
     let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &session.client.key) || **key == *session.client.key;
     is_same_key(&batch.key) && Rc::ptr_eq(&batch.carried, session.state.carried())

@@ -1,4 +1,4 @@
-//! What the sessions of a worker share of reads that go together.
+//! State of reads that go together, which the sessions of a worker share.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -14,7 +14,8 @@ use upstream::{Credential, Key, Server};
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
 
-/// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
+/// The batches of one worker and cluster that wait for a connection, and the statements that are known to be
+/// quick.
 #[derive(Default)]
 pub(crate) struct Pipelines {
     pub(super) waiting: WaitingBatches,
@@ -35,9 +36,9 @@ pub(super) struct Batch {
 pub(super) struct Member {
     /// The whole packet.
     pub(super) command: Box<[u8]>,
-    /// Of those that differ in values only.
+    /// The number that the statement has in common with those that differ in values only.
     pub(super) number: NonZeroU64,
-    /// `None` for one of text.
+    /// `None` for a statement of text.
     pub(super) execution: Option<BatchedExecution>,
     pub(super) answer: oneshot::Sender<Result<Answered, WentAlone>>,
 }
@@ -45,12 +46,12 @@ pub(super) struct Member {
 /// A whole answer, as the server has sent it.
 pub(super) struct Answered {
     pub(super) bytes: Box<[u8]>,
-    /// When its statement was.
+    /// Time at which the statement was sent.
     pub(super) sent: Instant,
     pub(super) from: Rc<Answering>,
 }
 
-/// Who has answered a batch.
+/// The server that has answered a batch.
 pub(super) struct Answering {
     pub(super) server: Arc<Server>,
     pub(super) metrics: Arc<ServerMetrics>,
@@ -60,9 +61,9 @@ pub(super) struct Answering {
 #[derive(Default)]
 pub(super) struct WaitingBatches(pub(super) RefCell<Vec<Rc<Batch>>>);
 
-/// What a connection has to have prepared for it.
+/// An execution whose statement the connection has to have prepared.
 pub(super) struct BatchedExecution {
     pub(super) prepared: Prepared,
-    /// Of the parameters; none where there are no parameters.
+    /// The types of the parameters; `None` where there are no parameters.
     pub(super) types: Option<Rc<[u8]>>,
 }

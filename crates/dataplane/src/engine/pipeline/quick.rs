@@ -13,10 +13,10 @@ const QUICK: Duration = Duration::from_millis(2);
 /// Bytes of the answer of such a statement.
 const SHORT: u64 = 16 * 1024;
 
-/// A power of two: 8 KiB.
+/// Number of places, a power of two: 8 KiB.
 const PLACES: usize = 1024;
 
-/// The numbers of so many statements, each at the place that it names: another one takes it.
+/// The numbers of some statements, each at the place that it names: another one with that place displaces it.
 #[derive(Default)]
 pub(crate) struct QuickStatements {
     places: OnceCell<Box<[Cell<Option<NonZeroU64>>]>>,
@@ -44,14 +44,14 @@ impl QuickStatements {
         }
     }
 
-    /// It was answered with others, which took so long.
+    /// Notes how long a statement took that was answered with others.
     pub(super) fn note_with_others(&self, number: NonZeroU64, took: Duration) {
         if took > QUICK {
             self.forget(number);
         }
     }
 
-    /// It is not what it was.
+    /// Forgets a statement, which is to go alone the next time.
     pub(super) fn forget(&self, number: NonZeroU64) {
         if self.contains(number)
             && let Some(places) = self.places.get()

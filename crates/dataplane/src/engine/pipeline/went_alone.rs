@@ -5,17 +5,18 @@ use upstream::LeaseError;
 /// Why a statement got no answer with the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WentAlone {
-    /// There was no connection in time, nor room in the line: it is the same for who would go alone.
+    /// There was no connection in time, nor room in the line, and there is none for a statement that goes
+    /// alone.
     NoConnection(LeaseError),
-    /// No connection, or it was lost.
+    /// There was no connection, or it was lost.
     Lost,
-    /// It, or one before it, took long.
+    /// The statement, or one before it, took long.
     Slow,
-    /// It left something on the connection that its session may ask for (an error, a warning), or changed the
-    /// session.
+    /// The statement left something on the connection that its session may ask for (an error, a warning), or
+    /// changed the session.
     Unclean,
-    /// Its answer is longer than a buffer.
+    /// The answer is longer than a buffer.
     Long,
-    /// It is not prepared on the connection.
+    /// The statement is not prepared on the connection.
     Unprepared,
 }
