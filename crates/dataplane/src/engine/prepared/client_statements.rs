@@ -1,16 +1,16 @@
-//! What is known of a client's prepared statements beside `session::Statements`.
+//! Facts of a client's prepared statements that `session::Statements` does not know.
 
 use std::rc::{Rc, Weak};
 
 use net::buffer;
 
-/// What is known of the client's prepared statements beside `session::Statements`.
+/// Facts of the client's prepared statements that `session::Statements` does not know.
 #[derive(Default)]
 pub(crate) struct ClientStatements {
     /// Statements that were prepared since the last one was executed, with its figures in the place of what
     /// asks for them, and are right until the next one is.
     pub(crate) with_figures: Option<Box<WithFigures>>,
-    /// Where there are long ones among the texts it has prepared.
+    /// Memory of the long texts that the client has prepared, where there are some.
     pub(crate) long_texts: Option<Box<LongTexts>>,
     pub(crate) last_prepared: u32,
 }
@@ -25,7 +25,7 @@ pub(crate) struct WithFigures(pub(crate) Vec<(u32, Rc<[u8]>)>);
 pub(crate) struct LongTexts(pub(super) Vec<(Weak<()>, buffer::Reserved)>);
 
 impl ClientStatements {
-    /// The client's statement of this id has no text with figures of the last statement any more.
+    /// Forgets the text with figures of the last statement that the client's statement of this id has.
     pub(crate) fn forget_figures(&mut self, id: u32) {
         if let Some(with_figures) = &mut self.with_figures {
             with_figures.0.retain(|of| of.0 != id);

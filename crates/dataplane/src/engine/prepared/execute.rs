@@ -56,8 +56,8 @@ pub(crate) fn requested(session: &mut ClientSession, head: CommandHead) -> Resul
         // The data is with figures of a statement that is no longer the last.
         return Err(Refused(SessionError::StatementChanged));
     }
-    // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's
-    // figures.
+    // The statement was prepared in a transaction on a replica, which has ended: anywhere else it would say
+    // another session's figures.
     if prepared.facts.effects.intersects(OF_THE_LAST)
         && !session.binding.is_for_good()
         && session.lease.is_none()
@@ -85,7 +85,7 @@ pub(crate) fn begin_at_once(
     is_ready
 }
 
-/// What it may take until a prepared statement can be executed.
+/// Does what it may take until a prepared statement can be executed.
 pub(crate) async fn lease_and_execute(
     session: &mut ClientSession,
     Execution { head, id, prepared }: Execution,
@@ -128,7 +128,7 @@ async fn exchange_bulk(session: &mut ClientSession, id: u32, prepared: &Prepared
 }
 
 /// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
-/// MariaDB from 11.5 on ignores that where it has not.
+/// MariaDB from 11.5 on ignores the form where the client has not agreed on it.
 fn may_bulk(session: &ClientSession, head: CommandHead) -> bool {
     const UNIT_RESULTS: u8 = 64;
     const IGNORES_IT: u32 = 110_500;
@@ -161,7 +161,7 @@ async fn begin_here(
         }
     }
     if lacks_types(session, head, prepared) {
-        // Where it is too long for that the next step says so.
+        // The next step says so if the command is too long for that.
         command::read_whole(session, head).await?;
     }
     if let Err(error) = address(session, head, id, prepared) {
@@ -242,7 +242,7 @@ fn lacks_types(session: &ClientSession, head: CommandHead, prepared: &Prepared) 
         .is_some_and(|on_server| on_server.types != prepared.types)
 }
 
-/// The command with the types, where the server has others. It has to be there whole then.
+/// The command with the types, where the server has others. The command has to be there whole then.
 fn with_types(
     on_server: &mut ServerStatement,
     head: &ExecuteHead,
@@ -261,7 +261,7 @@ fn with_types(
     Ok(Some(changed))
 }
 
-/// COM_STMT_FETCH and COM_STMT_SEND_LONG_DATA: on the connection where the cursor or the data is.
+/// Serves COM_STMT_FETCH and COM_STMT_SEND_LONG_DATA, on the connection where the cursor or the data is.
 pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     let Some((id, mut prepared)) = prepared_of(session, head) else {
         if !head.command.has_response() {
@@ -302,7 +302,7 @@ pub(crate) async fn go_on(session: &mut ClientSession, head: CommandHead) -> Res
     Ok(Next::Exchange)
 }
 
-/// COM_STMT_RESET: nothing to be done where the server holds nothing for the statement.
+/// Serves COM_STMT_RESET: there is nothing to be done where the server holds nothing for the statement.
 pub(crate) async fn reset(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     let Some((id, prepared)) = prepared_of(session, head) else {
         return Ok(unknown(session, head).into());
@@ -321,8 +321,8 @@ pub(crate) async fn reset(session: &mut ClientSession, head: CommandHead) -> Res
     Ok(Next::Exchange)
 }
 
-/// COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement on the
-/// connection, wherever that is.
+/// Serves COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement
+/// on the connection, wherever that is.
 pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Result<Next, SessionError> {
     let Some((id, prepared)) = prepared_of(session, head) else {
         return answer::discard(session).await.map(|_| Next::Done);
@@ -346,7 +346,8 @@ pub(crate) async fn close(session: &mut ClientSession, head: CommandHead) -> Res
     Ok(Next::settle(ended))
 }
 
-/// The text of what has a cursor or long data of the statement on the connection that the session holds.
+/// The text of the server's statement that has a cursor or long data of this one, on the connection that the
+/// session holds.
 fn held_text(session: &ClientSession, prepared: &Prepared) -> Option<Rc<[u8]>> {
     let leased = session.lease.as_ref()?;
     let held = leased.connection.state.statements.held(&prepared.owner)?;
@@ -384,7 +385,8 @@ pub(crate) fn prepared_of(session: &ClientSession, head: CommandHead) -> Option<
     Some((id, session.state.prepared(id)?.clone()))
 }
 
-/// The error that comes next is the gateway's own: those of the statement before are not to be shown for it.
+/// Has the errors of the statement before forgotten: the next one is the gateway's own, and they are not to
+/// be shown for it.
 fn forget_diagnostics(session: &mut ClientSession) {
     let mut pins = session.state.pins().iter();
     let holds_them_alone = pins.all(|pin| pin.reason.ends_with_next_statement());
@@ -394,7 +396,7 @@ fn forget_diagnostics(session: &mut ClientSession) {
     }
 }
 
-/// Why a command is refused that names a statement which the client has not prepared.
+/// The refusal of a command that names a statement which the client has not prepared.
 fn unknown(session: &mut ClientSession, head: CommandHead) -> Refused {
     let id = command::payload(session, head)
         .get(1..5)

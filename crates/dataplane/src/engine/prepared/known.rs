@@ -1,4 +1,4 @@
-//! What is known of a client's prepared statement, and of it on the leased connection.
+//! Facts of a client's prepared statement, and whether the leased connection has it.
 
 use mysql_wire::Command;
 use session::Prepared;
@@ -22,7 +22,8 @@ pub(crate) fn is_kept(prepared: &Prepared) -> bool {
     *prepared.text != *NOT_KEPT
 }
 
-/// What cannot be written into a prepared statement is right only on the connection of the statement before.
+/// Figures that cannot be written into a prepared statement: they are right only on the connection of the
+/// statement before.
 pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
     .with(Effects::READS_FOUND_ROWS)
     .with(Effects::READS_LAST_GTID);
@@ -47,13 +48,14 @@ pub(crate) fn begin_prepared(session: &mut ClientSession, head: CommandHead, id:
     }
 }
 
-/// A `CALL` and nothing else, as far as its first word says so.
+/// Whether the statement is a `CALL` and nothing else, as far as its first word says so.
 fn is_call(prepared: &Prepared) -> bool {
     let calls = prepared.facts.effects.contains(Effects::CALLS_PROCEDURE) && prepared.facts.statements == 1;
     calls && begins_with(&prepared.text, "CALL")
 }
 
-/// In the words of servers, which say the same of a bulk execution as of a plain one.
+/// The error for a statement that is not known, in the words of servers, which say the same of a bulk
+/// execution as of a plain one.
 pub(crate) fn unknown_statement(id: u32, command: Command) -> SessionError {
     let command = match command {
         Command::STMT_BULK_EXECUTE => Command::STMT_EXECUTE,

@@ -12,8 +12,8 @@ use crate::engine::rebuild;
 /// ER_MAX_PREPARED_STMT_COUNT_REACHED.
 pub(crate) const NO_ROOM: u16 = 1461;
 
-/// Whether there may be room now on the server of the leased connection. Statements of that connection are
-/// closed by whoever sends the next command there; those of one that is idle are closed here.
+/// Makes room on the server of the leased connection. False where there is none to be made. Statements of
+/// that connection are closed with the next command there; those of one that is idle are closed here.
 pub(crate) async fn make(session: &mut ClientSession) -> bool {
     let Some(leased) = &mut session.lease else {
         return false;
@@ -30,7 +30,7 @@ pub(crate) async fn make(session: &mut ClientSession) -> bool {
     };
     let closed = other.state.statements.give_up_half();
     let mut commands = other.state.statements.take_closing();
-    // Once this is answered they are closed; or with their connection.
+    // The statements are closed once this is answered, or with their connection.
     commands.push(vec![Command::PING.0]);
     let asked = rebuild::asked_in_time(session, &mut other, &commands).await;
     if asked.is_ok() {

@@ -1,4 +1,4 @@
-//! What a server connection has prepared.
+//! The statements that a server connection has prepared.
 //!
 //! A client's statement id is the session's (`session::Statements`); the server's belongs to one server
 //! connection. A server's statement is executed for the client's statement that it was prepared for, and for
@@ -26,15 +26,15 @@ use net::buffer;
 use serde::{Deserialize, Serialize};
 use session::{Prepared, Statements};
 
-/// What one server connection has prepared.
+/// The statements that one server connection has prepared.
 pub(crate) struct OnServer {
-    /// By the address of the owner, which is nobody else's as long as there is a reference to it, and be it a
-    /// weak one.
+    /// The statements, by the address of the owner, which is nobody else's as long as there is a reference to
+    /// it, and be it a weak one.
     statements: HashMap<*const (), ServerStatement, RandomState>,
     max: usize,
     /// A statement was added whose text is long: such are not kept beside others once they are of no use.
     has_long: bool,
-    /// As many statements as there are when those without an owner are looked for.
+    /// Number of statements at which those without an owner are looked for.
     looked_at: usize,
     /// The server's ids of statements that have a cursor or long data.
     held: Vec<u32>,
@@ -45,14 +45,14 @@ pub(crate) struct OnServer {
     /// Greater than every id that the server has given on this connection: the one that it gives next, as a
     /// rule. 0 where it has given none yet: MariaDB's threads go on where they were with the client before.
     next_id: u32,
-    /// How often it was another one.
+    /// How often the server has given another id.
     wrong_guesses: u8,
 }
 
 /// Ids are guessed up to this one only: somewhere they begin anew.
 const GUESSED_MAX: u32 = i32::MAX as u32;
 
-/// Who gives other ids than are guessed goes on with that.
+/// Wrong guesses in a row after which none are made: a server that gives other ids goes on with that.
 const WRONG_GUESSES_MAX: u8 = 3;
 
 /// Statements without an owner that a connection may have beside as many as have one.
@@ -68,7 +68,8 @@ pub(crate) struct ServerStatement {
     pub(crate) id: u32,
     /// The parameter types that the server has of the last execution.
     pub(crate) types: Option<Rc<[u8]>>,
-    /// As it was prepared: with figures of the session's last statement it is of use until the next one only.
+    /// The text as it was prepared: with figures of the session's last statement it is of use until the next
+    /// one only.
     pub(crate) text: Rc<[u8]>,
     owner: Weak<()>,
     used: u64,
@@ -105,18 +106,18 @@ impl OnServer {
         Some(found)
     }
 
-    /// [`find`](Self::find) for whoever does not use the statement.
+    /// The statement that [`find`](Self::find) finds, without a use of it.
     pub(crate) fn known(&self, prepared: &Prepared) -> Option<&ServerStatement> {
         let known = self.statements.get(&Rc::as_ptr(&prepared.owner));
         known.filter(|known| Rc::ptr_eq(&known.text, &prepared.text))
     }
 
-    /// The one to be used, with whatever text.
+    /// The statement that was prepared here for the client's, with whatever text.
     pub(crate) fn of(&mut self, owner: &Rc<()>) -> Option<&mut ServerStatement> {
         self.statements.get_mut(&Rc::as_ptr(owner))
     }
 
-    /// The client's statement has a cursor or long data here, or has none any more.
+    /// Notes whether the client's statement has a cursor or long data here.
     pub(crate) fn set_held(&mut self, owner: &Rc<()>, is_held: bool) {
         let Some(id) = self.of(owner).map(|statement| statement.id) else {
             return;
@@ -164,13 +165,13 @@ impl OnServer {
         may_guess.then_some(self.next_id)
     }
 
-    /// The server has given this id to a statement. To be told of every one.
+    /// Notes that the server has given this id to a statement. To be told of every one.
     fn note_given(&mut self, id: u32) {
         self.next_id = self.next_id.max(id.saturating_add(1));
     }
 
-    /// A preparation has come to nothing: the statement of this id is of no use, or the server has refused to
-    /// prepare it, which takes an id all the same.
+    /// Notes a preparation that has come to nothing: the statement of this id is of no use, or the server has
+    /// refused to prepare one, which takes an id all the same.
     pub(crate) fn note_unused(&mut self, id: Option<u32>) {
         match id {
             Some(id) => {
@@ -181,7 +182,7 @@ impl OnServer {
         }
     }
 
-    /// Whether the id was the one that was guessed.
+    /// Notes whether the id was the one that was guessed.
     pub(crate) fn note_guess(&mut self, was_right: bool) {
         self.wrong_guesses = match was_right {
             true => 0,
@@ -214,7 +215,7 @@ impl OnServer {
         }
     }
 
-    /// Forgets those that hold nothing, which are to be closed.
+    /// Forgets superfluous statements that hold nothing, which are to be closed.
     fn give_up(&mut self, is_superfluous: impl Fn(&ServerStatement) -> bool) {
         let held = &self.held;
         let given_up = self
@@ -223,7 +224,7 @@ impl OnServer {
         self.to_close.extend(given_up.map(|(_, statement)| statement.id));
     }
 
-    /// No session holds anything on the connection any more. Long texts of no use are not kept.
+    /// Notes that no session holds anything on the connection any more. Long texts of no use are not kept.
     pub(crate) fn let_go(&mut self) {
         self.held.clear();
         if self.has_long {
@@ -252,7 +253,7 @@ impl OnServer {
         self.to_close.drain(..).map(close).collect()
     }
 
-    /// These commands as packets. None has an answer.
+    /// These commands as packets, which have no answer.
     pub(crate) fn take_closing_packets(&mut self) -> Vec<u8> {
         let mut packets = Vec::new();
         for id in self.to_close.drain(..) {
@@ -261,14 +262,15 @@ impl OnServer {
         packets
     }
 
-    /// After COM_RESET_CONNECTION the server has none of them any more.
+    /// Forgets all statements: after COM_RESET_CONNECTION the server has none any more.
     pub(crate) fn clear(&mut self) {
         self.statements.clear();
         self.held.clear();
         self.to_close.clear();
     }
 
-    /// For another worker, whose sessions have prepared none of these statements: all are to be closed.
+    /// Packs the statements for another worker, whose sessions have prepared none of them: all are to be
+    /// closed.
     pub(crate) fn pack(self) -> StatementsLuggage {
         let ids = self.statements.into_values().map(|statement| statement.id);
         StatementsLuggage {
@@ -292,7 +294,8 @@ pub(crate) struct StatementsLuggage {
     wrong_guesses: u8,
 }
 
-/// What a connection has prepared for the session that holds it, on its way to another process with both.
+/// The statements that a connection has prepared for the session that holds it, on their way to another
+/// process with both.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PackedStatements {
@@ -311,8 +314,9 @@ struct PackedStatement {
 }
 
 impl OnServer {
-    /// What is prepared for these statements, and the ids of those to be closed, among which are all that are
-    /// of no use to them. `None` where one of the latter has a cursor or long data.
+    /// The statements that are prepared for these of the client, and the ids of those to be closed, among
+    /// which are all that are of no use to the client. `None` where one of the latter has a cursor or long
+    /// data.
     pub(crate) fn packed(&self, of: &Statements) -> Option<(PackedStatements, Vec<u32>)> {
         let mut superfluous: Vec<u32> = self.statements.values().map(|statement| statement.id).collect();
         let mut statements = Vec::new();
@@ -337,8 +341,8 @@ impl OnServer {
         holds_none.then(|| (packed, [self.to_close.as_slice(), &superfluous].concat()))
     }
 
-    /// Takes that in in the other process, on a connection of which nothing else is known yet. Statements for
-    /// which there is no room here are closed.
+    /// Takes these in, in the other process, on a connection of which nothing else is known yet. Statements
+    /// for which there is no room here are closed.
     pub(crate) fn unpacked(&mut self, (packed, to_close): (PackedStatements, Vec<u32>), of: &Statements) {
         self.to_close = to_close;
         for PackedStatement {
@@ -417,7 +421,7 @@ impl Renaming {
         true
     }
 
-    /// Another answer comes in the place of one that nobody has seen.
+    /// Begins anew, with another answer in the place of one that nobody has seen.
     pub(crate) fn begin_anew(&mut self) {
         self.state = Renamed::NotYet;
     }
@@ -440,7 +444,7 @@ mod tests {
         Prepared::new(text.as_bytes().into(), Rc::new(facts), 0, 0)
     }
 
-    /// The ids of those that are closed for it.
+    /// Adds a statement. Returns the ids of those that are closed for it.
     fn add(on_server: &mut OnServer, id: u32, prepared: &Prepared) -> Vec<u32> {
         on_server.add(id, Rc::clone(&prepared.text), &prepared.owner);
         take_closed(on_server)

@@ -24,24 +24,24 @@ use crate::relay::{Exchanged, RelayOutcome};
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
 
-/// COM_STMT_PREPARE has been received.
+/// Notes that a COM_STMT_PREPARE has been received.
 pub(crate) fn begin_to_prepare(session: &mut ClientSession) {
     session.last.explain_warning = None;
-    // Whatever comes of it: the one before is no longer the last.
+    // The statement before is not the last any more, whatever comes of this one.
     session.prepared.last_prepared = 0;
 }
 
 /// A statement that the client prepares.
 struct Wanted {
     facts: Facts,
-    /// What is kept of it.
+    /// The text that is kept.
     text: Rc<[u8]>,
     digest: u64,
     is_kept: bool,
 }
 
 impl Wanted {
-    /// What is known of the statement at hand, and an entry for it in the session's table.
+    /// Reads the statement at hand. Returns an entry for the session's table with it.
     fn note(session: &mut ClientSession, head: CommandHead) -> (Self, Prepared) {
         let mut facts = command::facts(session, head);
         let payload = command::payload(session, head);
@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// COM_STMT_PREPARE, about which everything is said that rules have to say.
+/// Serves a COM_STMT_PREPARE. Rules have said all that they have to say.
 pub(crate) async fn prepare_as_it_is(
     session: &mut ClientSession,
     head: CommandHead,
@@ -157,8 +157,8 @@ pub(crate) async fn prepare_as_it_is(
     Ok(Next::settle(ended))
 }
 
-/// Whether the session may keep another text of this length, which it needs to prepare it elsewhere; and
-/// where it is long the memory of the worker's that it has, of which one session does not get all.
+/// The room for another text of this length, which the session needs to prepare it elsewhere; `None` where
+/// there is none. A long text has memory of the worker's, of which one session does not get all.
 fn room_for(session: &ClientSession, len: usize) -> Option<Option<buffer::Reserved>> {
     if len <= buffer::CAPACITY {
         return Some(None);
@@ -169,7 +169,7 @@ fn room_for(session: &ClientSession, len: usize) -> Option<Option<buffer::Reserv
     reserved.map(Some)
 }
 
-/// Relays the answer. One that says that the server has as many statements as it takes is kept from the
+/// Relays the answer. An answer that says that the server has as many statements as it takes is kept from the
 /// client as long as there is room to be made.
 async fn exchange_for_room(
     session: &mut ClientSession,
@@ -186,7 +186,7 @@ async fn exchange_for_room(
         if let Some(leased) = &mut session.lease {
             leased.connection.state.statements.note_unused(None);
         }
-        // Once there is none to be made the client is told.
+        // The client is told once there is none to be made.
         session.statement.may_go_elsewhere = limit::make(session).await;
         if close_superfluous(session).await.is_err() {
             // The next round finds out that the connection is lost, and what the session held there with it.
@@ -197,8 +197,9 @@ async fn exchange_for_room(
     }
 }
 
-/// A connection on which the statement can be prepared: where it will be executed, or what can be read from
-/// only. What has been read of the answer, where it was sent behind the session's state.
+/// Leases a connection on which the statement can be prepared: where it will be executed, or one that can be
+/// read from only. Returns what has been read of the answer, where the command was sent behind the session's
+/// state.
 async fn lease_to_prepare(
     session: &mut ClientSession,
     head: CommandHead,
@@ -216,7 +217,7 @@ async fn lease_to_prepare(
         Target::Primary { .. } => Target::Primary { for_writing: false },
         target => target,
     };
-    // Figures are written into some.
+    // Figures are written into some texts.
     let is_plain = facts.effects == Effects::NONE && session.state.ask_meaning().is_none();
     let state_may_wait = is_plain && !session.state.is_pinned() && pipelined_setup::may_wait(session, head);
     let now = lease::try_lease(session, &target);

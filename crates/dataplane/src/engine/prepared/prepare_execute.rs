@@ -2,15 +2,15 @@
 //! with the session's state ahead, where the connection lacks that, too.
 //!
 //! The execution names the statement by the id that its preparation is about to be given, which is a guess.
-//! It can do no harm: ids of a connection grow, each answer to COM_STMT_PREPARE was seen, and the guess is
-//! greater than them all. So it names the statement that goes ahead of it, or none: then the server refuses
-//! the execution (1243) and has done nothing, and all goes on step by step. Any other answer is a fault,
-//! which ends the connection. (MariaDB's word for "the one prepared last" does not do: where it has as many
-//! statements as it takes it leaves the one before in that place.)
+//! The guess can do no harm: ids of a connection grow, each answer to COM_STMT_PREPARE was seen, and the
+//! guess is greater than them all. The execution therefore names the statement that goes ahead of it, or
+//! none: then the server refuses it (1243) and has done nothing, and all goes on step by step. Any other
+//! answer is a fault, which ends the connection. (MariaDB's word for "the one prepared last" does not do:
+//! where it has as many statements as it takes it leaves the one before in that place.)
 //!
-//! What it takes step by step: a statement that means something else now than when it was prepared, whose way
-//! there and back may fail between the two; one that asks for what the statement before has left; one that
-//! servers may read in different ways.
+//! Three kinds of statements go step by step: one that means something else now than when it was prepared,
+//! whose way there and back may fail between the two; one that asks for what the statement before has left;
+//! one that servers may read in different ways.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,24 +38,24 @@ use crate::relay::{RelayError, RelayOutcome};
 /// ER_UNKNOWN_STMT_HANDLER.
 const UNKNOWN_STATEMENT: u16 = 1243;
 
-/// An execution that was refused would change what these are asked for.
+/// Questions about the last statement, whose answers an execution that is refused would change.
 const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
     .with(Effects::READS_ROW_COUNT)
     .with(Effects::READS_FOUND_ROWS);
 
-/// What has become of an execution.
+/// The outcome of an execution.
 pub(crate) enum PipelinedExecution {
-    /// It has been sent, and its answer comes next.
+    /// The execution has been sent, and its answer comes next.
     Sent,
-    /// It was sent and lost, or is refused.
+    /// The execution was sent and lost, or is refused.
     Ended(Next),
     /// Nothing was executed. The leased connection has the session's state.
     Apart,
 }
 
-/// What is sent behind the session's state.
+/// The commands that are sent behind the session's state.
 struct Plan {
-    /// The statement's, or the one that it will have.
+    /// The id of the statement, or the one that it will have.
     server_id: u32,
     /// The command that prepares it, where the connection does not have it.
     preparation: Option<Vec<u8>>,
@@ -120,7 +120,7 @@ async fn execute(
         Err(broken) => return lost(session, head, id, prepared, broken),
     };
     if !pipelined_setup::are_done(replies.get(..ahead_of_it).unwrap_or_default()) {
-        // What was executed has left nothing behind. Step by step it is known what is wrong.
+        // The commands have left nothing behind. Step by step the error says what is wrong.
         lease::abandon(session);
         return match lease::lease(session, target).await {
             Ok(()) => Ok(PipelinedExecution::Apart),
@@ -151,7 +151,7 @@ fn plan(session: &ClientSession, head: CommandHead, prepared: &Prepared) -> Resu
     if prepared.long_data {
         return Err(Apart::Command);
     }
-    // What is not known of the session's state is asked for on the other way.
+    // State of the session that is not known is asked for on the other way.
     let is_known_state = session.state.ask_meaning().is_none();
     let means_the_same = is_known_state && session.state.carried().means_the_same(&prepared.context);
     let leased = session.lease.as_ref().ok_or(Apart::Command)?;
@@ -188,7 +188,7 @@ fn plan(session: &ClientSession, head: CommandHead, prepared: &Prepared) -> Resu
     })
 }
 
-/// Of what is in such a comment, parameters too, servers of other versions know nothing.
+/// Whether there is a comment for some versions. Other servers know nothing of what is in it, parameters too.
 fn has_version_comment(text: &[u8]) -> bool {
     text.windows(3).any(|part| part == b"/*!" || part == b"/*M")
 }
@@ -215,7 +215,7 @@ fn is_prepared(session: &mut ClientSession, reply: Option<&Reply>, plan: &Plan, 
     }
 }
 
-/// What the server knows of the statement from here on.
+/// Notes what the server knows of the statement from here on.
 fn note_executed(session: &mut ClientSession, id: u32, prepared: &Prepared, plan: Plan) {
     let Some(leased) = &mut session.lease else { return };
     let state = &mut leased.connection.state;
@@ -233,8 +233,8 @@ fn note_executed(session: &mut ClientSession, id: u32, prepared: &Prepared, plan
     }
 }
 
-/// The server has no statement of the id that was guessed: it has to have refused the execution. What it has
-/// said of that is not for the session to see.
+/// Reads the answer to an execution by an id that no statement has: the server has to have refused it. The
+/// refusal is not for the session to see.
 async fn was_not_executed(
     session: &mut ClientSession,
     head: CommandHead,
@@ -264,7 +264,7 @@ async fn was_not_executed(
                 return ended.map(PipelinedExecution::Ended);
             }
             if session.dialect().is_mariadb() {
-                // It is kept over statements that use no tables.
+                // MariaDB keeps the refusal over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
                 if let Err(refused) = lease::ask_on_lease(session, &clear).await {
                     return last_statement::give_up(session, refused)
@@ -287,9 +287,9 @@ async fn was_not_executed(
     }
 }
 
-/// An error of a preparation that the client has to know of: the server may have rolled back the transaction
-/// (1213) or have been told to stop (1317), and would prepare the statement now. What is wrong with the
-/// statement alone (SQLSTATE 42) it says again.
+/// Whether the client has to know of an error of a preparation: the server may have rolled back the
+/// transaction (1213) or have been told to stop (1317), and would prepare the statement now. An error of the
+/// statement alone (SQLSTATE 42) comes again.
 fn is_of_the_moment(refused: &ErrPacket) -> bool {
     !refused.sql_state.starts_with(b"42")
 }
@@ -308,7 +308,7 @@ async fn show(session: &mut ClientSession, packet: &ErrPacket) -> Result<(), Ref
     lease::ask_on_lease(session, &clear).await.map(drop)
 }
 
-/// Nobody knows what has become of the execution: as of any that was lost with its connection.
+/// Ends an execution of which nobody knows what has become, as of any that was lost with its connection.
 fn lost(
     session: &mut ClientSession,
     head: CommandHead,

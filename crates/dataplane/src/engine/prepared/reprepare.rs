@@ -20,9 +20,9 @@ use crate::error::SessionError;
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
-    /// It cannot be. The connection is as it was.
+    /// The statement cannot be prepared. The connection is as it was.
     Refused(SessionError),
-    /// What has become of the connection is not known.
+    /// Nobody knows what has become of the connection.
     Lost(SessionError),
 }
 
@@ -41,7 +41,7 @@ impl From<Refused> for NotPrepared {
     }
 }
 
-/// More than it takes to make room on a server that others fill, too.
+/// Number of tries: more than it takes to make room on a server that others fill, too.
 const TRIES_MAX: usize = 8;
 
 /// Prepares a statement on the connection that was leased, so that it means what it has meant when the client
@@ -135,8 +135,8 @@ fn excursion(session: &ClientSession, context: &PortableState) -> Option<Excursi
     Some((framed(there), framed(back)))
 }
 
-/// A statement is about to be prepared under what the session has set, which is known but for what the last
-/// statement has set and is yet to be reported: the answer to a preparation reports nothing.
+/// Learns, before a statement is prepared, what the last statement has set and is yet to be reported: the
+/// answer to a preparation reports nothing.
 pub(crate) async fn learn_what_is_late(session: &mut ClientSession) -> Result<(), NotPrepared> {
     if session.state.has_pin(PinReason::Unsettled) || session.state.has_pin(PinReason::SetStatement) {
         learn_what_comes_late(session).await?;
@@ -144,7 +144,7 @@ pub(crate) async fn learn_what_is_late(session: &mut ClientSession) -> Result<()
     learn_meaning(session).await
 }
 
-/// What gives texts their meaning may be set where nothing reports it: then the server is asked.
+/// Asks the server for what gives texts their meaning, where that may be set and nothing reports it.
 async fn learn_meaning(session: &mut ClientSession) -> Result<(), NotPrepared> {
     if session.state.ask_meaning().is_none() {
         return Ok(());
@@ -161,8 +161,8 @@ async fn learn_meaning(session: &mut ClientSession) -> Result<(), NotPrepared> {
     Ok(())
 }
 
-/// What the session's last statement has set may be reported with the next OK only, which must be none of an
-/// excursion's.
+/// Asks for an OK: the settings of the session's last statement may be reported with the next one only, which
+/// must be none of an excursion's.
 async fn learn_what_comes_late(session: &mut ClientSession) -> Result<(), NotPrepared> {
     let replies = lease::ask_on_lease(session, &[vec![Command::PING.0]]).await?;
     if let Some(ok) = replies.first().and_then(|reply| ok(session, reply)) {
@@ -185,7 +185,7 @@ pub(crate) fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
     }
 }
 
-/// What a statement does that was refused before it was executed.
+/// The facts of a statement that was refused before it was executed.
 pub(crate) const NOTHING: Facts = Facts {
     class: Class::Read,
     effects: Effects::NONE,
@@ -193,7 +193,7 @@ pub(crate) const NOTHING: Facts = Facts {
     hint: None,
 };
 
-/// The server has not prepared the statement: to the session that is an execution that failed. Where the
+/// Ends an execution whose statement the server has not prepared: to the session it has failed. If the
 /// connection is lost, so is what bound the session to it.
 pub(crate) async fn not_prepared(
     session: &mut ClientSession,
