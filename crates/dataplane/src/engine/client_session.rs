@@ -94,7 +94,7 @@ impl AnswerState {
     }
 }
 
-/// What the session's last statement has left with the gateway.
+/// The traces that the session's last statement has left with the gateway.
 #[derive(Default)]
 pub(crate) struct LastStatement {
     /// The server that had the statement, for the log.

@@ -134,7 +134,7 @@ fn pins_of(session: &ClientSession) -> Vec<Vec<String>> {
     session.shown_pins().map(row).collect()
 }
 
-/// Who answered the session's last statement; no row before the first one.
+/// The origin of the answer to the session's last statement; no row before the first one.
 fn last_of(session: &ClientSession) -> Vec<Vec<String>> {
     let row = |parts: [&str; 4]| vec![parts.map(str::to_owned).to_vec()];
     match (session.control.of_split.answered.get(), &session.last.server) {

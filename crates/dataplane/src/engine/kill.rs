@@ -1,8 +1,8 @@
 //! `KILL` of sessions whose server connection changes with every statement.
 //!
 //! Only the worker of the session knows where it is, so the word is passed to that worker, which ends the
-//! session, or has the statement under way killed over another connection of the same account. As long as
-//! that is under way the connection it aims at is not lent to anybody else: the wrong statement would be hit.
+//! session, or has the statement under way killed over another connection of the same account. The connection
+//! that a kill aims at is not lent to anybody else meanwhile: the wrong statement would be hit.
 
 use std::rc::Rc;
 use std::sync::Arc;
