@@ -89,6 +89,8 @@ pub(crate) fn settle(session: &mut ClientSession, ended: RelayOutcome) -> Step<'
             let may_send_again = session.statement.leaves_nothing && ended.request_done && is_awaited;
             let again = session.statement.copy.take().filter(|_| may_send_again);
             let unseen = ended.request_done && is_awaited && !session.streams.up.is_pending();
+            // The rest of a command that its server has not taken is for no other server.
+            session.streams.up.drop_outgoing();
             Step::wait(lost(
                 session,
                 broken,

@@ -3,6 +3,7 @@
 
 use dataplane::finished::End;
 use mysql_wire::{Capabilities, Command};
+use testkit::lossy_link::Fault;
 
 use super::stage::{CAPABILITIES, Setup, Stage};
 
@@ -107,6 +108,27 @@ async fn a_write_goes_nowhere_else() {
         assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
         stage.next_end().await;
     }
+}
+
+/// A server takes a part of a long write, and is lost. The rest of the write is still in the gateway then.
+#[tokio::test]
+async fn nor_does_the_rest_of_one() {
+    let mut stage = Stage::set(Setup {
+        is_linked: true,
+        ..Setup::default()
+    })
+    .await;
+    let mut session = stage.connect().await;
+    assert_eq!(session.query("INSERT INTO t VALUES ('OK')").await, Ok(0));
+    stage.link(0).set_to_server(Fault::Stall);
+    let write = format!("INSERT INTO t VALUES ('OK', '{}')", "x".repeat(12 << 20));
+    session.send(Command::QUERY, write.as_bytes()).await;
+    stage.waits(1, "server").await;
+    stage.remove(0);
+    assert_eq!(session.answer().await, Err(1158));
+    let read = "SELECT 'ROWS 1'";
+    assert_eq!(session.query(read).await, Ok(1));
+    assert_eq!(stage.place(read).server, 1);
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ use dataplane::extension::{
 use dataplane::finished::{CopyLimits, End, Finished, Observer};
 use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags, write_packet};
 use sql_class::Class;
+use testkit::lossy_link::LossyLink;
 use testkit::scripted::{
     self, Client, ClientError, Identity, Reply, Script, Seen, Server, ServerScript, Special,
 };
@@ -103,6 +104,8 @@ pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     ended: UnboundedReceiver<Ended>,
     servers: Vec<Option<Server>>,
+    /// In front of each server, where the setup `is_linked`.
+    links: Vec<LossyLink>,
     /// Statements that any server has had.
     seen: Arc<Mutex<HashSet<Vec<u8>>>>,
     names: Vec<String>,
@@ -139,6 +142,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) slow: Option<(usize, Duration)>,
     /// They replicate, and the gateway watches how.
     pub(crate) replication: Option<&'a Replication>,
+    /// The gateway comes to each server over a link of its own.
+    pub(crate) is_linked: bool,
     /// What comes last in the configuration. `{0}` is the address of the first server, and so on.
     pub(crate) tables: &'a str,
 }
@@ -158,6 +163,7 @@ pub(crate) const USUAL: Setup<'static> = Setup {
     remembers: false,
     slow: None,
     replication: None,
+    is_linked: false,
     tables: "",
 };
 
@@ -258,10 +264,15 @@ impl Stage {
             }
             servers.push(server);
         }
-        let names: Vec<String> = servers
-            .iter()
-            .map(|server| server.address().to_string())
-            .collect();
+        let mut links = Vec::new();
+        for server in servers.iter().filter(|_| setup.is_linked) {
+            links.push(LossyLink::start(server.address()).await.unwrap());
+        }
+        let addresses: Vec<SocketAddr> = match setup.is_linked {
+            true => links.iter().map(LossyLink::address).collect(),
+            false => servers.iter().map(Server::address).collect(),
+        };
+        let names: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         let configuration = configuration(setup, &names);
         let (sender, ended) = unbounded_channel();
         let gateway = RunningGateway::start(&configuration, Some(Arc::new(Observing(Mutex::new(sender)))));
@@ -269,6 +280,7 @@ impl Stage {
             address: gateway.addresses()[0],
             ended,
             servers: servers.into_iter().map(Some).collect(),
+            links,
             seen,
             names,
             capabilities: setup.capabilities,
@@ -344,6 +356,11 @@ impl Stage {
     /// What `Ended::server` has for a server.
     pub(crate) fn name(&self, server: usize) -> Option<String> {
         Some(self.names[server].clone())
+    }
+
+    /// The link in front of a server.
+    pub(crate) fn link(&self, server: usize) -> &LossyLink {
+        &self.links[server]
     }
 
     /// A server is gone, with all of its connections. It may be asked no more.
