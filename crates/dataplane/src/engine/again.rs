@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mysql_wire::PacketHeader;
+use mysql_wire::{Command, PacketHeader};
 use sql_class::{Class, Effects, Facts};
 use tokio::time::Instant;
 
@@ -124,14 +124,16 @@ pub(crate) fn leave_in_place(session: &mut ClientSession) {
 
 /// Keeps a command that may be sent again, or looked at when it is answered. A read that leaves nothing
 /// behind is sent again if its server is lost before it answers. A write of a single statement is sent again
-/// if the server refuses it because the server takes no writes. No command is sent again in a transaction,
-/// nor kept where it is long.
+/// if the server refuses it because the server takes no writes. A bulk execution is not: some of its rows may
+/// be there when the server begins to refuse writes. No command is sent again in a transaction, nor kept
+/// where it is long.
 pub(crate) fn keep_to_send_again(session: &mut ClientSession, head: CommandHead, facts: &Facts) {
     let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
     let is_write = facts.statements == 1
         && matches!(facts.class, Class::Write | Class::Ddl)
         && !facts.effects.intersects(NOT_AGAIN);
-    let is_single_write = is_write && session.state.autocommit();
+    let is_single_write =
+        is_write && head.command != Command::STMT_BULK_EXECUTE && session.state.autocommit();
     session.statement.may_go_elsewhere =
         is_single_write && !rules::routes(session) && session.lease.is_none() && head.payload_len <= LONGEST;
     let may_read_elsewhere = session.lease.is_none() || do_without::can_do_without(session);

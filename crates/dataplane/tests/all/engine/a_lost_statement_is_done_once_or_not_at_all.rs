@@ -5,7 +5,7 @@ use dataplane::finished::End;
 use mysql_wire::{Capabilities, Command};
 use testkit::lossy_link::Fault;
 
-use super::stage::{CAPABILITIES, Setup, Stage};
+use super::stage::{CAPABILITIES, NO_WRITES, Setup, Stage};
 
 #[tokio::test]
 async fn a_read_goes_to_another_server_once() {
@@ -129,6 +129,27 @@ async fn nor_does_the_rest_of_one() {
     let read = "SELECT 'ROWS 1'";
     assert_eq!(session.query(read).await, Ok(1));
     assert_eq!(stage.place(read).server, 1);
+}
+
+/// Some of its rows may have been done when its server begins to refuse writes.
+#[tokio::test]
+async fn nor_does_a_bulk_execution_that_is_refused() {
+    let capabilities = CAPABILITIES.without(Capabilities::LONG_PASSWORD) | Capabilities::MARIADB_STMT_BULK;
+    let setup = Setup {
+        cluster: "failover_wait = \"100ms\"",
+        capabilities,
+        ..Setup::default()
+    };
+    let mut stage = Stage::set(setup).await;
+    let mut session = stage.connect_with(capabilities).await;
+    let id = session.prepare("UPDATE t SET a = ?").await;
+    stage.next_end().await;
+    // With the type of one parameter, and no rows.
+    let execution = [&id.to_le_bytes()[..], &[0x80, 0, 3, 0]].concat();
+    session.send(Command::STMT_BULK_EXECUTE, &execution).await;
+    assert_eq!(session.error().await, (1290, NO_WRITES.to_owned()));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.resent, ended.error), (0, Some(1290)));
 }
 
 #[tokio::test]
