@@ -58,7 +58,12 @@ impl Session {
         };
         self.has_written = in_transaction && has_written && !goes_on;
         let rows_only = class == Class::Write && self.current.statements == 1;
-        let nothing = rows_only && !self.current.was_open && outcome.affected_rows == 0;
+        // `RETURNING` shows the rows in the place of their count.
+        let rows = match outcome.is_result_set {
+            true => outcome.rows,
+            false => outcome.affected_rows,
+        };
+        let nothing = rows_only && !self.current.was_open && rows == 0;
         let nothing = nothing || self.current.rolls_back || reports;
         let untracked = !in_transaction && has_written && !self.current.gtid && !nothing;
         self.untracked_writes |= untracked || goes_on;

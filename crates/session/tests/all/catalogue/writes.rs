@@ -155,3 +155,21 @@ fn a_transaction_that_follows_another_does_not_undo_it() {
         assert!(!after(MYSQL, &texts).has_untracked_writes(), "{second}");
     }
 }
+
+/// Where no GTIDs come, either: the rows are in the place of their count.
+#[test]
+fn rows_that_were_written_are_so_where_they_are_returned() {
+    for (text, rows, has_written) in [
+        ("INSERT INTO t VALUES (1) RETURNING a", 1, true),
+        ("DELETE FROM t RETURNING a", 2, true),
+        ("DELETE FROM t RETURNING a", 0, false),
+    ] {
+        let returned = Says {
+            rows: Some(rows),
+            ..FINE
+        };
+        let session = after(MARIADB, &[(text, &returned)]);
+        assert_eq!(session.has_untracked_writes(), has_written, "{text}: {rows}");
+        assert_eq!(session.has_just_written(), has_written, "{text}: {rows}");
+    }
+}
