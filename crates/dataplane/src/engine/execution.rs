@@ -56,7 +56,6 @@ pub(crate) fn route_execution(session: &mut ClientSession, execution: Execution)
     if !known::is_kept(prepared) && !known::is_known_here(session, prepared) {
         return Next::refuse(SessionError::StatementChanged).into();
     }
-    again::keep_to_send_again(session, head, &prepared.facts);
     let number = pipeline::number_of_execution(head, prepared);
     session.statement.number = number.filter(|_| !rules::concern(session));
     session.control.shown.prepared(prepared.digest);
@@ -68,6 +67,7 @@ pub(crate) fn route_execution(session: &mut ClientSession, execution: Execution)
     {
         return Step::wait(leaving::execution_elsewhere(session, execution));
     }
+    again::keep_to_send_again(session, head, &prepared.facts);
     let target = choose::target_of_execution(session, head, &prepared.facts);
     let now = lease::try_lease(session, &target);
     if matches!(now, LeaseAttempt::Leased) && execute::begin_at_once(session, head, id, prepared) {

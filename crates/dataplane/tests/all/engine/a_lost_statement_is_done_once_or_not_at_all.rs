@@ -5,7 +5,7 @@ use dataplane::finished::End;
 use mysql_wire::{Capabilities, Command};
 use testkit::lossy_link::Fault;
 
-use super::stage::{CAPABILITIES, NO_WRITES, Setup, Stage};
+use super::stage::{CAPABILITIES, CUT_ONCE, NO_WRITES, Setup, Stage};
 
 #[tokio::test]
 async fn a_read_goes_to_another_server_once() {
@@ -339,6 +339,20 @@ async fn and_a_prepared_statement_is_as_its_text() {
     );
     session.send(Command::STMT_CLOSE, &id.to_le_bytes()).await;
     stage.next_end().await;
+}
+
+/// The session lets the connection go that it has held for an error.
+#[tokio::test]
+async fn behind_an_error_too() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let id = session.prepare("SELECT a FROM t WHERE a = ?").await;
+    stage.next_end().await;
+    assert_eq!(session.query("INSERT INTO t VALUES ('ERROR')").await, Err(1064));
+    stage.next_end().await;
+    assert_eq!(session.execute_with(id, CUT_ONCE).await, Ok(0));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.resent), (End::Relayed, 1));
 }
 
 #[tokio::test]

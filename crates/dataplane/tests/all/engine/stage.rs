@@ -10,7 +10,8 @@
 //! until somebody kills a statement. An answer to `'TWO ENDS'` has another OK behind it. Behind a statement
 //! with `'NO KILLS'` no server answers a `KILL` any more; behind one with `'RIGHTS'` every account may kill
 //! whom it likes. To prepare what ends with `'NO ROOM'` is refused (1461) by a server that closes the
-//! connection then. Each bulk execution is refused by [`NO_WRITES`].
+//! connection then. An execution whose last parameter is [`CUT_ONCE`] is cut at the first time, and each bulk
+//! execution is refused by [`NO_WRITES`].
 //!
 //! Servers of a setup that `remembers` know what a session has set and its transactions, too. Those of one
 //! with a `replication` follow each other: see [`Replication`].
@@ -59,6 +60,9 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities(
 
 /// Longest wait for anything that should happen at once; a busy machine is no failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A parameter by which an execution is lost with its connection, once.
+pub(crate) const CUT_ONCE: u64 = 0x6365_7473_6e6f_7421;
 
 /// The words of a server that takes no writes (any more).
 pub(crate) const NO_WRITES: &str = "The server is running with the --read-only option";
@@ -833,6 +837,10 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
     let (&command, text) = request.split_first()?;
     if command == Command::STMT_BULK_EXECUTE.0 {
         return Some(Reply::Payloads(vec![error(1290, *b"HY000", NO_WRITES)]));
+    }
+    if command == Command::STMT_EXECUTE.0 && text.ends_with(&CUT_ONCE.to_le_bytes()) {
+        let is_first = seen.lock().unwrap().insert(b"CUT ONCE".to_vec());
+        return is_first.then(|| Reply::Cut(Vec::new()));
     }
     if command == Command::STMT_PREPARE.0 && text.ends_with(b"'LOST ONCE'") {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
