@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mysql_wire::{Command, PacketHeader};
+use mysql_wire::{Command, PacketHeader, command_packet};
 use sql_class::{Class, Effects, Facts};
 use tokio::time::Instant;
 
@@ -151,10 +151,15 @@ pub(crate) fn keep_for_any(session: &mut ClientSession, head: CommandHead) {
 }
 
 /// Keeps a statement that is prepared: nothing is executed, so that another server can do it instead of one
-/// that is lost.
+/// that is lost. Rules have their say anew then, about the text that the client has sent.
 pub(crate) fn keep_to_prepare_again(session: &mut ClientSession, head: CommandHead) {
-    if session.lease.is_none() && head.payload_len <= LONGEST {
-        keep_copy(session, head, true);
+    if session.lease.is_some() || head.payload_len > LONGEST {
+        return;
+    }
+    keep_copy(session, head, true);
+    if let Some(text) = &session.statement.original {
+        let payload = [&[head.command.0], &**text].concat();
+        session.statement.copy = Some(command_packet(&payload).into());
     }
 }
 

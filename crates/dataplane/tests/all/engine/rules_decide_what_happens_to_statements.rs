@@ -101,6 +101,23 @@ async fn what_they_rewrite_is_all_that_servers_see() {
     );
 }
 
+/// A server is lost with it, and another one prepares it.
+#[tokio::test]
+async fn what_is_prepared_anew_is_rewritten_once() {
+    let rules = r#"
+        [[rule]]
+        text = 'old'
+        rewrite = "old new"
+    "#;
+    let mut stage = Stage::with_rules(rules).await;
+    let mut session = stage.connect().await;
+    session.prepare("SELECT old, 'LOST ONCE'").await;
+    assert_eq!(stage.next_end().await.resent, 1);
+    let sent = stage.sent("LOST ONCE").into_iter().map(|(_, text)| text);
+    let sent: Vec<String> = sent.collect();
+    assert_eq!(sent, ["SELECT old new, 'LOST ONCE'"; 2]);
+}
+
 #[tokio::test]
 async fn a_route_counts_whatever_the_statement_is() {
     let rules = r#"
