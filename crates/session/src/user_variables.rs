@@ -32,17 +32,13 @@ pub(crate) struct Named {
 impl Named {
     /// `None`: not all of them are known.
     pub(crate) fn add(&mut self, names: Option<Vec<Box<[u8]>>>) {
-        match names {
-            Some(names) => {
-                for name in names {
-                    if !self.names.contains(&name) {
-                        self.names.push(name);
-                    }
-                }
-                self.and_others |= self.names.len() > NAMES_MAX;
+        self.and_others |= names.is_none();
+        for name in names.into_iter().flatten() {
+            if self.names.len() <= NAMES_MAX && !self.names.contains(&name) {
+                self.names.push(name);
             }
-            None => self.and_others = true,
         }
+        self.and_others |= self.names.len() > NAMES_MAX;
     }
 
     /// All of them, where they are known.
@@ -341,5 +337,15 @@ mod tests {
         assert_eq!(named.all().map(<[_]>::len), Some(2));
         named.add(None);
         assert_eq!(named.all(), None);
+    }
+
+    #[test]
+    fn no_more_names_are_kept_than_are_carried() {
+        let mut named = Named::default();
+        for at in 0..2 * NAMES_MAX {
+            named.add(Some(names(&[format!("v{at}").as_str()])));
+        }
+        assert_eq!(named.all(), None);
+        assert!(named.names.len() <= NAMES_MAX + 1, "{}", named.names.len());
     }
 }

@@ -25,11 +25,14 @@ pub fn user_variables(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
                 if !names.contains(&name) {
                     names.push(name);
                 }
+                if names.len() > NAMES_MAX {
+                    return None;
+                }
             }
             _ => {}
         }
     }
-    (!tokens.doubtful && names.len() <= NAMES_MAX).then_some(names)
+    (!tokens.doubtful).then_some(names)
 }
 
 /// The name, with or without quotes, where it has only characters that mean the same everywhere.
