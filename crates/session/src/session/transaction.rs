@@ -1,6 +1,6 @@
 //! Whether a transaction is open, what was written in it, and what was committed of which no GTID tells.
 
-use mysql_wire::Outcome;
+use mysql_wire::{Command, Outcome};
 use sql_class::text::savepoint::Savepoint;
 use sql_class::{Class, Dialect, Effects};
 
@@ -86,8 +86,11 @@ impl Session {
         let was_understood = error != ER_PARSE_ERROR || statements > 1;
         let commits = effects.contains(Effects::COMMITS);
         let ends_one = commits && (self.has_written || statements > 1);
+        // A bulk execution commits each of its rows, where nothing is open.
+        let is_bulk = self.current.command == Command::STMT_BULK_EXECUTE && !self.current.was_open;
         // `DROP TABLE a, b` of MariaDB, and accounts.
-        let is_done_in_part = commits && (class == Class::Ddl || effects.contains(Effects::CHANGES_ACCOUNT));
+        let is_done_in_part =
+            is_bulk || commits && (class == Class::Ddl || effects.contains(Effects::CHANGES_ACCOUNT));
         let calls = effects.contains(Effects::CALLS_PROCEDURE) || class == Class::Unknown;
         runs_sql(self.current.command) && was_understood && (ends_one || is_done_in_part || calls)
     }

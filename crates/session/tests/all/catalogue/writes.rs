@@ -1,11 +1,11 @@
 //! What may have been written without a GTID that says so.
 
-use mysql_wire::StatusFlags;
 use mysql_wire::session_state::Change;
+use mysql_wire::{Command, StatusFlags};
 use session::Session;
 use sql_class::Dialect;
 
-use super::{FINE, MARIADB, MYSQL, Says, run, session};
+use super::{FINE, MARIADB, MYSQL, Says, finish, run, session, statement};
 
 const OPEN: Says<'_> = Says {
     status: StatusFlags(StatusFlags::AUTOCOMMIT.0 | StatusFlags::IN_TRANS.0),
@@ -171,5 +171,30 @@ fn rows_that_were_written_are_so_where_they_are_returned() {
         let session = after(MARIADB, &[(text, &returned)]);
         assert_eq!(session.has_untracked_writes(), has_written, "{text}: {rows}");
         assert_eq!(session.has_just_written(), has_written, "{text}: {rows}");
+    }
+}
+
+/// A server commits the rows of a bulk execution one by one, and says no GTID with an error.
+#[test]
+fn a_bulk_execution_that_fails_may_have_written() {
+    const WRITE: &str = "UPDATE t SET a = 1";
+    let known = [Change::Variable {
+        name: b"last_gtid",
+        value: b"0-1-5",
+    }];
+    let wrote = Says {
+        changes: &known,
+        ..FINE
+    };
+    for (command, before, says, may_write) in [
+        (Command::STMT_BULK_EXECUTE, "COMMIT", &FINE, true),
+        (Command::STMT_BULK_EXECUTE, "BEGIN", &OPEN, false),
+        (Command::STMT_EXECUTE, "COMMIT", &FINE, false),
+    ] {
+        let mut session = after(MARIADB, &[(WRITE, &wrote), (before, says)]);
+        let facts = sql_class::facts(WRITE.as_bytes(), session.syntax());
+        session.begin(&statement(command, WRITE, Some(&facts), 0));
+        finish(&mut session, &failed(1062));
+        assert_eq!(session.has_untracked_writes(), may_write, "{command:?}");
     }
 }
