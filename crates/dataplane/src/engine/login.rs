@@ -287,6 +287,7 @@ pub(crate) async fn change_user(session: &mut ClientSession, head: CommandHead) 
     }
     session.binding.unbind();
     session.last.turn = session.last.turn.wrapping_add(1);
+    session.prepared.with_figures = None;
     if session.lease.is_some() {
         lease::abandon(session);
     }

@@ -14,8 +14,9 @@ pub(crate) async fn connection(session: &mut ClientSession, head: CommandHead) -
     session.binding.unbind();
     // The session's count of rows outlives the reset.
     Box::pin(last_statement::learn_count(session)).await;
-    // No connection knows of a statement before the reset.
+    // No connection knows of a statement before the reset, nor does anything that was prepared.
     session.last.turn = session.last.turn.wrapping_add(1);
+    session.prepared.with_figures = None;
     if session.lease.is_none() {
         session.own_writes.say_consistency(None);
         lookup::set_level(&mut session.lookups, &session.context.listener, None);

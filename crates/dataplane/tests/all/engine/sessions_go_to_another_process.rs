@@ -93,6 +93,24 @@ async fn with_all_that_they_hold() {
     .await;
 }
 
+/// What was prepared about the statement before keeps a session where it is, until the session is reset.
+#[tokio::test]
+async fn behind_a_reset() {
+    let stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    session.prepare("SELECT ROW_COUNT()").await;
+    session.reset().await;
+    let (new, channel) = successor(&stage);
+    let (old, to) = (stage.gateway(), new.gateway());
+    while_giving(old, channel, async {
+        have(old, to, [0, 1]).await;
+        works(&stage, &mut session, "behind").await;
+        drop(session);
+        have(old, to, [0, 0]).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn with_their_connections_where_they_have_them_for_themselves() {
     for (mode, listener) in [("session", ""), ("session", "moves = true"), ("tcp", "")] {
