@@ -259,7 +259,8 @@ impl Texts {
             Command::CHANGE_USER if command.error == 0 => {
                 let logins = self.logins.get_mut(&command.session);
                 let next = logins.and_then(VecDeque::pop_front);
-                self.charsets.extend(next.map(|charset| (command.session, charset)));
+                self.charsets
+                    .extend(next.map(|charset| (command.session, charset)));
             }
             Command::QUIT => drop(self.logins.remove(&command.session)),
             _ => {}
@@ -370,8 +371,8 @@ fn statement(comment: &str, text: &[u8]) -> Result<Vec<u8>, &'static str> {
         .split(|byte| !byte.is_ascii_alphabetic() && *byte != b'_')
         .next()
         .unwrap_or_default();
-    // Clients pass over a line that begins so, and look for commands in the next one.
-    let is_passed_over = matches!(text, [b'-', b'-', ..] | [b'\x0b', ..]) && text.contains(&b'\n');
+    // Clients pass over such a line, or such space, and look for commands behind it.
+    let is_passed_over = text.starts_with(b"--") && text.contains(&b'\n') || text.starts_with(b"\x0b");
     if is_passed_over || text.starts_with(b"/*M") || is_one_of(word, &OF_CLIENTS) {
         return Err("a client may find a command of its own in it");
     }
@@ -573,6 +574,7 @@ mod tests {
             "-- x\nsystem id",
             "--x\nsystem id",
             "\u{b}\nsystem id",
+            "\u{b}system id",
             "/* x */\n Source /etc/passwd",
             "/*M! x */\nsystem id",
             "delimiter x",
