@@ -541,6 +541,11 @@ impl Control {
         }
     }
 
+    /// Takes back a signal whose reason is gone.
+    pub(crate) fn take_back(&self, signal: Signal) {
+        self.raised.set(self.raised.get() & !signal.bit());
+    }
+
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();

@@ -147,7 +147,7 @@ async fn exchange_since(
         cluster.note_answer(leased.connection.server.id(), ended.took);
     }
     if let Some(limit) = limit {
-        limit.end().await;
+        limit.end(&session.control).await;
     }
     ended
 }

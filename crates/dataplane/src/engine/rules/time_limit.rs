@@ -67,11 +67,13 @@ impl TimeLimit {
         })
     }
 
-    /// Ends the limit with the statement. A kill that is under way must not meet the next one.
-    pub(crate) async fn end(self) {
+    /// Ends the limit with the statement. A kill that is under way must not meet the next one, and a kill
+    /// that failed is none of the session's concern any more.
+    pub(crate) async fn end(self, control: &Control) {
         if self.watch.stage.get() == Stage::Shooting {
             self.watch.shot.notified().await;
         }
+        control.take_back(Signal::StatementTimeout);
     }
 
     /// Changes the error that ends these bytes, if it is that of a statement killed by this.
@@ -137,9 +139,14 @@ fn change_error(bytes: &mut [u8], from: u16, code: u16, state: &[u8; 5]) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use mysql_wire::{Capabilities, ErrPacket, write_packet};
+    use tokio::task::{LocalSet, yield_now};
+    use upstream::ServerId;
 
     use super::*;
+    use crate::control::ServerKey;
 
     fn interrupted() -> Vec<u8> {
         let error = ErrPacket {
@@ -181,5 +188,40 @@ mod tests {
         let before = other.clone();
         change_error(&mut other, 1205, 3024, b"HY000");
         assert_eq!(other, before);
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_statement_ended_during_a_kill_in_vain_goes_on() {
+        // The server takes connections and greets nobody.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = config::ServerAddress::Host {
+            host: "127.0.0.1".to_owned(),
+            port: silent.local_addr().unwrap().port(),
+        };
+        let mut config = config::Cluster::new("main", vec![config::Server::new(address)]);
+        config.check.timeout = Duration::from_millis(50);
+        let cluster = Cluster::new(config).unwrap();
+        let control = Rc::new(Control::new(1, Rc::default()));
+        let server = ServerKey {
+            cluster: 1,
+            server: ServerId(0),
+        };
+        control.attach_connection(server, 7);
+        let test = async {
+            let watch = Rc::<Watch>::default();
+            let run = Rc::clone(&watch).run(Duration::ZERO, Rc::clone(&control), cluster);
+            let limit = TimeLimit {
+                watch: Rc::clone(&watch),
+                task: spawn_local(run).abort_handle(),
+                is_mariadb: false,
+            };
+            while watch.stage.get() == Stage::Running {
+                yield_now().await;
+            }
+            limit.end(&control).await;
+            assert!(watch.stage.get() == Stage::Shot);
+            assert_eq!(control.due(true), None);
+        };
+        LocalSet::new().run_until(test).await;
     }
 }
