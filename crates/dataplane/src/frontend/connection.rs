@@ -61,7 +61,10 @@ async fn run(
     listener: Arc<ListenerState>,
     serve: impl AsyncFnOnce(&Counted, Accepted, &mut SessionSummary) -> SessionError,
 ) {
-    let id = worker.shared.registry.new_id();
+    let id = worker
+        .shared
+        .registry
+        .new_id(worker.index, listener.cluster_serial);
     let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
     control.introduce(&listener.config.name, &accepted.peer());
     poll_fn(|cx| {

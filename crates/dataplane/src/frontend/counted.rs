@@ -55,7 +55,7 @@ impl Counted {
             cluster: self.listener.cluster_serial,
             server_connection,
             user,
-            is_arriving,
+            is_hidden: is_arriving,
         };
         self.worker.shared.registry.insert(self.control.id, place);
     }

@@ -80,7 +80,7 @@ impl ProtocolSession {
                     cluster: self.listener.cluster_serial,
                     server_connection: None,
                     user: user.as_bytes().into(),
-                    is_arriving: false,
+                    is_hidden: false,
                 };
                 self.home.shared.registry.insert(self.id(), place);
             }

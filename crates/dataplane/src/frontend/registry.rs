@@ -32,7 +32,7 @@ pub(crate) fn is_ours(id: u32) -> bool {
     id & !(OURS - 1) == OURS
 }
 
-/// The place of a logged-in session.
+/// The place of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionPlace {
     pub(crate) worker: usize,
@@ -43,12 +43,11 @@ pub(crate) struct SessionPlace {
     pub(crate) server_connection: Option<(ServerKey, u32)>,
     /// The name of the user. The account, where that is known, shares it.
     pub(crate) user: Arc<[u8]>,
-    /// The session is about to come from the process before this one, which may keep it: nobody finds the
-    /// session here yet.
-    pub(crate) is_arriving: bool,
+    /// Nobody finds the session here: nobody has logged in, or the process before this one may keep it.
+    pub(crate) is_hidden: bool,
 }
 
-/// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
+/// All sessions of the process. Touched at begin, login and end, and by `KILL`, never by a query.
 pub(crate) struct Registry {
     next: AtomicU32,
     /// The gateway's number, shifted to its place within an id.
@@ -73,12 +72,20 @@ impl Registry {
         }
     }
 
-    /// An id that no session of this process has.
-    pub(crate) fn new_id(&self) -> u32 {
+    /// An id that no session of this process has, for a session that nobody finds yet. The id is taken until
+    /// it is removed.
+    pub(crate) fn new_id(&self, worker: usize, cluster: u32) -> u32 {
         loop {
             let next = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             let id = OURS | self.number.load(Ordering::Relaxed) | next & ((1 << OWN_BITS) - 1);
-            if id != OURS && !self.places().contains_key(&id) {
+            let place = SessionPlace {
+                worker,
+                cluster,
+                server_connection: None,
+                user: Arc::default(),
+                is_hidden: true,
+            };
+            if id != OURS && self.insert_new(id, place) {
                 return id;
             }
         }
@@ -96,8 +103,7 @@ impl Registry {
         is_ours(id) && number != 0 && number != self.number.load(Ordering::Relaxed)
     }
 
-    /// Inserts a session that comes with its id from the process before this one. False where another session
-    /// has that id.
+    /// Inserts a session whose id may be another's. False where another session has that id.
     pub(crate) fn insert_new(&self, id: u32, place: SessionPlace) -> bool {
         match self.places().entry(id) {
             Entry::Occupied(_) => false,
@@ -153,10 +159,10 @@ impl Registry {
 
     /// Finds a session by the id its client knows.
     pub(crate) fn find(&self, id: u32) -> Option<SessionPlace> {
-        self.places().get(&id).filter(|place| !place.is_arriving).cloned()
+        self.places().get(&id).filter(|place| !place.is_hidden).cloned()
     }
 
-    /// The worker of a session, also of one that has not quite arrived.
+    /// The worker of a session, also of one that nobody finds.
     pub(crate) fn worker_of(&self, id: u32) -> Option<usize> {
         self.places().get(&id).map(|place| place.worker)
     }
@@ -164,7 +170,7 @@ impl Registry {
     /// Notes that the session has become this process's.
     pub(crate) fn has_arrived(&self, id: u32) {
         if let Some(place) = self.places().get_mut(&id) {
-            place.is_arriving = false;
+            place.is_hidden = false;
         }
     }
 
@@ -181,7 +187,7 @@ mod tests {
     #[test]
     fn ids_are_ours_and_skip_those_in_use_after_a_wrap() {
         let registry = Registry::from(0);
-        let first = registry.new_id();
+        let first = registry.new_id(0, 1);
         assert_eq!(first, OURS | 1);
         assert!(is_ours(first) && is_ours(2 * OURS - 1) && !is_ours(2 * OURS) && !is_ours(OURS - 1));
         let place = SessionPlace {
@@ -189,12 +195,15 @@ mod tests {
             cluster: 1,
             server_connection: None,
             user: (*b"app").into(),
-            is_arriving: false,
+            is_hidden: false,
         };
         registry.insert(first, place.clone());
         registry.next.store(u32::MAX, Ordering::Relaxed);
-        assert_eq!(registry.new_id(), OURS | 2, "neither 0 nor the id in use");
+        assert_eq!(registry.new_id(0, 1), OURS | 2, "neither 0 nor the id in use");
         assert_eq!(registry.find(first), Some(place));
+        registry.next.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(registry.new_id(0, 1), OURS | 3, "nor one that is only given");
+        assert_eq!(registry.find(OURS | 2), None);
         registry.remove(first);
         assert_eq!(registry.find(first), None);
     }
@@ -202,16 +211,16 @@ mod tests {
     #[test]
     fn sessions_of_another_process_keep_their_numbers_and_nobody_else_gets_those() {
         let (old, new) = (Registry::from(u32::MAX - 5), Registry::from(u32::MAX - 5));
-        let id = old.new_id();
+        let id = old.new_id(0, 1);
         new.keep_off(old.last_id());
         let own = |id: u32| id & ((1 << OWN_BITS) - 1);
-        assert!(own(new.new_id()).abs_diff(own(id)) > 1 << (OWN_BITS - 2));
+        assert!(own(new.new_id(0, 1)).abs_diff(own(id)) > 1 << (OWN_BITS - 2));
         let place = SessionPlace {
             worker: 0,
             cluster: 1,
             server_connection: None,
             user: (*b"app").into(),
-            is_arriving: true,
+            is_hidden: true,
         };
         assert!(new.insert_new(id, place.clone()));
         assert!(!new.insert_new(id, place));
@@ -224,11 +233,11 @@ mod tests {
     fn ids_have_the_number_of_their_gateway() {
         let registry = Registry::from(u32::MAX - 1);
         registry.take_number(63);
-        let ids = [(); 2].map(|()| registry.new_id());
+        let ids = [(); 2].map(|()| registry.new_id(0, 1));
         assert_eq!(ids, [0x7fff_ffff, 0x7f00_0000]);
         assert!(ids.iter().all(|id| is_ours(*id) && !registry.is_of_another(*id)));
         registry.take_number(1);
-        assert_eq!(registry.new_id(), 0x4100_0001);
+        assert_eq!(registry.new_id(0, 1), 0x4100_0001);
         assert!(registry.is_of_another(ids[0]) && !registry.is_of_another(0x4000_0001));
         assert!(!registry.is_of_another(7), "that is a server's");
     }
@@ -236,6 +245,6 @@ mod tests {
     #[test]
     fn two_gateways_do_not_give_the_same_ids() {
         let [one, other] = [Registry::default(), Registry::default()];
-        assert_ne!(one.new_id(), other.new_id());
+        assert_ne!(one.new_id(0, 1), other.new_id(0, 1));
     }
 }

@@ -75,7 +75,10 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
         // The session has gone on where it was: its sockets are not this process's to close in order.
         return drop(ready);
     }
-    worker.shared.registry.has_arrived(head.id);
+    // Nobody has logged in to a session of mere bytes.
+    if head.kind != Kind::Bytes {
+        worker.shared.registry.has_arrived(head.id);
+    }
     worker.shared.taken.note();
     let mut summary = SessionSummary::new(head.client());
     control.mark(Waiting::Client);
@@ -102,11 +105,9 @@ fn reserve(worker: &Worker, head: &Head, listener: &ListenerState) -> bool {
         cluster: listener.cluster_serial,
         server_connection: None,
         user: head.user.as_bytes().into(),
-        is_arriving: true,
+        is_hidden: true,
     };
-    let is_listed = head.kind != Kind::Bytes;
-    worker.sessions.find(head.id).is_none()
-        && (!is_listed || worker.shared.registry.insert_new(head.id, place))
+    worker.shared.registry.insert_new(head.id, place)
 }
 
 fn make(counted: &Counted, arriving: &mut Arriving) -> Result<Ready, Stays> {
