@@ -134,7 +134,9 @@ impl<'t> Trying<'t> {
             if server.availability() == Availability::No {
                 return Err(self.cluster.unavailable(self.server));
             }
-            wait_queue.ceiling.lift(server.sessions(), true, now);
+            if wait_queue.ceiling.lift(server.sessions(), true, now) {
+                self.cluster.serve_wait_queue(server);
+            }
             let is_free = !wait_queue.full_users.contains(&key.user, now)
                 && !wait_queue.wants_permits()
                 && !wait_queue.ceiling.is_reached(server.sessions());
@@ -206,4 +208,50 @@ async fn log_in(cluster: &Cluster, server: &Server, name: &str, password: &Secre
     })?;
     direct.close().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_in_line_are_served_by_a_login_that_may_not_try_itself() {
+        let address = config::ServerAddress::Host {
+            host: "db".to_owned(),
+            port: 3306,
+        };
+        let config = config::Cluster::new("main", vec![config::Server::new(address)]);
+        let cluster = Cluster::new(config).unwrap();
+        let server = Arc::clone(&cluster.servers()[0]);
+        let key = Key {
+            user: "app".into(),
+            account: 0,
+            capabilities: Capabilities::default(),
+            collation: 0,
+        };
+        let wish = Wish {
+            pool: NO_POOL,
+            key: &key,
+            since: now(),
+            until: now() + Duration::from_secs(10),
+            called: true,
+            confined: false,
+        };
+        let (_, mut waits) = server.wait_queue.join(wish, 1).unwrap();
+        server.wait_queue.ceiling.lower(0, now());
+        advance(Duration::from_secs(1)).await;
+        let eviction_budget = EvictionBudget::default();
+        while let Some(eviction) = eviction_budget.allow(now()) {
+            eviction.was_in_vain();
+        }
+        let trying = Trying {
+            cluster: &cluster,
+            server: &server,
+            eviction_budget: Some(&eviction_budget),
+        };
+        assert!(trying.permit(&key, now()).await.is_err());
+        assert!(matches!(waits.try_recv(), Ok(Grant::Permit(_))));
+    }
 }
