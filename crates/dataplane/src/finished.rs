@@ -113,8 +113,7 @@ pub struct Finished<'a> {
     pub schema: Option<&'a [u8]>,
     /// The schema that the client named when it logged in, or changed its user.
     pub login_schema: Option<&'a [u8]>,
-    /// The low byte of the collation that the client named then; 0 where that is not known: of a session that
-    /// another process has handed over.
+    /// The low byte of the collation that the client named then.
     pub login_collation: u8,
     /// The client's capabilities, by which the copies are to be read.
     pub capabilities: Capabilities,

@@ -35,7 +35,7 @@ pub(crate) use stays::Stays;
 ///
 /// The number changes with every type that `offer` and `engine::packed` name; a test of theirs fails where
 /// the form changes.
-const FORMAT: &[u8] = b"forebay sessions 4";
+const FORMAT: &[u8] = b"forebay sessions 5";
 
 /// Sessions that are offered and not yet the other's or taken back.
 const IN_FLIGHT_MAX: usize = 64;

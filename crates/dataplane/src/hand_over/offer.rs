@@ -37,6 +37,10 @@ pub(crate) struct Head {
     shares: bool,
     /// The user's name as lists show it.
     pub(crate) user: String,
+    /// The schema that the client has named at its login.
+    pub(crate) login_schema: Option<Vec<u8>>,
+    /// The low byte of the collation that the client has named there.
+    pub(crate) login_collation: u8,
     /// The client's address; `None` for a Unix socket.
     client: Option<SocketAddr>,
     age_ms: u64,
@@ -56,6 +60,8 @@ impl Head {
             moves: config.moves,
             shares: config.shares(),
             user: control.user().as_deref().unwrap_or_default().to_owned(),
+            login_schema: control.login_schema().map(|schema| schema.to_vec()),
+            login_collation: control.login_collation(),
             client: client.socket_addr(),
             age_ms: ms(control.began.elapsed()),
             failed_logins: control.failed_logins() as u16,

@@ -46,6 +46,7 @@ async fn take_over(worker: Rc<Worker>, mut arriving: Arriving) {
     let control = Rc::new(Control::since(id, Rc::clone(&worker.clock), head.began()));
     control.introduce(&listener.config.name, &head.client());
     control.name_user(&head.user);
+    control.name_login(head.login_schema.as_deref(), Some(head.login_collation));
     control.set_failed_logins(head.failed_logins);
     poll_fn(|cx| {
         control.remember_waker(cx);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::stage::{PATIENCE, Session, Setup, Stage};
 use crate::gateway::RunningGateway;
 
-const FORMAT: &[u8] = b"forebay sessions 4";
+const FORMAT: &[u8] = b"forebay sessions 5";
 
 /// Waits until both have as many sessions as are said. Where one was not answered in time, on a busy machine,
 /// none is offered for half a minute.
@@ -134,6 +134,29 @@ async fn with_their_connections_where_they_have_them_for_themselves() {
             );
             drop(session);
             have(old, to, [0, 0]).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn with_what_their_logins_have_named() {
+    for (mode, listener) in [("split", ""), ("session", ""), ("session", "moves = true")] {
+        let mut stage = Stage::set(Setup {
+            mode,
+            listener,
+            ..Setup::default()
+        })
+        .await;
+        let mut session = stage.connect_to("shop").await;
+        let (to_new, new_end) = Channel::pair().unwrap();
+        let (old, new) = (Arc::clone(stage.gateway()), stage.another_that_is_observed());
+        new.gateway().take_sessions(new_end).unwrap();
+        while_giving(&old, to_new, async {
+            have(&old, new.gateway(), [0, 1]).await;
+            assert_eq!(session.query("INSERT INTO t VALUES ('OK')").await, Ok(0));
+            let named = (Some(b"shop".to_vec()), 45);
+            assert_eq!(stage.next_end().await.login, named, "{mode} {listener}");
         })
         .await;
     }

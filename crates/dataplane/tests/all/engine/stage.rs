@@ -120,6 +120,7 @@ pub(crate) struct Stage {
     remembers: bool,
     replication: Option<Replication>,
     configuration: String,
+    observing: Arc<dyn Extension>,
     gateway: RunningGateway,
 }
 
@@ -221,6 +222,8 @@ pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) server: Option<String>,
     pub(crate) user: String,
+    /// The schema and the collation that the login has named.
+    pub(crate) login: (Option<Vec<u8>>, u8),
     pub(crate) resent: u32,
     pub(crate) rows: u64,
     pub(crate) affected_rows: u64,
@@ -282,7 +285,8 @@ impl Stage {
         let names: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         let configuration = configuration(setup, &names);
         let (sender, ended) = unbounded_channel();
-        let gateway = RunningGateway::start(&configuration, Some(Arc::new(Observing(Mutex::new(sender)))));
+        let observing: Arc<dyn Extension> = Arc::new(Observing(Mutex::new(sender)));
+        let gateway = RunningGateway::start(&configuration, Some(Arc::clone(&observing)));
         let stage = Self {
             address: gateway.addresses()[0],
             ended,
@@ -294,6 +298,7 @@ impl Stage {
             remembers: setup.remembers,
             replication: setup.replication.cloned(),
             configuration,
+            observing,
             gateway,
         };
         let all_are_up = async {
@@ -352,6 +357,11 @@ impl Stage {
     /// Another gateway by the same configuration.
     pub(crate) fn another(&self) -> RunningGateway {
         RunningGateway::start(&self.configuration, None)
+    }
+
+    /// Another gateway by the same configuration, whose commands are observed, too.
+    pub(crate) fn another_that_is_observed(&self) -> RunningGateway {
+        RunningGateway::start(&self.configuration, Some(Arc::clone(&self.observing)))
     }
 
     /// Another gateway, with these lines more for the cluster.
@@ -1053,6 +1063,10 @@ impl Observer for Watcher {
             end: finished.end,
             server: finished.server.map(str::to_owned),
             user: finished.user.to_owned(),
+            login: (
+                finished.login_schema.map(<[u8]>::to_vec),
+                finished.login_collation,
+            ),
             resent: finished.resent,
             rows: finished.rows,
             affected_rows: finished.affected_rows,
