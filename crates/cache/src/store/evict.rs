@@ -59,7 +59,7 @@ impl Writer {
             return self.arena.has_segment();
         };
         let shelves = match owner {
-            Owner::Rows(at) => self.tables[at as usize].as_ref().map(|opened| &opened.shelves),
+            Owner::Rows(at) => self.tables.get(&at).map(|opened| &opened.shelves),
             _ => Some(&self.forks),
         };
         shelves.is_some_and(|shelves| self.arena.has_place(owner, shelves, words))
@@ -69,9 +69,10 @@ impl Writer {
     fn next_segment(&mut self) -> Option<usize> {
         let numbers = self.arena.numbers();
         let bounded = |segment: &usize| match self.arena.owner(*segment) {
-            Owner::Rows(at) => self.tables[at as usize]
-                .as_ref()
-                .is_some_and(|opened| opened.table.mode == Mode::Bounded),
+            Owner::Rows(at) => {
+                let opened = self.tables.get(&at);
+                opened.is_some_and(|opened| opened.table.mode == Mode::Bounded)
+            }
             _ => false,
         };
         let next = (1..=numbers)

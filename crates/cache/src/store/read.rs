@@ -63,13 +63,14 @@ pub struct Store {
 
 /// Where everything is.
 pub(super) struct Root {
-    /// By mapping.
+    /// By the [slot](MappingId::slot) of the mapping.
     pub(super) tables: Box<[Option<Arc<Table>>]>,
     pub(super) directory: Arc<Directory>,
 }
 
 /// A mapping that is open.
 pub(super) struct Table {
+    pub(super) mapping: MappingId,
     pub(super) mode: Mode,
     pub(super) opening: u64,
     pub(super) served: AtomicBool,
@@ -284,7 +285,8 @@ impl Store {
 
 impl Root {
     pub(super) fn table(&self, mapping: MappingId) -> Option<&Arc<Table>> {
-        self.tables.get(mapping.0 as usize)?.as_ref()
+        let table = self.tables.get(mapping.slot() as usize)?.as_ref();
+        table.filter(|table| table.mapping == mapping)
     }
 
     fn served(&self, mapping: MappingId) -> Option<&Table> {

@@ -133,7 +133,7 @@ impl Writer {
     fn place(&mut self, owner: Owner, words: usize) -> Result<Address, Full> {
         loop {
             let shelves = match owner {
-                Owner::Rows(at) => &mut self.tables[at as usize].as_mut().ok_or(Full)?.shelves,
+                Owner::Rows(at) => &mut self.tables.get_mut(&at).ok_or(Full)?.shelves,
                 _ => &mut self.forks,
             };
             match self.arena.place(owner, shelves, words) {

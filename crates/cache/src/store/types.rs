@@ -9,7 +9,7 @@ impl MappingId {
     pub const SLOTS: u32 = 1 << 12;
 
     /// A small number, from 1 to `SLOTS` - 2, that no other mapping has at the same time: for cursors, which
-    /// have little room. Later it is another's.
+    /// have little room, and for the places of mappings among those that are open. Later it is another's.
     #[must_use]
     pub fn slot(self) -> u32 {
         self.0 % Self::SLOTS

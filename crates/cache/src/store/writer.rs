@@ -4,10 +4,12 @@
 //! and what it is until then. So a commit is three stores, however large the transaction; afterwards forks
 //! are replaced by their new side.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use foldhash::quality::FixedState;
 
 use super::arena::{Arena, Owner, Shelves};
@@ -31,7 +33,7 @@ pub struct Writer {
     pub(super) store: Arc<Store>,
     pub(super) arena: Arena,
     /// By mapping.
-    pub(super) tables: Vec<Option<Opened>>,
+    pub(super) tables: HashMap<u32, Opened, RandomState>,
     pub(super) forks: Shelves,
     /// What the transaction has changed so far.
     pub(super) changes: Vec<Change>,
@@ -94,7 +96,7 @@ impl Store {
         let mut writer = Writer {
             store: Arc::clone(&store),
             arena,
-            tables: Vec::new(),
+            tables: HashMap::default(),
             forks: Shelves::default(),
             changes: Vec::new(),
             openings: 0,
@@ -108,8 +110,9 @@ impl Store {
 }
 
 impl Opened {
-    fn new(mode: Mode, opening: u64, since: u64) -> Opened {
+    fn new(mapping: MappingId, mode: Mode, opening: u64, since: u64) -> Opened {
         let table = Table {
+            mapping,
             mode,
             opening,
             served: AtomicBool::new(false),
@@ -140,16 +143,20 @@ impl Opened {
 }
 
 impl Writer {
-    /// Makes an empty mapping that is not served yet. One that was open is closed before.
+    /// Makes an empty mapping that is not served yet. One that was open is closed before. No other mapping is
+    /// open that has its [slot](MappingId::slot).
     pub fn open(&mut self, mapping: MappingId, mode: Mode) {
         self.close(mapping);
-        let at = mapping.0 as usize;
-        if self.tables.len() <= at {
-            self.tables.resize_with(at + 1, || None);
-        }
+        debug_assert!(
+            self.tables
+                .keys()
+                .all(|&id| MappingId(id).slot() != mapping.slot()),
+            "two mappings of one slot"
+        );
         self.openings += 1;
         let since = self.next() - 1;
-        self.tables[at] = Some(Opened::new(mode, self.openings, since));
+        let opened = Opened::new(mapping, mode, self.openings, since);
+        self.tables.insert(mapping.0, opened);
         self.publish();
         self.account();
     }
@@ -170,7 +177,7 @@ impl Writer {
         for change in self.changes.extract_if(.., |change| change.mapping == mapping.0) {
             self.arena.give_back(change.fork);
         }
-        self.tables[mapping.0 as usize] = None;
+        self.tables.remove(&mapping.0);
         self.publish();
         self.turn(|_| {});
         self.arena.forsake(mapping.0);
@@ -332,18 +339,18 @@ impl Writer {
     }
 
     pub(super) fn opened(&mut self, mapping: MappingId) -> Option<&mut Opened> {
-        self.tables.get_mut(mapping.0 as usize)?.as_mut()
+        self.tables.get_mut(&mapping.0)
     }
 
     /// Shows readers which mappings are open, and where memory is.
     fn publish(&self) {
-        let table = |opened: &Opened| Arc::clone(&opened.table);
+        let slots = self.tables.keys().map(|&id| MappingId(id).slot() as usize + 1);
+        let mut tables = vec![None; slots.max().unwrap_or(0)];
+        for (&id, opened) in &self.tables {
+            tables[MappingId(id).slot() as usize] = Some(Arc::clone(&opened.table));
+        }
         let root = Root {
-            tables: self
-                .tables
-                .iter()
-                .map(|opened| opened.as_ref().map(table))
-                .collect(),
+            tables: tables.into(),
             directory: Arc::clone(&self.arena.directory),
         };
         self.store.root.store(Arc::new(root));
@@ -365,7 +372,7 @@ impl Writer {
         self.arena.turned(|owner, with| match owner {
             Owner::Forks => with(forks),
             Owner::Rows(at) => {
-                if let Some(opened) = &mut tables[at as usize] {
+                if let Some(opened) = tables.get_mut(&at) {
                     with(&mut opened.shelves);
                 }
             }
@@ -375,9 +382,9 @@ impl Writer {
 
     /// Publishes where memory is.
     pub(super) fn account(&mut self) {
-        let opened = || self.tables.iter().flatten();
+        let opened = || self.tables.values();
         let fixed =
-            size_of::<Store>() + size_of::<Writer>() + self.tables.capacity() * size_of::<Option<Opened>>();
+            size_of::<Store>() + size_of::<Writer>() + self.tables.capacity() * size_of::<(u32, Opened)>();
         let lists = self.changes.capacity() * size_of::<Change>() + self.scratch.capacity();
         let notes = opened().map(Opened::notes).sum::<u64>() + self.forks.bytes() + (fixed + lists) as u64;
         let directories = opened().map(|opened| opened.directories).sum::<u64>();

@@ -79,6 +79,30 @@ fn mappings_are_seen_while_they_are_served() {
     check_accounting(&store);
 }
 
+/// A mapping has another id each time that its table is copied.
+#[test]
+fn mappings_that_are_gone_leave_nothing_behind() {
+    let (store, mut writer) = Store::new(1 << 24);
+    let mut held = 0;
+    for mapping in (1..3000).map(MappingId) {
+        writer.open(mapping, Mode::Whole);
+        writer.serve(mapping, true);
+        writer.begin();
+        writer.put(mapping, b"a", b"1").unwrap();
+        writer.commit();
+        assert_eq!(store.len(mapping), Some(1));
+        let later = MappingId(mapping.0 + MappingId::SLOTS);
+        assert_eq!(store.len(later), None, "another one of its slot");
+        writer.close(mapping);
+        check_accounting(&store);
+        if held == 0 {
+            held = store.memory().held;
+        }
+    }
+    let left = store.memory();
+    assert!(left.held < held + (64 << 10), "{held}, then {left:?}");
+}
+
 #[test]
 fn a_whole_mapping_that_does_not_fit_is_closed() {
     let (store, mut writer) = served(2 << 20, Mode::Whole);
