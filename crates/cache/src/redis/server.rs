@@ -136,16 +136,17 @@ fn get_keys(request: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
         ));
     }
     let Keys(first, last, _) = spec.keys;
-    let (Ok(first @ 1..), last) = (usize::try_from(first), last) else {
-        return Err(Refusal::Other("The command has no key arguments".into()));
-    };
     let last = usize::try_from(last).unwrap_or(request.len() - 1);
-    out.array(last + 1 - first);
-    request
-        .iter()
-        .take(last + 1)
-        .skip(first)
-        .for_each(|key| out.bulk(key));
+    let keys: Vec<&[u8]> = match usize::try_from(first) {
+        Ok(first @ 1..) => request.iter().take(last + 1).skip(first).collect(),
+        _ => Vec::new(),
+    };
+    // Some commands have keys with certain subcommands only: `MEMORY USAGE`, not `MEMORY HELP`.
+    if keys.is_empty() {
+        return Err(Refusal::Other("The command has no key arguments".into()));
+    }
+    out.array(keys.len());
+    keys.iter().for_each(|key| out.bulk(key));
     Ok(())
 }
 
@@ -245,4 +246,35 @@ pub(crate) fn role(out: &mut Writer<'_>) {
     out.bulk(b"master");
     out.integer(0);
     out.array(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use resp_wire::{ParseStep, Parser, Version};
+
+    use super::*;
+
+    #[test]
+    fn keys_are_those_that_a_command_has() {
+        let none = "ERR The command has no key arguments";
+        for (line, expected) in [
+            ("COMMAND GETKEYS MGET a b", "*2 $1 a $1 b"),
+            ("COMMAND GETKEYS HGET a b", "*1 $1 a"),
+            ("COMMAND GETKEYS MEMORY USAGE a", "*1 $1 a"),
+            ("COMMAND GETKEYS MEMORY HELP", none),
+            ("COMMAND GETKEYS OBJECT HELP", none),
+            ("COMMAND GETKEYS PING", none),
+        ] {
+            let (mut parser, line, mut out) = (Parser::default(), format!("{line}\n"), Vec::new());
+            let step = parser.parse(line.as_bytes(), &Limits::LOGGED_IN);
+            assert!(matches!(step, Ok(ParseStep::Request(_))));
+            let args = parser.args(line.as_bytes());
+            let done = command(args, &mut Writer::new(&mut out, Version::V2));
+            let reply = done.map_or_else(
+                |refusal| refusal.to_string(),
+                |()| String::from_utf8(out).unwrap().replace("\r\n", " "),
+            );
+            assert_eq!(reply.trim_end(), expected, "{line}");
+        }
+    }
 }
