@@ -416,6 +416,8 @@ fn exec_each(
             }
         };
         if let Err(Stop::Refused(refusal)) = executed {
+            // Rows that the server gave for a reply that is too large are not those of the next command.
+            reads::check_size(out, start)?;
             out.rewind(begin);
             service.counts.refuses(&refusal);
             out.error(&refusal.to_string());

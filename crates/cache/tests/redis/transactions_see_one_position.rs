@@ -80,3 +80,27 @@ fn a_transaction_is_executed_as_a_whole_or_not_at_all() {
         ("GET words@1", "one"),
     ]);
 }
+
+/// The server gives few bytes for each of many keys, which are shown as a text of 16 KiB.
+#[test]
+fn a_transaction_whose_reply_is_too_large_comes_to_nothing() {
+    let stage = Stage::start(Kind::Mariadb, "mode = \"bounded\"", "");
+    let members: Vec<String> = (0..64).map(|at| format!("'{at:0>255}'")).collect();
+    stage.sql(&format!(
+        "UPDATE shop.words SET word = NULL; ALTER TABLE shop.words MODIFY word SET({}) CHARACTER SET latin1; \
+         UPDATE shop.words SET word = 18446744073709551615 WHERE id = 1",
+        members.join(",")
+    ));
+    let mut client = stage.client();
+    stage.until("the set is served", || client.ask("STRLEN words@1") == "16383");
+    client.expect(&[
+        ("MULTI", "OK"),
+        (&format!("MGET{}", " words@1".repeat(5000)), "QUEUED"),
+        ("HGET items@7:n name", "QUEUED"),
+        (
+            "EXEC",
+            "(ERR reply of more than 67108864 bytes: ask for fewer keys at once)",
+        ),
+        ("HGET items@7:n name", "nut"),
+    ]);
+}
