@@ -140,7 +140,7 @@ pub struct Variable<'a> {
 
 /// See [`Lookups::environment`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Environment(pub u32);
+pub struct Environment(pub u64);
 
 /// A lookup as a client asks it.
 #[derive(Debug, Clone, Copy)]

@@ -212,7 +212,7 @@ pub(super) struct Environments {
     /// As of which definitions and grants they all are.
     definitions: u64,
     /// How often they were all forgotten.
-    pub(super) era: u32,
+    pub(super) era: u64,
 }
 
 /// Settings that are kept; a client that makes up new ones has all of them forgotten.
@@ -222,7 +222,7 @@ const KEPT_MAX: usize = 4096;
 const PLACE_BITS: u32 = 16;
 
 impl Environments {
-    pub(super) fn number(&mut self, surroundings: &Surroundings<'_>, definitions: u64) -> u32 {
+    pub(super) fn number(&mut self, surroundings: &Surroundings<'_>, definitions: u64) -> u64 {
         if self.definitions != definitions {
             self.definitions = definitions;
             self.forget();
@@ -239,12 +239,12 @@ impl Environments {
             self.all.push(Settings::new(surroundings, identity.into()));
             self.all.len() - 1
         });
-        self.era << PLACE_BITS | place as u32
+        self.era << PLACE_BITS | place as u64
     }
 
     fn forget(&mut self) {
         self.all.clear();
-        self.era = self.era.wrapping_add(1) & (u32::MAX >> PLACE_BITS);
+        self.era += 1;
     }
 
     /// Whether whoever asks for a number now gets one as of these definitions and grants, as all have that
@@ -254,12 +254,12 @@ impl Environments {
     }
 
     /// Whether it was not forgotten.
-    pub(super) fn has(&self, number: u32) -> bool {
+    pub(super) fn has(&self, number: u64) -> bool {
         self.get(number).is_some()
     }
 
     /// `None` for those that were forgotten.
-    pub(super) fn get(&self, number: u32) -> Option<&Settings> {
+    pub(super) fn get(&self, number: u64) -> Option<&Settings> {
         let place = number & ((1 << PLACE_BITS) - 1);
         (number >> PLACE_BITS == self.era)
             .then(|| self.all.get(place as usize))
@@ -365,6 +365,17 @@ mod tests {
         }
         assert!(all.get(usual).is_none(), "forgotten with all others");
         assert_ne!(all.number(&surroundings(&USUAL), 7), usual);
+    }
+
+    #[test]
+    fn a_number_that_was_forgotten_is_nobody_elses() {
+        let mut all = Environments::default();
+        let usual = all.number(&surroundings(&USUAL), 0);
+        (0..1 << 16).for_each(|_| all.forget());
+        let mut other = surroundings(&USUAL);
+        other.user = b"other";
+        assert_ne!(all.number(&other, 0), usual);
+        assert!(!all.has(usual));
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct PointLookups<M> {
 struct PendingLookup {
     hash: u64,
     shape: Kept,
-    environment: u32,
+    environment: u64,
     definitions: u64,
     epoch: u32,
     candidates: Vec<(Arc<Mapping>, Box<[usize]>)>,
@@ -129,7 +129,7 @@ impl<M: Memory + 'static> PointLookups<M> {
     }
 
     /// Whether the answer depends on nothing that is not known; says whether that is so for ASCII only.
-    fn may_answer(&self, environment: u32, asked: &Asked<'_>) -> Result<bool, Left> {
+    fn may_answer(&self, environment: u64, asked: &Asked<'_>) -> Result<bool, Left> {
         let environments = self.environments.borrow();
         let settings = environments.get(environment).filter(|settings| settings.is_known);
         let settings = settings.ok_or(Left::Settings)?;
@@ -142,7 +142,7 @@ impl<M: Memory + 'static> PointLookups<M> {
     /// What a lookup that is not known yet needs to be learned; or why it cannot be.
     fn question(
         &self,
-        environment: u32,
+        environment: u64,
         asked: &Asked<'_>,
         shape: &Shape<'_>,
         hash: u64,

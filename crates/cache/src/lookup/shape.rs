@@ -9,11 +9,11 @@ use foldhash::fast::RandomState;
 /// What is left of a statement without the values of its conditions.
 pub(super) struct Shape<'a> {
     asked: &'a Asked<'a>,
-    environment: u32,
+    environment: u64,
 }
 
 impl<'a> Shape<'a> {
-    pub(super) fn new(asked: &'a Asked<'a>, environment: u32) -> Self {
+    pub(super) fn new(asked: &'a Asked<'a>, environment: u64) -> Self {
         Self { asked, environment }
     }
 
@@ -32,7 +32,7 @@ impl<'a> Shape<'a> {
 
     pub(super) fn hash(&self, state: &RandomState) -> u64 {
         let mut hasher = state.build_hasher();
-        hasher.write_u32(self.environment);
+        hasher.write_u64(self.environment);
         hasher.write_u8(u8::from(self.asked.parameters.is_some()));
         for piece in self.pieces() {
             hasher.write(piece);
@@ -80,7 +80,7 @@ impl Kept {
 /// A shape without its statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kept {
-    environment: u32,
+    environment: u64,
     pub(super) is_binary: bool,
     text: Box<[u8]>,
 }
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn with<T>(text: &str, environment: u32, what: impl FnOnce(Shape<'_>) -> T) -> T {
+    fn with<T>(text: &str, environment: u64, what: impl FnOnce(Shape<'_>) -> T) -> T {
         let lookup = point_lookup(text.as_bytes(), Syntax::default()).unwrap();
         let asked = Asked {
             lookup: &lookup,

@@ -60,7 +60,7 @@ impl Lookups for Memory {
             all.push(surroundings.capabilities);
             all.len() - 1
         });
-        Environment(number as u32)
+        Environment(number as u64)
     }
 
     fn find(&self, environment: Environment, asked: &Asked<'_>, _key: &mut Vec<u8>) -> Finding {
