@@ -61,7 +61,10 @@ pub(crate) async fn leave(session: &mut ClientSession, facts: &Facts) -> Result<
             return Err(lease::bound_elsewhere(session));
         }
         let ok = transaction::commit(session).await?;
-        session.state.observe_ok(&ok);
+        session.state.observe_commit(&ok);
+        if let Some(server) = session.written_on() {
+            session.own_writes.note_on(server);
+        }
     }
     lease::abandon(session);
     Ok(())

@@ -1,6 +1,6 @@
 //! Whether a transaction is open, what was written in it, and what was committed of which no GTID tells.
 
-use mysql_wire::{Command, Outcome};
+use mysql_wire::{Command, OkPacket, Outcome};
 use sql_class::text::savepoint::Savepoint;
 use sql_class::{Class, Dialect, Effects};
 
@@ -68,6 +68,14 @@ impl Session {
         let untracked = !in_transaction && has_written && !self.current.gtid && !nothing;
         self.untracked_writes |= untracked || goes_on;
         self.current.wrote = untracked || goes_on || self.current.gtid;
+    }
+
+    /// The open transaction was committed by a command of the gateway's own, with this answer.
+    pub fn observe_commit(&mut self, ok: &OkPacket) {
+        self.current.gtid = false;
+        self.observe_ok(ok);
+        self.current.wrote = std::mem::take(&mut self.has_written);
+        self.untracked_writes |= self.current.wrote && !self.current.gtid;
     }
 
     /// What was written is committed, and a transaction is open that is another one: rolled back it says

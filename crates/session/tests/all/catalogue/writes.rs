@@ -1,7 +1,7 @@
 //! What may have been written without a GTID that says so.
 
 use mysql_wire::session_state::Change;
-use mysql_wire::{Command, StatusFlags};
+use mysql_wire::{Command, OkPacket, StatusFlags};
 use session::Session;
 use sql_class::Dialect;
 
@@ -196,5 +196,21 @@ fn a_bulk_execution_that_fails_may_have_written() {
         session.begin(&statement(command, WRITE, Some(&facts), 0));
         finish(&mut session, &failed(1062));
         assert_eq!(session.has_untracked_writes(), may_write, "{command:?}");
+    }
+}
+
+/// The gateway ends a transaction on a server that is the primary no more.
+#[test]
+fn what_the_gateway_commits_was_written() {
+    let ok = OkPacket {
+        status: StatusFlags::AUTOCOMMIT,
+        ..OkPacket::default()
+    };
+    for (text, has_written) in [("INSERT INTO t VALUES (1)", true), ("SELECT 1", false)] {
+        let mut session = after(MARIADB, &[("BEGIN", &OPEN), (text, &OPEN)]);
+        session.observe_commit(&ok);
+        assert_eq!(session.has_just_written(), has_written, "{text}");
+        assert_eq!(session.has_untracked_writes(), has_written, "{text}");
+        assert!(!session.has_written() && !session.in_transaction(), "{text}");
     }
 }
