@@ -18,6 +18,7 @@ use super::batch::{Batch, execution};
 use super::command::{self, Command};
 use super::execute::Next;
 use super::flush;
+use super::info;
 use super::input::Input;
 use super::login;
 use super::output;
@@ -424,7 +425,7 @@ impl Connection<'_> {
                         break false;
                     }
                 }
-                Next::Auth | Next::Hello | Next::Flush => {
+                Next::Auth | Next::Hello | Next::Info | Next::Flush => {
                     Box::pin(self.await_server(scratch)).await?;
                     break false;
                 }
@@ -549,6 +550,12 @@ impl Connection<'_> {
             match command {
                 Some(Command::Auth) => {
                     login::auth(session, control, args, &mut Writer::new(out, version)).await
+                }
+                Some(Command::Info) => {
+                    info::learn_rights(service, session, control, args.from(1)).await;
+                    let text = info::info(service, &session.rights, args.from(1));
+                    Writer::new(out, version).verbatim(&text);
+                    Ok(())
                 }
                 Some(Command::Flush) => {
                     flush::flush(service, session, control, &mut Writer::new(out, version)).await

@@ -12,6 +12,7 @@ use super::command::{Command, Nature};
 use super::info;
 use super::reads;
 use super::refusal::{Refusal, UnknownCommand};
+use super::rights::Known;
 use super::rows::{Rows, Source, Space, Stop, Wanted};
 use super::server;
 use super::session::Session;
@@ -36,6 +37,8 @@ pub(crate) enum Next {
     Right(Arc<Mapping>),
     Auth,
     Hello,
+    /// Find out which mappings the user may read, and tell of those.
+    Info,
     /// Have mappings read again, if the user may.
     Flush,
 }
@@ -119,8 +122,16 @@ impl Execution<'_> {
                 subscribe::pong(args, out);
                 Ok(Next::Done)
             }
+            Nature::Say if command == Command::Info => Ok(Next::Info),
             Nature::Say => {
-                say(self.service, self.control, command, args, out)?;
+                say(
+                    self.service,
+                    self.control,
+                    &self.session.rights,
+                    command,
+                    args,
+                    out,
+                )?;
                 Ok(Next::Done)
             }
             Nature::Connection => self.connection(command, args, out),
@@ -408,7 +419,7 @@ fn exec_each(
         let begin = out.position();
         let executed = match command.spec().nature {
             Nature::Read => reads::read(command, args, rows, out),
-            Nature::Say => say(service, control, command, args, out).map_err(Stop::from),
+            Nature::Say => say(service, control, rows.rights, command, args, out).map_err(Stop::from),
             Nature::Connection if command == Command::Select => select(args, out).map_err(Stop::from),
             Nature::Connection | Nature::Transaction | Nature::Operate => {
                 out.simple("OK");
@@ -442,6 +453,7 @@ fn select(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
 fn say(
     service: &Service,
     control: &ProtocolSession,
+    rights: &Known,
     command: Command,
     args: Args<'_>,
     out: &mut Writer<'_>,
@@ -455,7 +467,7 @@ fn say(
         Command::Echo => out.bulk(args.get(1).unwrap_or_default()),
         Command::Time => server::time(out),
         Command::Role => server::role(out),
-        Command::Info => out.verbatim(&info::info(service, args.from(1))),
+        Command::Info => out.verbatim(&info::info(service, rights, args.from(1))),
         Command::Commands => server::command(args, out)?,
         Command::Config => server::config(&service.shared.settings, control.listener(), args, out)?,
         Command::Cluster => server::cluster(args, out)?,

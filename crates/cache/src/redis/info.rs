@@ -1,11 +1,16 @@
-//! `INFO`.
+//! `INFO`. Of mappings it tells what the user may read.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
+use dataplane::extension::ProtocolSession;
 use resp_wire::Args;
 
 use super::Service;
 use super::login::REDIS_VERSION;
+use super::rights::Known;
+use super::session::Session;
+use crate::mapping::Mapping;
 
 const SECTIONS: &[&str] = &[
     "server",
@@ -20,18 +25,50 @@ const SECTIONS: &[&str] = &[
     "mappings",
 ];
 
-/// The sections that were asked for; without any, all of them.
-pub(crate) fn info(service: &Service, asked: Args<'_>) -> String {
-    let wants = |section: &str| {
-        let is_it = |name: &[u8]| {
-            ["all", "everything", "default", section]
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-        };
-        asked.is_empty() || asked.iter().any(is_it)
+/// Whether a section was asked for; without any, all of them are.
+fn wants(asked: Args<'_>, section: &str) -> bool {
+    let is_it = |name: &[u8]| {
+        ["all", "everything", "default", section]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
     };
+    asked.is_empty() || asked.iter().any(is_it)
+}
+
+/// Finds out which mappings the user may read, where the sections tell of mappings. Those of which nobody can
+/// be asked now are left out.
+pub(crate) async fn learn_rights(
+    service: &Service,
+    session: &mut Session,
+    control: &ProtocolSession,
+    asked: Args<'_>,
+) {
+    let Some(identity) = &session.identity else {
+        return;
+    };
+    if !wants(asked, "keyspace") && !wants(asked, "mappings") {
+        return;
+    }
+    let definitions = service.reader.feed_status().definitions();
+    let mappings = service.mappings();
+    for mapping in mappings.0.all() {
+        let known = &mut session.rights;
+        if known.of(mapping).is_none()
+            && (service
+                .rights
+                .find_out(control, identity, mapping, definitions, known)
+                .await)
+                .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// The sections that were asked for.
+pub(crate) fn info(service: &Service, rights: &Known, asked: Args<'_>) -> String {
     let mut text = String::new();
-    for section in SECTIONS.iter().filter(|section| wants(section)) {
+    for section in SECTIONS.iter().filter(|section| wants(asked, section)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
@@ -46,8 +83,8 @@ pub(crate) fn info(service: &Service, asked: Args<'_>) -> String {
             "stats" => stats(service, &mut text),
             "replication" => text.push_str("role:master\r\nconnected_slaves:0\r\n"),
             "cluster" => text.push_str("cluster_enabled:0\r\n"),
-            "keyspace" => keyspace(service, &mut text),
-            "mappings" => mappings(service, &mut text),
+            "keyspace" => keyspace(service, rights, &mut text),
+            "mappings" => mappings(service, rights, &mut text),
             _ => {}
         }
     }
@@ -105,21 +142,23 @@ fn stats(service: &Service, text: &mut String) {
     field(text, "tracking_total_keys", service.tracking().keys_count());
 }
 
-fn keyspace(service: &Service, text: &mut String) {
+/// The mappings whose tables the user may read.
+fn readable<'a>(all: &'a [Arc<Mapping>], rights: &'a Known) -> impl Iterator<Item = &'a Arc<Mapping>> {
+    all.iter().filter(|mapping| rights.of(mapping) == Some(true))
+}
+
+fn keyspace(service: &Service, rights: &Known, text: &mut String) {
     let mappings = &service.mappings().0;
-    let sizes = mappings
-        .all()
-        .iter()
-        .filter_map(|mapping| service.store().len(mapping.id));
+    let sizes = readable(mappings.all(), rights).filter_map(|mapping| service.store().len(mapping.id));
     let keys: u64 = sizes.sum();
     field(text, "db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
 }
 
 /// One line a mapping, by name.
-fn mappings(service: &Service, text: &mut String) {
+fn mappings(service: &Service, rights: &Known, text: &mut String) {
     let mappings = &service.mappings().0;
     let mut lines: Vec<String> = Vec::new();
-    for mapping in mappings.all() {
+    for mapping in readable(mappings.all(), rights) {
         let key: Vec<&str> = mapping.key_columns().map(|column| &*column.name).collect();
         let values: Vec<&str> = mapping.values().map(|column| &*column.name).collect();
         let state = match service.store().len(mapping.id) {

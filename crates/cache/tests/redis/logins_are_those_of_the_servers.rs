@@ -47,6 +47,11 @@ fn a_user_reads_the_tables_that_it_may_read_and_grants_count_at_once() {
             ("HGET items@7:n name", refused),
             ("DBSIZE", "2"),
         ]);
+        let mut another = stage.stranger();
+        another.expect(&[("AUTH reader secret", "OK")]);
+        let info = another.ask("INFO");
+        assert!(info.contains("words:kind=") && info.contains("keys=2,"), "{info}");
+        assert!(!info.contains("items"), "{info}");
         stage.sql("GRANT SELECT ON shop.items TO reader@'%'");
         client.expect(&[("HGET items@7:n name", "nut"), ("DBSIZE", "4")]);
         stage.sql("REVOKE SELECT ON shop.items FROM reader@'%'");
