@@ -72,7 +72,8 @@ fn and_bind_nobody_where_they_are_refused() {
 
     if e2e::kind() == Kind::Mariadb {
         let reset = [Command::REFRESH.0, 0x80];
-        assert_eq!(answer(&mut connect(&gateway.address(), USER), &reset)[0], 0);
+        let done = answer(&mut connect(&gateway.address(), USER), &reset);
+        assert_eq!(done[0], 0, "{}", done.escape_ascii());
         assert_ne!(binary_log(sandbox), before, "who has the right may do it");
     }
 }
