@@ -11,7 +11,7 @@ use crate::write::{Notes, Toml};
 
 /// Where ProxySQL listens when nothing is said.
 const USUAL_INTERFACE: &str = "0.0.0.0:6033";
-/// Where a result listens for which no interface can be read.
+/// The address of a listener for which no interface can be read.
 const LOCAL_INTERFACE: &str = "127.0.0.1:6033";
 
 /// A listener to be. Its name is its address.
@@ -69,7 +69,7 @@ pub(crate) fn listeners(
         });
     }
     if listeners.is_empty() {
-        // What cannot be read may not be reached by everybody.
+        // An address that cannot be read may be one that few are to reach.
         let interface = match dump.variable("mysql-interfaces") {
             None => USUAL_INTERFACE,
             Some(_) => {

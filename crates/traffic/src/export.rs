@@ -209,7 +209,7 @@ pub(crate) struct Texts {
     judge: Judge,
     /// By session.
     charsets: HashMap<u32, Charset>,
-    /// The same of changes of the user that are still to come, in their order: the result of a replay has
+    /// The charsets of changes of the user that are still to come, in their order: the result of a replay has
     /// sessions long in front of their commands.
     logins: HashMap<u32, VecDeque<Charset>>,
     /// Prepared statements, by session and number.

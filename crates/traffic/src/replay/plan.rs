@@ -44,7 +44,7 @@ pub enum LeftOut {
     Replication,
     /// It writes or reads a file of the server's.
     ServerFile,
-    /// It writes, or may, and only reads are asked for.
+    /// The statement writes, or may, and only reads are asked for.
     Writes,
     /// It closes a statement, and none is to be closed.
     StaysPrepared,

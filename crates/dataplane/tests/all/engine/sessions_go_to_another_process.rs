@@ -93,7 +93,7 @@ async fn with_all_that_they_hold() {
     .await;
 }
 
-/// What was prepared about the statement before keeps a session where it is, until the session is reset.
+/// A statement that was prepared about the one before keeps a session where it is, until a reset.
 #[tokio::test]
 async fn behind_a_reset() {
     let stage = Stage::set(Setup::default()).await;

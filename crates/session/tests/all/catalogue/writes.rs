@@ -156,7 +156,7 @@ fn a_transaction_that_follows_another_does_not_undo_it() {
     }
 }
 
-/// Where no GTIDs come, either: the rows are in the place of their count.
+/// RETURNING shows the rows in the place of their count, which counts where no GTIDs come.
 #[test]
 fn rows_that_were_written_are_so_where_they_are_returned() {
     for (text, rows, has_written) in [
