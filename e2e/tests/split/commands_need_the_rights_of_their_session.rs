@@ -71,8 +71,10 @@ fn and_bind_nobody_where_they_are_refused() {
     assert_eq!(binary_log(sandbox), before);
 
     if e2e::kind() == Kind::Mariadb {
-        let reset = [Command::REFRESH.0, 0x80];
-        let done = answer(&mut connect(&gateway.address(), USER), &reset);
+        // FLUSH LOGS wants the same privilege. On a busy machine RESET MASTER fails at times, even where it
+        // may be executed (1098, no name for the new log).
+        let flush = [Command::REFRESH.0, 0x02];
+        let done = answer(&mut connect(&gateway.address(), USER), &flush);
         assert_eq!(done[0], 0, "{}", done.escape_ascii());
         assert_ne!(binary_log(sandbox), before, "who has the right may do it");
     }
